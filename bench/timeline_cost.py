@@ -145,9 +145,9 @@ def main(arguments: Sequence[str] | None = None) -> Path:
     parser = argparse.ArgumentParser(prog="python -m bench.timeline_cost", description=__doc__)
     parser.add_argument("--rounds", type=int, default=100, help="blocks without timing (%(default)s)")
     parser.add_argument("--steps", type=int, default=4, help="steps a block (%(default)s)")
-    parser.add_argument("--quick", action="store_true", help="6 rounds: shows that it works")
+    parser.add_argument("--quick", action="store_true", help="9 rounds: shows that it works")
     options = parser.parse_args(arguments)
-    rounds = 6 if options.quick else options.rounds
+    rounds = 9 if options.quick else options.rounds
     rows = rows_of(measured(rounds, options.steps, WAYS), WAYS)
     rows += _rows(*_job(rounds, 2 * options.steps))
     how = (

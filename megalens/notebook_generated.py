@@ -605,6 +605,7 @@ class NotebookViews(ABC):
         self,
         ranks: str = "all",
         *,
+        kind: Literal["lanes", "map"] = "lanes",
         steps: StepRange | None = None,
         hidden: str | Sequence[str] = (),
     ) -> Timeline:
@@ -615,6 +616,9 @@ class NotebookViews(ABC):
         ranks : str
             Ranks, such as '0-3,7'. Of more than 64 the first are drawn, those that make others wait among
             them.
+        kind : {"lanes", "map"}
+            A lane of spans for each rank, or how much longer each rank computes than its stage, rank ×
+            step.
         steps : int, range or slice, optional
             First and last step, both included; all steps when absent. In Python a step, ``range(10, 20)``
             or ``slice(10, None)``, as everywhere there without the end.
@@ -631,6 +635,7 @@ class NotebookViews(ABC):
 
         options = {
             "ranks": ranks,
+            "kind": kind,
             "steps": steps,
             "hidden": hidden,
         }

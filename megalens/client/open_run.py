@@ -13,6 +13,7 @@ from .errors import ClientError
 from .recorded import RecordedRun
 from .run import Run
 from .run_folder import RunFolder
+from .trace_recording import holds_traces, trace_recording
 
 if TYPE_CHECKING:
     from .moments import Progress
@@ -28,9 +29,9 @@ def open_run(path: str | os.PathLike[str], progress: Progress | None = None) -> 
     Parameters
     ----------
     path : str or path
-        The run folder, or a folder that holds exactly one; a ``.jsonl`` file of raw moments, a ``training_stats`` folder, or a folder that holds exactly one run of them.
+        The run folder, or a folder that holds exactly one; a ``.jsonl`` file of raw moments, a ``training_stats`` folder, or a folder that holds exactly one run of them; a folder with traces of PyTorch's profiler or of MegatronApp, a file for each rank, or one file in Chrome's trace format.
     progress : callable, optional
-        Called with (bytes done, bytes in all, what is being done) while JSONL is read for the first time; raise from it to cancel.
+        Called with (bytes done, bytes in all, what is being done) while JSONL or traces are read for the first time; raise from it to cancel.
 
     Warns
     -----
@@ -48,6 +49,8 @@ def open_run(path: str | os.PathLike[str], progress: Progress | None = None) -> 
         return RecordedRun(RunFolder(folders[0]))
     if folders:
         raise _several(chosen, [folder.name for folder in folders])
+    if holds_traces(chosen):
+        return RecordedRun(trace_recording(chosen, progress))
     if not chosen.is_dir() and chosen.suffix != ".jsonl":
         return RecordedRun(RunFolder(chosen))
     from .moments import find_trees

@@ -15,6 +15,7 @@ from typing import Any
 from ..client import ClientError, RunFolder
 from ..client.answers import NoRows, StreamRows
 from ..client.moments import MomentSource, RecordedRows, rows_of
+from ..client.trace_recording import holds_traces, trace_recording
 from ..hub.discovery import live_hubs, told_apart
 from ..protocol import shown_text
 from .allowed_hubs import AllowedHubs
@@ -57,7 +58,7 @@ class RunRegistry:
         log: logging.Logger,
         hidden: Callable[[str], bool] = lambda path: False,
     ) -> None:
-        root = root.resolve()
+        self._root = root = root.resolve()
         self.statistics = StatisticsRuns(root, hidden)
         self._recordings = RecordedRuns(root, run_folders, log)
         self.allowed = AllowedHubs(allowed_hubs)
@@ -224,13 +225,22 @@ class RunRegistry:
         return {run_id: self._summaries.of(folder) for run_id, folder in folders.items()}
 
     def open_statistics(self, path: Any) -> tuple[list[dict[str, Any]], list[str]]:
-        """Take in the runs of a tree of raw-moment files; return their entries, and sentences on what was left out.
+        """Take in the runs of a tree of raw-moment files, or traces of other tools; return their entries, and sentences on what was left out.
 
         Raises
         ------
         ServerError
             Why not.
         """
+        place, _ = self.statistics.resolve(path)
+        if holds_traces(place, self._root):
+            try:
+                folder = trace_recording(place, within=self._root)
+            except ClientError as error:
+                raise ServerError(409, error.code, error.message, "path") from error
+            with self._lock:
+                self._records[folder.id] = folder.path
+            return [self.entry(folder.id)], []
         runs, warnings = self.statistics.open(path)
         return [self._statistics_entry(run) for run in runs], warnings
 

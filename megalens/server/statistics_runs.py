@@ -88,7 +88,7 @@ class StatisticsRuns:
         ServerError
             400 for what is no path, 403 for one that leads out of the root, 404 for one where no statistics are.
         """
-        place, said = self._resolve(path)
+        place, said = self.resolve(path)
         closed: list[OSError] = []
         try:
             trees = self._confined(find_trees(place, closed), self._root)
@@ -151,7 +151,8 @@ class StatisticsRuns:
         inside = [tree for tree in trees if tree.root.resolve().is_relative_to(within)]
         return [replace(tree, within=within) for tree in inside]
 
-    def _resolve(self, path: Any) -> tuple[Path, str]:
+    def resolve(self, path: Any) -> tuple[Path, str]:
+        """Return the place of a path that a user names, and how sentences call it. Raises as :meth:`open` for what is no path below the root."""
         if not isinstance(path, str) or len(path) > _MOST_PATH or "\0" in path:
             raise ServerError(
                 400, "bad-parameter", "path must be the text of a path below the server's root.", "path"

@@ -338,6 +338,9 @@ class Timeline(View):
     ranks = Option(
         help="Ranks, such as '0-3,7'. Of more than 64 the first are drawn, those that make others wait among them."
     )
+    kind = Option(
+        help="A lane of spans for each rank, or how much longer each rank computes than its stage, rank × step."
+    )
     steps = Option(help="First and last step, both included; all steps when absent.")
     hidden = Option(
         help="Lines that are not drawn: a scalar, or a group, by its name, a layer by its number ('3'), a run by its id where each has one line. Of several columns as a list in JSON ('[3,\"output\"]')."
@@ -345,6 +348,7 @@ class Timeline(View):
 
     _sync = observe(
         "ranks",
+        "kind",
         "steps",
         "hidden",
     )(View._option_changed)

@@ -87,7 +87,7 @@ export interface ITimelineAnswer {
   readonly slow: {
     readonly ranks: readonly number[];
     readonly steps: readonly number[];
-    readonly values: readonly Float64Array[];
+    readonly values: readonly (readonly number[])[];
   };
 }
 
@@ -139,7 +139,7 @@ export function timelineOf(value: unknown): ITimelineAnswer | null {
     slow: {
       ranks: numbers(slow['ranks']),
       steps: numbers(slow['steps']),
-      values: asArray(slow['values']).map(line => Float64Array.from(numbers(line)))
+      values: asArray(slow['values']).map(numbers)
     }
   };
 }

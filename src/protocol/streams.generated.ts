@@ -328,12 +328,12 @@ export const STREAMS: Readonly<Record<StreamName, IStreamInfo>> = {
       {
         name: 'direction',
         type: 'utf8',
-        doc: 'Part of the step: parameters, forward, loss, backward, reduction, optimizer or update.'
+        doc: 'Part of the step: parameters, forward, loss, backward, reduction, optimizer or update; compute for all that a rank works in it.'
       },
       {
         name: 'stat',
         type: 'utf8',
-        doc: 'What was measured, as in the stream moments (grad, activation, ...); scalar where it is a number of the stream scalars.'
+        doc: 'What was measured, as in the stream moments (grad, activation, ...); scalar where it is a number of the stream scalars, span where it is a time of the stream spans.'
       },
       { name: 'name', type: 'utf8', doc: 'Canonical name of the tensor, or the name of the scalar.' },
       {

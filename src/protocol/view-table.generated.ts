@@ -99,6 +99,7 @@ export const VIEWS: Readonly<Record<ViewOptions['view'], IViewInfo>> = {
       streams: ['spans'],
       flag: false,
       absent: 'No spans are recorded. In the training script: megalens.trace(model, timeline="phases")'
-    }
+    },
+    report: { order: 5 }
   }
 };

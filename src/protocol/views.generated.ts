@@ -415,6 +415,10 @@ export interface TimelineOptions {
    * Ranks, such as '0-3,7'. Of more than 64 the first are drawn, those that make others wait among them.
    */
   ranks?: string;
+  /**
+   * A lane of spans for each rank, or how much longer each rank computes than its stage, rank × step.
+   */
+  kind?: 'lanes' | 'map';
   steps?: StepRange;
   hidden?: HiddenLines;
 }
@@ -693,6 +697,7 @@ export const VIEWS_SCHEMA: ISchema = {
       properties: {
         view: { const: 'timeline' },
         ranks: { type: 'string', maxLength: 500, default: 'all' },
+        kind: { enum: ['lanes', 'map'], default: 'lanes' },
         steps: { $ref: '#/$defs/StepRange', default: null },
         hidden: { $ref: '#/$defs/Hidden', default: [] }
       }

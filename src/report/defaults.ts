@@ -18,8 +18,10 @@ export async function defaultViews(run: IRunSource, traced: readonly ITraced[]):
   const first = flags.find(({ name }) => has.has(name)) ?? [...has].map(name => ({ name, layers: [] }))[0];
   const layers = first?.layers ?? [];
   const alarms = await run.table('alarms').catch(() => null);
+  const timeline = await run.timeline?.({ ranks: '0', columns: 1 }).catch(() => null);
   const counts = {
     alarms: (alarms?.length ?? 0) > 0,
+    spans: Boolean(timeline),
     moments: logged,
     scalars: !logged || scalars.step.length > 0
   };

@@ -21,7 +21,14 @@ import { compareRows } from '../store/tensor-rows';
 import { cutTrend, trendOfRows } from '../aggregate';
 import { trendAsked } from '../store/line-answers';
 import type { ITrendAnswer, ITrendQuery } from '../store/line-data';
-import { lineKey, type IAsked, type IHeldLines, type IHeldRows } from './held';
+import {
+  lineKey,
+  readTimeline,
+  type IAsked,
+  type IHeldLines,
+  type IHeldRows,
+  type IHeldTimeline
+} from './held';
 import { layerWords } from '../views/shared/layers';
 
 /** What the file holds of a run. */
@@ -35,6 +42,7 @@ export interface IHeldRun extends IHeldRows {
   readonly moments: IMomentsReader;
   /** Trends of more rows than are held, as they were answered. */
   readonly trends?: readonly IHeldLines[];
+  readonly timelines?: readonly IHeldTimeline[];
 }
 
 /** A run of which a report's file holds the rows that its views asked for. Any other question rejects and says so. */
@@ -46,7 +54,15 @@ export class HeldRun extends RecordedRun {
       const found = trends.find(each => lineKey(each.query) === lineKey(query));
       return found ? Promise.resolve(found.bytes) : notHere();
     };
-    super(id, detail, { index: notHere, stream: notHere, lines, moments } satisfies IRunReader);
+    const timelines = held.timelines ?? [];
+    const timeline: IRunReader['timeline'] = (_, request) => {
+      const { ranks, first, last } = request;
+      const found = timelines.find(
+        ({ request: asked }) => asked.ranks === ranks && asked.first === first && asked.last === last
+      );
+      return found ? Promise.resolve(readTimeline(found.text)) : notHere();
+    };
+    super(id, detail, { index: notHere, stream: notHere, lines, moments, timeline } satisfies IRunReader);
   }
 
   override events(): Promise<readonly IRunEvent[]> {

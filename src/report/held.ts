@@ -2,6 +2,7 @@ import type { IMomentsGroupsRequest, IMomentsIndex } from '../client/moments-api
 import type { IRunDetail } from '../client/runs-api';
 import type { ViewOptions } from '../protocol/views.generated';
 import { textsOf, type ILinesQuery } from '../client/run-reader';
+import type { ITimelineAnswer, ITimelineRequest } from '../client/timeline-api';
 import type { IRunEvent } from '../store/run-events';
 import type { IThinnedLines, ITensorQuery, ITensorRow, ITensorShape } from '../store/source';
 
@@ -18,6 +19,30 @@ export interface IAsked {
 export interface IHeldLines {
   readonly query: ILinesQuery;
   readonly bytes: Uint8Array;
+}
+
+/** A timeline that was asked for, and the answer: JSON text in which null stands for what is not a number. */
+export interface IHeldTimeline {
+  readonly request: ITimelineRequest;
+  readonly text: string;
+}
+
+/** Most columns of a timeline that a file holds. */
+const TIMELINE_COLUMNS = 400;
+
+/** Ask for a timeline as a file holds it: whole, and not finer than is seen. */
+export function heldRequest({ row: _, window: __, ...request }: ITimelineRequest): ITimelineRequest {
+  return { ...request, columns: Math.min(request.columns ?? Infinity, TIMELINE_COLUMNS) };
+}
+
+/** Write a timeline as a file holds it. */
+export const timelineText = (answer: ITimelineAnswer | null): string => JSON.stringify(answer);
+
+/** Read it again. */
+export function readTimeline(text: string): ITimelineAnswer | null {
+  return text === 'null'
+    ? null
+    : (JSON.parse(text, (_, value: unknown) => (value === null ? NaN : value)) as ITimelineAnswer);
 }
 
 /** What tells questions for lines apart, whatever their steps and points. */
@@ -66,6 +91,7 @@ export interface IPageRun {
   readonly shapes: Readonly<Record<string, ITensorShape>>;
   /** Trends of more rows than are held. */
   readonly trends: readonly (Omit<IHeldLines, 'bytes'> & { readonly bytes: string })[];
+  readonly timelines: readonly (Omit<IHeldTimeline, 'text'> & { readonly bytes: string })[];
   /** Rows of the stream `scalars`, as an Arrow IPC stream. */
   readonly scalars: string;
   /** What happened to the run. */

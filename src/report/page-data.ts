@@ -54,6 +54,10 @@ export function writePageRun(
     asked: held.asked,
     shapes: held.shapes,
     trends: recorder.heldTrends.map(each => ({ ...each, bytes: packed(each.bytes) })),
+    timelines: recorder.heldTimelines.map(({ request, text }) => ({
+      request,
+      bytes: packed(new TextEncoder().encode(text))
+    })),
     scalars: scalars === null ? '' : packed(scalarBytes(scalars)),
     thinned: scalars?.thinned ?? 0,
     events: recorder.heldEvents.map(each => ({
@@ -90,6 +94,10 @@ export async function readPageRun(page: IPageRun): Promise<HeldRun> {
     )
   };
   const trends = page.trends.map(async each => ({ ...each, bytes: await unpack(each.bytes) }));
+  const timelines = page.timelines.map(async ({ request, bytes }) => ({
+    request,
+    text: new TextDecoder().decode(await unpack(bytes))
+  }));
   const tables = Object.entries(page.tables).map(
     async ([stream, text]) => [stream, await unpack(text)] as const
   );
@@ -99,6 +107,7 @@ export async function readPageRun(page: IPageRun): Promise<HeldRun> {
     events: page.events.map(each => ({ ...each, last: each.last ?? Infinity })),
     rows,
     trends: await Promise.all(trends),
+    timelines: await Promise.all(timelines),
     scalars: page.scalars === '' ? null : { ...store.columns(), thinned: page.thinned },
     moments: new HeldMoments(held)
   });

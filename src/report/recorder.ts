@@ -20,7 +20,14 @@ import type {
 import { cleanPaths } from '../views/shared/clean-paths';
 import { cleaned } from './clean';
 import type { ILayerLine, ITrendAnswer, ITrendQuery } from '../store/line-data';
-import type { IAsked, IHeldLines, IHeldRows } from './held';
+import {
+  heldRequest,
+  timelineText,
+  type IAsked,
+  type IHeldLines,
+  type IHeldRows,
+  type IHeldTimeline
+} from './held';
 import { MomentsRecorder } from './record-moments';
 
 /** Most points of one line that a file holds. */
@@ -68,12 +75,20 @@ export class Recorder extends RecordedRun {
   static of(id: string, detail: IRunDetail, reader: IRunReader, room: number): Recorder {
     const moments = new MomentsRecorder(reader.moments, room);
     const trends: IHeldLines[] = [];
+    const timelines: IHeldTimeline[] = [];
+    const timeline: IRunReader['timeline'] = async (run, request, signal) => {
+      const asked = heldRequest(request);
+      const answer = (await reader.timeline?.(run, asked, signal)) ?? null;
+      timelines.push({ request: asked, text: timelineText(answer) });
+      return answer;
+    };
     const lines: IRunReader['lines'] = async (run, kind, query, signal) => {
       const bytes = await reader.lines(run, kind, query, signal);
       trends.push({ query, bytes });
       return bytes;
     };
-    return new Recorder(id, cleaned(detail), { ...methodsOf(reader), lines, moments }, moments, trends);
+    const methods = { ...methodsOf(reader), lines, moments, ...(reader.timeline ? { timeline } : {}) };
+    return new Recorder(id, cleaned(detail), methods, moments, trends, timelines);
   }
 
   private constructor(
@@ -82,7 +97,8 @@ export class Recorder extends RecordedRun {
     reader: IRunReader,
     readonly recordedMoments: MomentsRecorder,
     /** Trends of more rows than a file holds. */
-    readonly heldTrends: readonly IHeldLines[]
+    readonly heldTrends: readonly IHeldLines[],
+    readonly heldTimelines: readonly IHeldTimeline[]
   ) {
     super(id, about, reader);
   }

@@ -147,8 +147,8 @@ function needsValues(options: ViewOptions): boolean {
 }
 
 function heldRun(recorder: Recorder): HeldRun {
-  const { id, about, held, heldScalars, recordedMoments } = recorder;
-  return new HeldRun({ id, detail: about, ...held, scalars: heldScalars, moments: recordedMoments });
+  const { id, about, held, heldScalars, heldTimelines: timelines, recordedMoments: moments } = recorder;
+  return new HeldRun({ id, detail: about, ...held, scalars: heldScalars, moments, timelines });
 }
 
 interface IParts {

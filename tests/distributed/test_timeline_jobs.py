@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -18,7 +19,7 @@ STEPS, MICRO_BATCHES = 3, 4
 
 
 def rows_of(ranks: int, kind: str, folder: Path, timeline="phases") -> pandas.DataFrame:
-    (_, rows), *_ = run_job(ranks, "timeline_work:timed", kind, str(folder), timeline)
+    (_, rows, _), *_ = run_job(ranks, "timeline_work:timed", kind, str(folder), timeline)
     return pandas.DataFrame(rows)
 
 
@@ -120,8 +121,14 @@ def test_messages_of_a_pipeline_are_sent_before_they_are_received(tmp_path, rank
             )
 
 
-def test_the_rank_that_does_more_is_named_with_what_it_costs(tmp_path) -> None:
-    analysis = analyse(pyarrow.Table.from_pandas(rows_of(4, "slow", tmp_path)))
+def test_the_rank_that_does_more_is_named_while_it_trains_and_afterwards_with_what_it_costs(tmp_path) -> None:
+    (_, rows, alarms), *_ = run_job(4, "timeline_work:timed", "slow", str(tmp_path), "phases")
+    (alarm,) = alarms
+    assert (alarm["rule"], alarm["rank"]) == ("slow_rank", 2)
+    assert 30 <= alarm["step"] <= 40
+    assert re.fullmatch(r"Rank 2 is \d+% slower than the other ranks since step \d+\.", alarm["sentence"])
+    assert alarm["value"] > alarm["expected"] + 10
+    analysis = analyse(pyarrow.Table.from_pandas(pandas.DataFrame(rows)))
     culprits = [each for each in analysis.verdict().culprits if each.kind == "device"]
     assert [each.ranks for each in culprits] == [(2,)]
     # It sleeps 20 ms in each step, while the others have the processor.
@@ -133,7 +140,7 @@ def test_the_rank_that_does_more_is_named_with_what_it_costs(tmp_path) -> None:
 @pytest.mark.parametrize("kind", ["ddp", "fsdp", "tp", "pp"])
 def test_losses_are_the_same_with_and_without_a_timeline(tmp_path, kind) -> None:
     timed, plain = (
-        [losses for losses, _ in run_job(2, "timeline_work:timed", kind, str(tmp_path / str(way)), way)]
+        [losses for losses, *_ in run_job(2, "timeline_work:timed", kind, str(tmp_path / str(way)), way)]
         for way in ("operations", None)
     )
     assert timed == plain

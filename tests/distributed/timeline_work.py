@@ -24,7 +24,7 @@ from megalens.tracer import Place
 __all__ = ["STEPS", "timed"]
 
 STEPS, MICRO_BATCHES, WIDTH = 3, 4, 16
-MORE_STEPS = 30
+MORE_STEPS = 40
 Step = Callable[[], Any]
 
 
@@ -172,8 +172,8 @@ _KINDS = {
 }
 
 
-def timed(rank: int, kind: str, folder: str, timeline: Any) -> tuple[list[float], Any]:
-    """Train and return the losses and, on rank 0, the rows of the recording."""
+def timed(rank: int, kind: str, folder: str, timeline: Any) -> tuple[list[float], Any, Any]:
+    """Train and return the losses and, on rank 0, spans and alarms of the recording."""
     os.environ["MEGALENS_RUNTIME_DIR"] = str(Path(folder) / "rt")
     torch.manual_seed(0)
     torch.set_num_threads(1)
@@ -193,7 +193,7 @@ def timed(rank: int, kind: str, folder: str, timeline: Any) -> tuple[list[float]
                 losses.append(step())
                 optimizer.step()
                 optimizer.zero_grad()
-    rows = None
-    if rank == 0 and timeline is not None:
-        rows = open_run(tracer.folder).table("spans").to_pandas().to_dict("list")
-    return losses, rows
+    if rank > 0 or timeline is None:
+        return losses, None, None
+    with open_run(tracer.folder) as run:
+        return losses, run.table("spans").to_pandas().to_dict("list"), run.alarms().to_dict("records")

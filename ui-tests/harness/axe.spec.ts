@@ -29,6 +29,7 @@ const VIEWS: readonly ViewOptions[] = [
   { view: 'moments', kind: 'overview' },
   { view: 'health' },
   { view: 'timeline' },
+  { view: 'timeline', kind: 'map' },
   { view: 'moments', kind: 'lines', by: ['layer'], statistic: 'kurtosis' },
   { view: 'moments', kind: 'layers', by: ['layer', 'item_type'], statistic: 'rms' },
   { view: 'moments', kind: 'layer_map', statistic: 'rms' },

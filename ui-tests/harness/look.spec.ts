@@ -87,6 +87,7 @@ const PICTURES: Record<string, ViewOptions> = {
   health: { view: 'health' },
   'health-rule': { view: 'health', rule: 'jump' },
   timeline: { view: 'timeline' },
+  'timeline-map': { view: 'timeline', kind: 'map' },
   'state-mixed': { view: 'moments', stat: 'activation' },
   'state-empty': { view: 'heatmap', flag: 'HiddenStates' }
 };

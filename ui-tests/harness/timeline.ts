@@ -42,7 +42,13 @@ export function syntheticTimeline({ window }: ITimelineRequest): ITimelineAnswer
     ],
     stepMs: STEP_MS,
     problems: [],
-    slow: { ranks: [], steps: [], values: [] }
+    slow: {
+      ranks: Array.from({ length: RANKS }, (_, rank) => rank),
+      steps: Array.from({ length: STEPS }, (_, at) => at + 3),
+      values: Array.from({ length: RANKS }, (_, rank) =>
+        Array.from({ length: STEPS }, (__, at) => (rank === 5 ? 0.5 : 0.01 * Math.sin(rank * 7 + at)))
+      )
+    }
   };
 }
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..errors import said
+from .slow_ranks import SlowRanks, computed_ns
 
 if TYPE_CHECKING:
     from ..host import Host
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["ROW_BYTES", "STREAM", "Span", "SpanSender"]
 
 STREAM = "spans"
+_ALARMS = "alarms"
 _NUMBERS = ("step", "chunk", "micro_batch", "start", "end", "count", "blocked", "bytes", "peer", "sequence")
 _TEXTS = ("kind", "name", "group", "device")
 _FLUSH_SECONDS = 0.5
@@ -56,6 +58,7 @@ class SpanSender:
         self._rows: list[tuple[int, int, np.ndarray, Sequence[str]]] = []
         self._count, self._flushed = 0, time.monotonic()
         self._closed = False
+        self._slow = SlowRanks(host.place.world_size)
         if host.place.rank == 0:
             host.gather(self)
 
@@ -129,7 +132,17 @@ class SpanSender:
         if len(table):
             self._rows.append((rank, stage, table, texts))
             self._count += len(table)
+            self._compare(rank, stage, table, texts)
             self.send_ready()
+
+    def _compare(self, rank: int, stage: int, table: np.ndarray, texts: Sequence[str]) -> None:
+        columns = {name: table[:, at] for at, name in enumerate((*_NUMBERS, *_TEXTS))}
+        summed = bool((columns["count"] > 1).any())
+        ns = computed_ns(columns, texts, summed=summed)
+        alarms = self._slow.take(rank, stage, int(table[0, 0]), ns)
+        if alarms:
+            columns_of = {name: [alarm[name] for alarm in alarms] for name in alarms[0]}
+            self._host.send(_ALARMS, columns_of, alarms[0]["step"])
 
 
 def _sums(spans: Sequence[Span]) -> list[Span]:

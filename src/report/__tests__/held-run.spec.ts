@@ -2,6 +2,8 @@
 
 import { zlibSync } from 'fflate';
 import type { IRunReader } from '../../client/run-reader';
+import { timelineOf, type ITimelineRequest } from '../../client/timeline-api';
+import { timelineAnswer } from '../../client/__tests__/timeline-answer';
 import { readAlarms } from '../../store/alarms';
 import { alarmBytes, alarmRow } from '../../store/__tests__/memory-run';
 import { momentsOf } from '../../store/row-moments';
@@ -69,6 +71,25 @@ it('holds the alarms of the run, without paths of its machine', async () => {
     [4, NaN, 'See …/rules.py.']
   ]);
   await expect(readAlarms(await opened(record()))).rejects.toThrow('This file holds what its views drew');
+});
+
+it('holds a timeline as it was drawn, coarse and whole', async () => {
+  const asked: ITimelineRequest[] = [];
+  const answer = timelineOf(timelineAnswer({ slow: { ranks: [0], steps: [3], values: [[null]] } }));
+  const timeline: IRunReader['timeline'] = (_, request) => {
+    asked.push(request);
+    return Promise.resolve(answer);
+  };
+  const recorder = Recorder.of('r1', detailOf(), { ...fakeReader(ROWS), timeline }, 0);
+  const request = { ranks: 'all', columns: 1600 };
+  await recorder.timeline?.({ ...request, row: 3, window: [1, 2] });
+  expect(asked).toEqual([{ ranks: 'all', columns: 400 }]);
+  const run = await opened(recorder);
+  // What is zoomed into is the same picture; other ranks are not here.
+  expect(await run.timeline?.({ ...request, window: [1, 2] })).toEqual(answer);
+  await expect(run.timeline?.({ ...request, ranks: '0-3' })).rejects.toThrow(
+    'This file holds what its views drew'
+  );
 });
 
 describe('the rows that a report holds', () => {

@@ -1,3 +1,4 @@
+import { timelineAnswer } from '../../client/__tests__/timeline-answer';
 import { timelineOf, type ITimelineRequest } from '../../client/timeline-api';
 import { MemoryRun } from '../../store/__tests__/memory-run';
 import type { TimelineOptions } from '../../protocol/views.generated';
@@ -9,55 +10,7 @@ import type { IView } from '../view';
 // The first test also loads and transforms Vega.
 jest.setTimeout(30_000);
 
-/** Two ranks and a step of 10 ms: rank 1 computes longer, rank 0 waits for it in a collective; a sum of three short spans. */
-const ANSWER = {
-  steps_there: [1, 40],
-  chosen: [3, 4],
-  ranks_there: 80,
-  ranks_chosen: 80,
-  verdict: {
-    culprits: [
-      {
-        kind: 'device',
-        ranks: [1],
-        first: 3,
-        last: 30,
-        sentence: 'Steps 3 to 30: rank 1 computes 50% slower.'
-      }
-    ],
-    step_ns: 10e6,
-    problems: ['Rank 7 is missing.']
-  },
-  slow: { ranks: [0, 1], steps: [3], values: [[0], [0.5]] },
-  lanes: [
-    { rank: 0, stage: -1, half_width: 0, reference: 0 },
-    { rank: 1, stage: -1, half_width: 0.0025, reference: 0 }
-  ],
-  window: [0, 20],
-  whole: [0, 20],
-  steps: [
-    [3, 0, 10],
-    [4, 10, 20]
-  ],
-  kinds: ['step', 'forward', 'backward', 'wgrad', 'optimizer', 'data', 'checkpoint', 'user', 'collective'],
-  pieces: {
-    lane: [0, 1, 1, 0],
-    depth: [0, 0, 0, 2],
-    kind: [1, 1, 4, 8],
-    begin: [0, 0, 9, 4],
-    end: [4, 8, 9.5, 8],
-    count: [1, 1, 3, 1],
-    row: [10, 11, -1, 12],
-    name: ['', '', '', 'all_reduce'],
-    group: ['', '', '', '0-1'],
-    step: [3, 3, -1, 3],
-    micro_batch: [0, 0, -1, -1],
-    chunk: [0, 0, -1, -1],
-    bytes: [0, 0, -1, 4096],
-    peer: [-1, -1, -1, -1]
-  },
-  links: [] as object[]
-};
+const ANSWER = timelineAnswer();
 
 let run: MemoryRun & Pick<IRunSource, 'timeline'>;
 let asked: ITimelineRequest[];
@@ -128,6 +81,35 @@ it('asks for the ranks and steps of its options, and shows what a sentence is ab
   await new Promise(done => setTimeout(done, 400));
   await view.settled();
   expect(asked.at(-1)).toMatchObject({ first: 3, last: 7 });
+});
+
+it('draws by how much each rank computes longer than its stage, and the steps of a cell on a click', async () => {
+  answer = timelineAnswer({
+    slow: {
+      ranks: [0, 1],
+      steps: [3, 4, 6],
+      values: [
+        [0, -0.02, 0.01],
+        [0.5, null, 0.25]
+      ]
+    }
+  });
+  await show({ kind: 'map' });
+  expect(text('.jp-MegalensView')).toContain('% longer than its stage');
+  expect(document.querySelectorAll('.jp-MegalensView image')).not.toHaveLength(0);
+  const plot = document.querySelector('.jp-MegalensStage');
+  const said: string[] = [];
+  for (const key of ['ArrowRight', 'ArrowDown', 'ArrowRight', 'ArrowRight', 'ArrowRight']) {
+    plot?.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }));
+    said.push(text('[aria-live]'));
+  }
+  expect(said).toEqual([
+    'rank 0, step 3, 0 % longer',
+    'rank 1, step 3, 50 % longer',
+    'rank 1, step 4, no data',
+    'rank 1, step 5, no data',
+    'rank 1, step 6, 25 % longer'
+  ]);
 });
 
 it('says what is missing: spans, or a recording', async () => {

@@ -1,5 +1,10 @@
 import { fullViewOptions } from '../../protocol/view-options';
-import type { MomentsOptions, ScalarsOptions, ViewOptions } from '../../protocol/views.generated';
+import type {
+  MomentsOptions,
+  ScalarsOptions,
+  TimelineOptions,
+  ViewOptions
+} from '../../protocol/views.generated';
 import { SEVERITIES, type IAlarm } from '../../store/alarms';
 import type { IRunSource } from '../../store/source';
 import { oneTensor } from '../moments/one-tensor';
@@ -10,6 +15,7 @@ import type { IComposition, ICompositionEnvironment, IViewPart } from '../shared
 import { OtherRuns } from '../shared/lines/other-runs';
 import { selectControl } from '../shared/select-control';
 import type { IViewEnvironment } from '../shared/view-model';
+import { TimelineView } from '../timeline/timeline-view';
 import { AroundPane } from './around-pane';
 import { HealthReader, type HealthChoice } from './health-facts';
 import type { HealthPane } from './health-pane';
@@ -84,7 +90,9 @@ export class HealthView implements IComposition {
                       this._others,
                       () => this._shown
                     )
-                  : new ScalarsView(source, env as IViewEnvironment<Required<ScalarsOptions>>)
+                  : around.view === 'timeline'
+                    ? new TimelineView(source, env as IViewEnvironment<TimelineOptions>)
+                    : new ScalarsView(source, env as IViewEnvironment<Required<ScalarsOptions>>)
             }
           ]
         : []),
@@ -180,11 +188,15 @@ export class HealthView implements IComposition {
   private _rules: readonly string[] = [];
 }
 
-/** What draws the tensor or number of an alarm over the steps around it; null where it is of no line. */
-export function aroundOf(alarm: IAlarm): MomentsOptions | ScalarsOptions | null {
+/** What draws the tensor, number or time of an alarm over the steps around it; null where nothing does. */
+export function aroundOf(alarm: IAlarm): MomentsOptions | ScalarsOptions | TimelineOptions | null {
   const steps: [number, number] = [Math.max(0, alarm.step - BEFORE), alarm.step + AFTER];
   if (alarm.stat === 'scalar') {
     return { view: 'scalars', names: [alarm.name], steps };
+  }
+  if (alarm.stat === 'span') {
+    // A few steps: of many nothing is seen but bars.
+    return { view: 'timeline', steps: [Math.max(0, alarm.step - 2), alarm.step] };
   }
   const stat = STATS.find(each => each === alarm.stat);
   const statistic =

@@ -4,14 +4,16 @@ import type { ConfigPatch } from '../../protocol/messages.generated';
 import { isRangeText } from '../../protocol/ranges';
 import type { TimelineOptions } from '../../protocol/views.generated';
 import type { IRunSource, SourceChange } from '../../store/source';
-import type { IMark, IMoved, INote, Loaded } from '../shared/content';
+import type { IContent, IMark, IMoved, INote, Loaded } from '../shared/content';
 import type { Control } from '../shared/control';
 import { goControl } from '../shared/controls';
 import type { ILegend } from '../shared/lines/legend';
 import { hold, moveOf } from '../shared/places';
+import { selectControl } from '../shared/select-control';
 import type { IState } from '../shared/states';
 import type { ITip } from '../shared/tip';
 import { ViewModel, type IViewEnvironment } from '../shared/view-model';
+import { SlowMap } from './slow-map';
 import { KINDS, kindColor, kindWords, laneWords, pieceTip, timeWords } from './span-words';
 
 /** What records spans, in a training script. */
@@ -47,6 +49,21 @@ export class TimelineView extends ViewModel<TimelineOptions> {
     if (answer === null) {
       return { state: this._nothing() };
     }
+    const said = {
+      title: this._title(answer),
+      caption: this._caption(answer),
+      summary: this._summary(answer),
+      notes: answer.culprits.slice(0, MOST_SENTENCES).map(each => this._note(each))
+    };
+    return {
+      content: {
+        ...said,
+        ...(this._isMap ? this._slow.draw(answer, this.env.isDark) : this._lanes(answer))
+      }
+    };
+  }
+
+  private _lanes(answer: ITimelineAnswer): Pick<IContent, 'extent' | 'legend' | 'recipe'> {
     const { t } = this;
     const extent = { x: answer.whole, y: [-0.5, answer.lanes.length - 0.5] as const };
     const hidden = new Set(this.options.hidden);
@@ -54,40 +71,34 @@ export class TimelineView extends ViewModel<TimelineOptions> {
     const legend = this._legend(answer);
     const key = legend.entries.filter(({ isHidden }) => !isHidden);
     return {
-      content: {
-        title: this._title(answer),
-        caption: this._caption(answer),
-        summary: this._summary(answer),
-        notes: answer.culprits.slice(0, MOST_SENTENCES).map(each => this._note(each)),
-        legend,
-        extent,
-        recipe: {
-          template: 'timeline',
-          texts: {
-            xTitle: t('ms since step %1 began', formatInteger(answer.chosen[0])),
-            yTitle: t('rank'),
-            colorTitle: legend.title
-          },
-          params: {
-            x0: extent.x[0],
-            x1: extent.x[1],
-            y0: extent.y[0],
-            y1: extent.y[1],
-            rowNames: Object.fromEntries(answer.lanes.map(({ rank }, at) => [at, formatInteger(rank)])),
-            rowTicks: namedLanes(answer),
-            stepColor: this.env.isDark ? '#a0a0a0' : '#606060',
-            linkColor: this.env.isDark ? '#ffffff' : '#000000',
-            keyText: key.map(({ name }) => name)
-          },
-          datasets: {
-            pieces: this._pieces.map(each => this._row(each)),
-            steps: stepRows(answer, this.env.width),
-            clocks: answer.lanes.flatMap((lane, at) => clockRow(answer, lane, at)),
-            links: this._links(answer),
-            key: key.map(({ color }, place) => ({ place, color }))
-          },
-          height: Math.min(LANE.most, answer.lanes.length * laneHeight(answer.lanes.length))
-        }
+      legend,
+      extent,
+      recipe: {
+        template: 'timeline',
+        texts: {
+          xTitle: t('ms since step %1 began', formatInteger(answer.chosen[0])),
+          yTitle: t('rank'),
+          colorTitle: legend.title
+        },
+        params: {
+          x0: extent.x[0],
+          x1: extent.x[1],
+          y0: extent.y[0],
+          y1: extent.y[1],
+          rowNames: Object.fromEntries(answer.lanes.map(({ rank }, at) => [at, formatInteger(rank)])),
+          rowTicks: namedLanes(answer),
+          stepColor: this.env.isDark ? '#a0a0a0' : '#606060',
+          linkColor: this.env.isDark ? '#ffffff' : '#000000',
+          keyText: key.map(({ name }) => name)
+        },
+        datasets: {
+          pieces: this._pieces.map(each => this._row(each)),
+          steps: stepRows(answer, this.env.width),
+          clocks: answer.lanes.flatMap((lane, at) => clockRow(answer, lane, at)),
+          links: this._links(answer),
+          key: key.map(({ color }, place) => ({ place, color }))
+        },
+        height: Math.min(LANE.most, answer.lanes.length * laneHeight(answer.lanes.length))
       }
     };
   }
@@ -96,6 +107,9 @@ export class TimelineView extends ViewModel<TimelineOptions> {
     const { options, t } = this;
     return [
       { kind: 'name', id: 'run', text: this.source.name },
+      selectControl('kind', t('Draw'), options.kind, { lanes: t('lanes'), map: t('rank × step') }, kind =>
+        this.choose({ kind })
+      ),
       {
         kind: 'text',
         id: 'ranks',
@@ -128,7 +142,11 @@ export class TimelineView extends ViewModel<TimelineOptions> {
     this.env.refresh(false);
   }
 
-  override probe({ x, y }: IPlace): IMark | null {
+  override probe(place: IPlace): IMark | null {
+    if (this._isMap) {
+      return this._slow.probe(place);
+    }
+    const { x, y } = place;
     const lane = Math.round(y);
     const under = this._pieces.filter(each => each.lane === lane && each.begin <= x && each.end >= x);
     // What lies deeper is drawn over the others.
@@ -137,12 +155,18 @@ export class TimelineView extends ViewModel<TimelineOptions> {
   }
 
   override tipOf(mark: IMark): ITip | null {
+    if (this._isMap) {
+      return this._slow.tipOf(mark);
+    }
     const piece = this._at(mark);
     const lane = piece && this._answer?.lanes[piece.lane];
     return lane ? pieceTip(piece, lane, this.env.isDark, this.t) : null;
   }
 
   override move(key: string): IMoved | null {
+    if (this._isMap) {
+      return this._slow.move(key);
+    }
     const by = moveOf(key);
     const lanes = this._answer?.lanes ?? [];
     if (by === undefined || lanes.length === 0) {
@@ -164,8 +188,13 @@ export class TimelineView extends ViewModel<TimelineOptions> {
     return key === 'copy' ? { said: words, mark, copy: words } : { said: words, mark };
   }
 
-  /** What the span depends on is drawn. */
+  /** What the span depends on is drawn; of a cell of the map its steps are. */
   override clicked(mark: IMark): void {
+    if (this._isMap) {
+      const [first, last] = this._slow.stepsOf(mark);
+      this.choose({ kind: 'lanes', steps: [Math.max(0, first - 1), last + 1] });
+      return;
+    }
     const row = this._at(mark)?.row ?? -1;
     this._chosen = row < 0 || row === this._chosen ? null : row;
     this.env.refresh(true);
@@ -179,8 +208,8 @@ export class TimelineView extends ViewModel<TimelineOptions> {
   private async _ask(signal: AbortSignal): Promise<ITimelineAnswer | null> {
     const { env, options, source } = this;
     const steps = env.within(options.steps as [number, number] | null);
-    const key = JSON.stringify([options.ranks, steps]);
-    const shown = env.zoom?.isZoomed && key === this._key ? env.zoom.domain : null;
+    const key = JSON.stringify([options.ranks, options.kind, steps]);
+    const shown = env.zoom?.isZoomed && key === this._key && !this._isMap ? env.zoom.domain : null;
     const across = shown ? shown.x1 - shown.x0 : 0;
     const wide = shown ? 1 + 2 * AROUND : 1;
     const request: ITimelineRequest = {
@@ -197,7 +226,9 @@ export class TimelineView extends ViewModel<TimelineOptions> {
 
   private _goTo(step: number): void {
     const found = this._answer?.steps.find(([number]) => number === step);
-    if (found) {
+    if (this._isMap) {
+      this.env.goTo({ facet: null, x: [step - 0.5, step + 0.5], y: null });
+    } else if (found) {
       this.env.goTo({ facet: null, x: [found[1], found[2]], y: null });
     } else {
       this.choose({ steps: [step, step] });
@@ -218,7 +249,7 @@ export class TimelineView extends ViewModel<TimelineOptions> {
     const [first, last] = answer.chosen;
     const widths = answer.lanes.map(({ halfWidth }) => halfWidth);
     const most = Math.max(0, ...widths);
-    const summed = answer.pieces.some(({ count }) => count > 1);
+    const summed = !this._isMap && answer.pieces.some(({ count }) => count > 1);
     return [
       ...(first > answer.there[0] || last < answer.there[1]
         ? [t('Of steps %1 to %2 that there are.', ...answer.there.map(formatInteger))]
@@ -251,7 +282,8 @@ export class TimelineView extends ViewModel<TimelineOptions> {
   private _note(culprit: ITimelineAnswer['culprits'][number]): INote {
     const { first, last, sentence } = culprit;
     const [from] = this._answer?.chosen ?? [first];
-    const run = (): void => this.choose({ steps: [Math.max(from, first - 1), Math.min(last, first + 4)] });
+    const run = (): void =>
+      this.choose({ kind: 'lanes', steps: [Math.max(from, first - 1), Math.min(last, first + 4)] });
     return { text: sentence, action: { label: this.t('Show these steps'), run } };
   }
 
@@ -335,6 +367,11 @@ export class TimelineView extends ViewModel<TimelineOptions> {
     };
   }
 
+  private get _isMap(): boolean {
+    return this.options.kind === 'map';
+  }
+
+  private readonly _slow = new SlowMap(this.t);
   private _answer: ITimelineAnswer | null = null;
   private _pieces: readonly IPiece[] = [];
   private _cursor: IPiece | null = null;

@@ -1,0 +1,100 @@
+"""Which rank is slower than those that do the same, said while the training runs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from megalens.tracer.timeline.slow_ranks import SlowRanks, computed_ns
+
+MS = 1_000_000
+
+
+def run(steps, ranks=4, stages=None, factor=lambda rank, step: 1.0, noise=0.01, missing=(), seed=0):
+    """Alarms of a job, each step in which every rank works 100 ms but for its factor."""
+    random = np.random.default_rng(seed)
+    slow = SlowRanks(ranks)
+    found = []
+    for step in range(1, steps + 1):
+        for rank in range(ranks):
+            if (rank, step) not in missing:
+                ns = 100 * MS * factor(rank, step) * float(np.exp(random.normal(0, noise)))
+                found += slow.take(rank, -1 if stages is None else stages[rank], step, ns)
+    return found
+
+
+def test_a_rank_that_becomes_slow_is_said_once_with_how_much_and_since_when():
+    def slow(rank, step):
+        # A few of its steps are as short as before.
+        return 1.34 if rank == 2 and step >= 120 and step % 9 else 1.0
+
+    (alarm,) = run(200, factor=slow, noise=0.002)
+    assert (alarm["rule"], alarm["rank"]) == ("slow_rank", 2)
+    assert 135 <= alarm["step"] <= 150
+    assert alarm["sentence"] == "Rank 2 is 34% slower than the other ranks since step 120."
+    assert alarm["value"] == pytest.approx(134, rel=0.02)
+    assert alarm["expected"] == pytest.approx(100, rel=0.02)
+
+
+def test_a_rank_that_gets_worse_or_is_slow_again_is_said_again():
+    def worse(rank, step):
+        return (1.1 if step < 100 else 1.3) if rank == 1 else 1.0
+
+    assert [alarm["rank"] for alarm in run(200, factor=worse)] == [1, 1]
+
+    def again(rank, step):
+        return 1.2 if rank == 1 and (step < 60 or step > 160) else 1.0
+
+    assert len(run(260, factor=again)) == 2
+
+
+def test_each_stage_is_compared_with_itself():
+    stages = [0, 0, 1, 1]
+    # The second stage has more to do, which is no rank's fault.
+    assert run(100, stages=stages, factor=lambda rank, step: 1.5 if rank > 1 else 1.0) == []
+    (alarm,) = run(100, stages=stages, factor=lambda rank, step: {2: 1.5, 3: 1.8}.get(rank, 1.0))
+    assert (alarm["rank"], alarm["stage"]) == (3, 1)
+    assert "of its stage" in alarm["sentence"]
+
+
+@pytest.mark.parametrize("noise", [0.01, 0.1, 0.3])
+def test_healthy_jobs_raise_nothing(noise):
+    assert [run(500, ranks=8, noise=noise, seed=seed) for seed in range(4)] == [[]] * 4
+
+
+def test_few_long_steps_and_one_rank_alone_raise_nothing():
+    assert run(200, factor=lambda rank, step: 4.0 if rank == 0 and step % 10 == 0 else 1.0) == []
+    assert run(200, ranks=1, factor=lambda rank, step: 1 + step) == []
+
+
+def test_steps_that_a_rank_never_tells_are_passed_over_and_do_not_pile_up():
+    slow = SlowRanks(2)
+    for step in range(10_000):
+        slow.take(0, -1, step, 100.0)
+    assert len(slow._steps) <= 256
+    missing = {(1, step) for step in range(20, 60)}
+    (alarm,) = run(120, ranks=2, missing=missing, factor=lambda rank, step: 1.0 + 0.5 * (rank == 1))
+    assert alarm["rank"] == 1
+
+
+TEXTS = ["", "forward", "backward", "collective", "layers.0", "optimizer"]
+COLUMNS = ("kind", "name", "start", "end", "blocked")
+
+
+def table(*rows):
+    return {name: np.array([row[at] for row in rows]) for at, name in enumerate(COLUMNS)}
+
+
+def test_work_is_passes_and_optimizer_without_the_waiting_in_them():
+    rows = [
+        (1, 0, 0, 100, 100),
+        (1, 4, 10, 50, 40),  # a layer of the pass is in it already
+        (3, 0, 60, 80, 15),  # in the pass
+        (2, 0, 100, 300, 200),
+        (3, 0, 310, 350, 40),  # between two passes
+        (5, 0, 400, 450, 50),
+    ]
+    assert computed_ns(table(*rows), TEXTS, summed=False) == 100 - 15 + 200 + 50
+    sums = [(1, 0, 0, 100, 100), (3, 0, 60, 115, 55), (2, 0, 100, 300, 200), (5, 0, 400, 450, 50)]
+    assert computed_ns(table(*sums), TEXTS, summed=True) == 100 + 200 + 50 - 55
+    assert computed_ns(table((3, 0, 60, 80, 15)), TEXTS, summed=False) == 0
