@@ -61,15 +61,11 @@ def _job(rounds: int, steps: int) -> tuple[list[dict[str, float]], float]:
     ways = ("off", "phases", "layers")
     with tempfile.TemporaryDirectory() as folder:
         answers = multiprocessing.get_context("spawn").SimpleQueue()
-        multiprocessing.spawn(
-            _process, (folder, ways, rounds, steps, answers), nprocs=_PROCESSES, join=True
-        )
+        multiprocessing.spawn(_process, (folder, ways, rounds, steps, answers), nprocs=_PROCESSES, join=True)
         return answers.get()
 
 
-def _process(
-    rank: int, folder: str, ways: Sequence[str], rounds: int, steps: int, answers: Any
-) -> None:
+def _process(rank: int, folder: str, ways: Sequence[str], rounds: int, steps: int, answers: Any) -> None:
     os.environ["MEGALENS_RUNTIME_DIR"] = str(Path(folder) / "runtime")
     torch.set_num_threads(1)
     torch.manual_seed(0)

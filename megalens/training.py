@@ -133,7 +133,8 @@ def trace(
             raise TracerError(f"{argument}=… must be {expected}, got {value!r:.100}.")
     points = _placed(_points(model, adapter), place)
     folders = [Path(folder) for folder in vectors_folders]
-    others = [TimelineInstrument(TimelineSettings.given(timeline)), *instruments_from(instruments)]
+    spans = TimelineInstrument(TimelineSettings.given(timeline))
+    others = [spans, *instruments_from(instruments)]
     defaults = {"layers": layers, "every": every, "phases": phases, "samples": samples}
     patch = settings_from(flags, defaults, points.flags)
     if budget is not None:
@@ -175,6 +176,7 @@ def trace(
     except BaseException:
         tracer.close()
         raise
+    spans.reconfigure = tracer.configure
     return tracer
 
 

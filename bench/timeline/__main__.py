@@ -67,9 +67,7 @@ def judged(seed: int, most_ranks: int = 1024, prices: bool = False) -> Judged:
         result.megascan = tuple(analysis.verdict(method="megascan").slow)
     except TimelineError:
         result.megascan = None
-    result.devices = frozenset(
-        rank for fault in job.faults if fault.kind == "device" for rank in fault.ranks
-    )
+    result.devices = frozenset(rank for fault in job.faults if fault.kind == "device" for rank in fault.ranks)
     if prices and len(job.faults) == 1 and result.found == 1 and job.faults[0].kind != "step":
         result.prices = [_price(job, verdict.culprits[0], truth)]
     return result
@@ -180,7 +178,11 @@ def _megascan(results: Sequence[Judged]) -> list[Row]:
         _share("· recall: slow devices that they name", sum(slow), len(slow), "", 0),
         _share("· precision: ranks they name that are slow", sum(named), len(named), "", 0),
         _share(
-            "· healthy jobs with a slow rank", sum(bool(each.megascan) for each in healthy), len(healthy), "", 0
+            "· healthy jobs with a slow rank",
+            sum(bool(each.megascan) for each in healthy),
+            len(healthy),
+            "",
+            0,
         ),
     ]
 
@@ -232,7 +234,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "clocks that are seconds apart and drift by up to 50 ppm, and transfers with a heavy tail. The simulation (`bench/timeline/jobs.py`) shares no code with what it tries. "
         "Intervals are Wilson's. MegaScan's three heuristics judge the same spans; counted for them are jobs with at least 2 tensor- and 2 data-parallel ranks."
     )
-    path = write_results("timeline", "Verdicts and clocks of simulated jobs", table, how=how, quick=asked.quick)
+    path = write_results(
+        "timeline", "Verdicts and clocks of simulated jobs", table, how=how, quick=asked.quick
+    )
     print(path.read_text(encoding="utf-8"))
 
 

@@ -29,8 +29,8 @@ _MOST_TOLD = 200
 
 def holds_traces(path: Path, within: Path | None = None) -> bool:
     """Return whether a file or folder looks like traces of several ranks. Only the beginnings of some files are read."""
-    from ..timeline.trace_folder import trace_files
     from ..timeline.trace_events import TraceFile
+    from ..timeline.trace_folder import trace_files
 
     try:
         files = trace_files(path, within)
@@ -45,9 +45,7 @@ def holds_traces(path: Path, within: Path | None = None) -> bool:
     return False
 
 
-def trace_recording(
-    path: Path, progress: Progress | None = None, within: Path | None = None
-) -> RunFolder:
+def trace_recording(path: Path, progress: Progress | None = None, within: Path | None = None) -> RunFolder:
     """Return the recording of a trace or a folder of traces; files are read where they changed since.
 
     Parameters

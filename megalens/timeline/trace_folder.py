@@ -220,9 +220,7 @@ def _table(rows: Iterable[SpanRow]) -> pa.Table:
         raise TimelineError("The trace holds no spans.")
     if len(listed) > _MOST_SPANS:
         raise TimelineError(f"The trace holds {len(listed)} spans, and at most {_MOST_SPANS} are read.")
-    columns: dict[str, list[Any]] = {
-        field.name: [row.get(field.name) for row in listed] for field in schema
-    }
+    columns: dict[str, list[Any]] = {field.name: [row.get(field.name) for row in listed] for field in schema}
     # The recording is in the order of steps.
     order = np.argsort(columns["step"], kind="stable")
     return pa.table(columns, schema=schema).take(pa.array(order))

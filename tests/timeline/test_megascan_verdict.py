@@ -9,6 +9,7 @@ from megalens.timeline.analysis import analyse
 from megalens.timeline.megascan_files import Iteration, RankTrace, TimelineError
 from megalens.timeline.megascan_verdict import megascan_of_files
 
+
 def traces(slow=None, data=2, tensor=2, iterations=4):
     """Files of a job without pipeline: rank d · tensor + t has two reductions, a backward pass and an all-reduce an iteration."""
     made = []

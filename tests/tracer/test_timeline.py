@@ -13,6 +13,7 @@ from megalens import trace
 from megalens.client import open_run
 from megalens.protocol import ProtocolError
 from megalens.tracer import TracerError
+from megalens.tracer.timeline.slow_ranks import SlowRanks
 
 STEPS, MICRO_BATCHES, WORK = 3, 2, 0.004
 LAYERS = ["token_embedding", "position_embedding", "blocks.0", "blocks.1", "final_norm", "head"]
@@ -162,6 +163,35 @@ def test_sums_are_those_of_the_single_spans(gpt, ids, tmp_path, own_hub) -> None
         assert spent < sums.loc["step", "end"] - sums.loc["step", "start"]
 
 
+def test_a_slow_rank_has_the_steps_after_it_timed_by_phases_and_then_sums_go_on(
+    gpt, ids, tmp_path, own_hub, monkeypatch
+) -> None:
+    alarm = {**dict.fromkeys(("rule", "direction", "stat", "name", "statistic", "sentence", "samples"), "x")}
+    alarm |= {"step": 3, "time": 0.0, "rank": 0, "stage": -1, "micro_batch": -1, "severity": "warning"}
+    alarm |= {"value": 2.0, "expected": 1.0, "place": 0}
+
+    def found(self, rank, stage, step, ns):
+        assert ns > 0
+        return [alarm] if step == 3 else []
+
+    monkeypatch.setattr(SlowRanks, "take", found)
+
+    def work(model, ids, tracer, steps):
+        train(model, ids, tracer, 3)
+        # The producer's thread finds it out when it has the step.
+        until = time.monotonic() + 30
+        while not tracer.instrument("timeline")._slow:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        train(model, ids, tracer, 6)
+
+    settings = {"granularity": "steps", "around": 2}
+    rows = recorded(gpt, ids, tmp_path, own_hub, settings, work=work)
+    single = rows[rows["kind"] == "forward"].groupby("step")["count"].max() == 1
+    assert [step for step, one in single.items() if one] == [5, 6]
+    assert sorted(single.index) == list(range(1, 10))
+
+
 def test_it_is_switched_on_and_off_between_steps_and_leaves_nothing(gpt, ids, tmp_path, own_hub) -> None:
     before, own = hooks(gpt), torchs_own()
 
@@ -231,6 +261,7 @@ def test_what_raises_in_a_pass_leaves_the_next_step_right(gpt, ids, tmp_path, ow
             "granularity must be one of off, steps, phases, layers, operations, got 'fine'",
         ),
         ({"every": 0}, ProtocolError, "every must be a whole number of steps from 1, got 0"),
+        ({"around": -1}, ProtocolError, "around must be a whole number of steps from 0, got -1"),
         ({"often": 1}, TracerError, "timeline=… must be one of"),
         (7, TracerError, "timeline=… must be one of"),
     ],

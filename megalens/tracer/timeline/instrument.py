@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..errors import said
@@ -37,6 +38,11 @@ class TimelineInstrument(Instrument):
     ----------
     settings : TimelineSettings
         To begin with.
+
+    Attributes
+    ----------
+    reconfigure : callable or None
+        Changes the settings of all ranks: :meth:`Tracer.configure`.
     """
 
     name = "timeline"
@@ -60,6 +66,11 @@ class TimelineInstrument(Instrument):
         self._backward: list[tuple[int, int, int]] = []
         self._entered: dict[int, int] = {}
         self._user: list[tuple[str, str, int]] = []
+        self.reconfigure: Callable[..., int] | None = None
+        # A rank was found slow; steps that are timed more finely since; what is to be in force after them.
+        self._slow = False
+        self._fine = 0
+        self._after: TimelineSettings | None = None
 
     @property
     def passes(self) -> bool:  # type: ignore[override]
@@ -75,7 +86,7 @@ class TimelineInstrument(Instrument):
 
     def attach(self, host: Host) -> None:
         """Begin."""
-        self._host, self._sender = host, SpanSender(host)
+        self._host, self._sender = host, SpanSender(host, self._found_slow)
 
     def settings(self) -> Mapping[str, Any]:
         """Return how finely steps are timed, and how often."""
@@ -92,6 +103,8 @@ class TimelineInstrument(Instrument):
     def apply(self, step: int, settings: Mapping[str, Any]) -> None:
         """Time ``step`` and those after it by other settings, with the hooks that these need and no more."""
         self._settings = TimelineSettings.of(settings)
+        if self._settings.granularity != "phases":
+            self._after = None
         self._unhook_modules()
         if not self.passes:
             self._unhook()
@@ -155,12 +168,35 @@ class TimelineInstrument(Instrument):
         now = _clock()
         spans.append(Span("step", self._began, now, blocked=now - self._began))
         self._sender.put(self._step, spans, self._settings.granularity == "steps")
+        self._look_closer()
         if self._lost:
             self._host.lose(self._lost, "waiting")
             self._host.warn(
                 f"Step {self._step} had more than {_MOST_SPANS} spans; {self._lost} of them are left out."
             )
             self._lost = 0
+
+    def _found_slow(self) -> None:
+        self._slow = True
+
+    def _look_closer(self) -> None:
+        """Time some steps by phases where sums have shown that a rank is slow, and then go back to sums."""
+        asked = self._settings
+        if self._slow and asked.granularity == "steps" and asked.around and self._after is None:
+            self._after, self._fine = asked, asked.around
+            self._ask(replace(asked, granularity="phases"))
+        elif self._after is not None and asked.granularity == "phases":
+            self._fine -= 1
+            if self._fine == 0:
+                self._ask(self._after)
+        self._slow = False
+
+    def _ask(self, settings: TimelineSettings) -> None:
+        if self.reconfigure is not None:
+            try:
+                self.reconfigure(timeline=settings.to_message())
+            except Exception as error:  # The training goes on as it is.
+                self._host.warn(f"The timeline could not be changed: {said(error)}")
 
     def step_abandoned(self) -> None:
         """Forget the step."""

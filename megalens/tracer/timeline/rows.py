@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -51,10 +51,12 @@ class SpanSender:
     ----------
     host : Host
         Where everything goes.
+    slow : callable
+        Called in the producer thread of rank 0 when a rank was found slow.
     """
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
+    def __init__(self, host: Host, slow: Callable[[], None]) -> None:
+        self._host, self._found = host, slow
         self._rows: list[tuple[int, int, np.ndarray, Sequence[str]]] = []
         self._count, self._flushed = 0, time.monotonic()
         self._closed = False
@@ -143,6 +145,7 @@ class SpanSender:
         if alarms:
             columns_of = {name: [alarm[name] for alarm in alarms] for name in alarms[0]}
             self._host.send(_ALARMS, columns_of, alarms[0]["step"])
+            self._found()
 
 
 def _sums(spans: Sequence[Span]) -> list[Span]:

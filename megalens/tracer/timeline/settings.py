@@ -29,10 +29,13 @@ class TimelineSettings:
         ``operations``: also each module without children.
     every : int
         Every how many steps.
+    around : int
+        With ``steps``: once a rank is found slow, so many steps are timed by ``phases``.
     """
 
     granularity: str = "off"
     every: int = 1
+    around: int = 10
 
     @classmethod
     def given(cls, asked: Any) -> TimelineSettings:
@@ -48,7 +51,7 @@ class TimelineSettings:
         settings = {"granularity": asked} if isinstance(asked, str) else asked
         if not isinstance(settings, Mapping) or settings.keys() - asdict(cls()).keys():
             raise TracerError(
-                f"timeline=… must be one of {', '.join(GRANULARITIES)}, or a mapping with granularity and every, got {asked!r:.100}."
+                f"timeline=… must be one of {', '.join(GRANULARITIES)}, or a mapping with granularity, every and around, got {asked!r:.100}."
             )
         return cls.of(settings)
 
@@ -71,6 +74,8 @@ class TimelineSettings:
             raise must_be("granularity", expected, asked["granularity"], f"{_FIELD}.granularity")
         if not is_whole(asked["every"], 1):
             raise must_be("every", "a whole number of steps from 1", asked["every"], f"{_FIELD}.every")
+        if not is_whole(asked["around"]):
+            raise must_be("around", "a whole number of steps from 0", asked["around"], f"{_FIELD}.around")
         return cls(**asked)
 
     def to_message(self) -> dict[str, Any]:
@@ -96,6 +101,13 @@ class TimelineSettings:
                     "minimum": 1,
                     "default": 1,
                     "title": "Every how many steps",
+                },
+                "around": {
+                    "type": "integer",
+                    "minimum": 0,
+                    "default": 10,
+                    "title": "Steps after a slow rank",
+                    "description": "Of granularity steps: so many steps are timed by phases once a rank is found slow.",
                 },
             },
         }
