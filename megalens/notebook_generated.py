@@ -607,6 +607,8 @@ class NotebookViews(ABC):
         *,
         kind: Literal["lanes", "map"] = "lanes",
         steps: StepRange | None = None,
+        path: bool = False,
+        find: str = "",
         hidden: str | Sequence[str] = (),
     ) -> Timeline:
         """Show what each rank does in its steps, all on one clock, who makes the others wait, and what that costs.
@@ -622,6 +624,11 @@ class NotebookViews(ABC):
         steps : int, range or slice, optional
             First and last step, both included; all steps when absent. In Python a step, ``range(10, 20)``
             or ``slice(10, None)``, as everywhere there without the end.
+        path : bool
+            Also draw the critical path: what each step waited for from its end back to its beginning, of at
+            most 30 steps.
+        find : str
+            Spans with this in their name or kind are counted and can be gone to, one after the other.
         hidden : str or sequence of str
             Lines that are not drawn: a scalar, or a group, by its name, a layer by its number ('3'), a run
             by its id where each has one line. Of several columns as a list in JSON ('[3,"output"]').
@@ -637,6 +644,8 @@ class NotebookViews(ABC):
             "ranks": ranks,
             "kind": kind,
             "steps": steps,
+            "path": path,
+            "find": find,
             "hidden": hidden,
         }
         return self._show(Timeline, options)

@@ -134,11 +134,9 @@ def _rows(found: _Found, base: int, said: dict[str, Any]) -> list[SpanRow]:
     device = "cpu"
     kernels = _launched(found)
     if len(kernels):
-        number = next((each for each in sorted(map(str, found.devices)) if each.isdigit()), "0")
-        device = f"cuda:{number}"
+        device = f"cuda:{next((each for each in sorted(map(str, found.devices)) if each.isdigit()), '0')}"
     rows = [span_row("step", -1, ns(start), ns(end), step=number) for start, end, number in steps]
     counts: dict[tuple[str, int], int] = {}
-    work = []
     for kind, start, end in phases:
         which = step(start)
         place = counts[kind, which] = counts.get((kind, which), -1) + 1
@@ -149,9 +147,9 @@ def _rows(found: _Found, base: int, said: dict[str, Any]) -> list[SpanRow]:
                 continue
             # Of a device count from its first kernel to its last, whenever they were launched.
             start, end = float(mine[:, 0].min()), float(mine[:, 1].max())
-        number = place if kind in ("forward", "backward") else -1
-        rows.append(span_row(kind, -1, ns(start), ns(end), step=which, micro_batch=number, device=of))
-    work = kernels[:, :2] if len(kernels) else np.array(found.operations, float).reshape(-1, 2)
+        batch = place if kind in ("forward", "backward") else -1
+        rows.append(span_row(kind, -1, ns(start), ns(end), step=which, micro_batch=batch, device=of))
+    work: Times = kernels[:, :2] if len(kernels) else np.array(found.operations, float).reshape(-1, 2)
     return rows + _communication(found, _union(work), ns, step, said, device)
 
 

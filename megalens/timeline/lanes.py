@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from .analysis import Analysis
+from .critical_path import critical_path
 from .spans import COMMUNICATION, KINDS, Bools, Floats, Integers
 
-__all__ = ["MOST_LANES", "lanes_of", "links_of"]
+__all__ = ["MOST_LANES", "found_of", "lanes_of", "links_of", "path_of"]
 
 MOST_LANES = 64
 _MOST_PIECES = 24_000
@@ -20,6 +21,9 @@ _LEAST_SEEN = 0.3
 """Parts of a pixel that a sum takes at least."""
 _WAITING = 0.5
 """Blocked time is shown where it is at least this part of what else a pixel holds."""
+_MOST_FOUND = 200
+_MOST_PATHS = 30
+"""Steps whose critical path is drawn: of more it could not be seen."""
 _MS = 1e-6
 
 
@@ -111,6 +115,40 @@ def links_of(analysis: Analysis, row: int) -> list[dict[str, Any]]:
         }
         for one, two in pairs
     ]
+
+
+def path_of(analysis: Analysis, window: tuple[float, float] | None) -> list[dict[str, Any]]:
+    """Return the critical path of the steps in a window as ``{rank, begin, end}``, from the end back, ms; nothing of more than 30 steps."""
+    begin, end = _times(analysis)
+    shown = window if window is not None else (0.0, float(end.max(initial=1.0)))
+    steps = [int(step) for step, *_ in _steps(analysis, begin, end, shown)]
+    if len(steps) > _MOST_PATHS:
+        return []
+    spans = analysis.spans
+    came = np.where(spans.of_kind(*COMMUNICATION), end - spans.blocked * _MS, begin)
+    return [each._asdict() for each in critical_path(analysis.dependencies, came, end, steps)]
+
+
+def found_of(analysis: Analysis, ranks: Sequence[int], text: str) -> dict[str, Any]:
+    """Return the spans of some ranks whose name or kind has a text in it, upper and lower case alike: how many, and the first as ``{rank, step, begin, end}`` by time, ms."""
+    spans, wanted = analysis.spans, text.lower()
+    name = np.array([wanted in each.lower() for each in spans.names] or [False])
+    kind = np.array([wanted in each for each in KINDS])
+    rows = np.flatnonzero((name[spans.name] | kind[spans.kind]) & np.isin(spans.rank, list(ranks)))
+    begin, end = _times(analysis)
+    first = rows[np.argsort(begin[rows], kind="stable")[:_MOST_FOUND]]
+    return {
+        "count": len(rows),
+        "first": [
+            {
+                "rank": int(spans.rank[row]),
+                "step": int(spans.step[row]),
+                "begin": float(begin[row]),
+                "end": float(end[row]),
+            }
+            for row in first
+        ],
+    }
 
 
 def _times(analysis: Analysis) -> tuple[Floats, Floats]:

@@ -29,7 +29,7 @@ _MEGASCAN = (b'"rel_ts"', b'"pad_before"')
 _BEGINNING = 4096
 _ENDINGS = (".json", ".json.gz")
 
-Progress = Callable[[int, int, str], None]
+Progress = Callable[[int, int, str], object]
 
 
 @dataclass(frozen=True)

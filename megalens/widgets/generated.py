@@ -342,6 +342,12 @@ class Timeline(View):
         help="A lane of spans for each rank, or how much longer each rank computes than its stage, rank × step."
     )
     steps = Option(help="First and last step, both included; all steps when absent.")
+    path = Option(
+        help="Also draw the critical path: what each step waited for from its end back to its beginning, of at most 30 steps."
+    )
+    find = Option(
+        help="Spans with this in their name or kind are counted and can be gone to, one after the other."
+    )
     hidden = Option(
         help="Lines that are not drawn: a scalar, or a group, by its name, a layer by its number ('3'), a run by its id where each has one line. Of several columns as a list in JSON ('[3,\"output\"]')."
     )
@@ -350,6 +356,8 @@ class Timeline(View):
         "ranks",
         "kind",
         "steps",
+        "path",
+        "find",
         "hidden",
     )(View._option_changed)
 

@@ -12,6 +12,10 @@ export interface ITimelineRequest {
   readonly ranks?: string;
   /** The span whose dependencies are wanted. */
   readonly row?: number;
+  /** Whether the critical path is wanted. */
+  readonly path?: boolean;
+  /** What names of spans must have in them. */
+  readonly find?: string;
 }
 
 /** A stretch of time on a lane: a span, or the sum of some that are too short to be seen. */
@@ -64,6 +68,18 @@ export interface ITimelineLink {
   readonly otherAt: number;
 }
 
+/** A stretch of the critical path on one rank, ms. */
+export interface IPathPiece {
+  readonly rank: number;
+  readonly begin: number;
+  readonly end: number;
+}
+
+/** A span whose name was searched for, ms. */
+export interface IFoundSpan extends IPathPiece {
+  readonly step: number;
+}
+
 /** Lanes of the ranks on one clock, and who makes the others wait: see protocol/README.md. */
 export interface ITimelineAnswer {
   /** Steps that there are, and those that were looked at. */
@@ -79,6 +95,10 @@ export interface ITimelineAnswer {
   readonly steps: readonly (readonly [number, number, number])[];
   readonly pieces: readonly IPiece[];
   readonly links: readonly ITimelineLink[];
+  /** From the end of each step back to its beginning. */
+  readonly path: readonly IPathPiece[];
+  /** How many spans have the text, and the first of them by time. */
+  readonly found: { readonly count: number; readonly first: readonly IFoundSpan[] };
   readonly culprits: readonly ICulprit[];
   /** ms; NaN where there is no whole step. */
   readonly stepMs: number;
@@ -124,6 +144,14 @@ export function timelineOf(value: unknown): ITimelineAnswer | null {
       const { rank, at, other, other_at: otherAt } = asObject(each);
       return { rank: number(rank), at: number(at), other: number(other), otherAt: number(otherAt) };
     }),
+    path: asArray(answer['path']).map(pathPiece),
+    found: {
+      count: number(asObject(answer['found'])['count']),
+      first: asArray(asObject(answer['found'])['first']).map(each => ({
+        ...pathPiece(each),
+        step: number(asObject(each)['step'])
+      }))
+    },
     culprits: asArray(verdict['culprits']).map(each => {
       const { kind, ranks, first, last, sentence } = asObject(each);
       return {
@@ -165,6 +193,11 @@ function piecesOf(columns: Record<string, unknown>, kinds: readonly string[]): I
     bytes: number(bytes?.[at]),
     peer: number(peer?.[at])
   }));
+}
+
+function pathPiece(value: unknown): IPathPiece {
+  const { rank, begin, end } = asObject(value);
+  return { rank: number(rank), begin: number(begin), end: number(end) };
 }
 
 const number = (value: unknown): number => (typeof value === 'number' ? value : NaN);

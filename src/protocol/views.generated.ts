@@ -420,6 +420,14 @@ export interface TimelineOptions {
    */
   kind?: 'lanes' | 'map';
   steps?: StepRange;
+  /**
+   * Also draw the critical path: what each step waited for from its end back to its beginning, of at most 30 steps.
+   */
+  path?: boolean;
+  /**
+   * Spans with this in their name or kind are counted and can be gone to, one after the other.
+   */
+  find?: string;
   hidden?: HiddenLines;
 }
 
@@ -699,6 +707,8 @@ export const VIEWS_SCHEMA: ISchema = {
         ranks: { type: 'string', maxLength: 500, default: 'all' },
         kind: { enum: ['lanes', 'map'], default: 'lanes' },
         steps: { $ref: '#/$defs/StepRange', default: null },
+        path: { type: 'boolean', default: false },
+        find: { type: 'string', maxLength: 200, default: '' },
         hidden: { $ref: '#/$defs/Hidden', default: [] }
       }
     }

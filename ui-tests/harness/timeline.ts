@@ -30,6 +30,8 @@ export function syntheticTimeline({ window }: ITimelineRequest): ITimelineAnswer
     steps: Array.from({ length: STEPS }, (_, at) => [at + 3, at * STEP_MS, (at + 1) * STEP_MS] as const),
     pieces,
     links: [],
+    path: [],
+    found: { count: 0, first: [] },
     culprits: [
       {
         kind: 'device',

@@ -14,7 +14,7 @@ import pyarrow as pa
 from ...protocol import is_whole, must_be
 from ...protocol.ranges import in_ranges, read_ranges
 from ...timeline.analysis import Analysis
-from ...timeline.lanes import MOST_LANES, lanes_of, links_of
+from ...timeline.lanes import MOST_LANES, found_of, lanes_of, links_of, path_of
 from ...timeline.spans import Spans
 from ..query import Query
 from .moment_request import only_members
@@ -26,7 +26,8 @@ _STREAM = "spans"
 _MOST_ROWS = 1_500_000
 _MOST_KEPT = 2
 _COLUMNS = 1000
-_MEMBERS = ("first", "last", "window", "columns", "ranks", "row")
+_MEMBERS = ("first", "last", "window", "columns", "ranks", "row", "path", "find")
+_MOST_TEXT = 200
 
 # The last ones that were asked for: whoever pans asks about the same rows again.
 _kept: OrderedDict[tuple[Any, ...], tuple[Analysis, dict[str, Any]]] = OrderedDict()
@@ -42,7 +43,7 @@ def read_timeline(
     ----------
     rows : StreamRows
     request : mapping
-        All optional: ``first`` and ``last`` step (the newest ones that are not too many rows when absent), ``window`` in ms since the first of them, ``columns`` (pixels), ``ranks`` as text, ``row`` whose dependencies are wanted.
+        All optional: ``first`` and ``last`` step (the newest ones that are not too many rows when absent), ``window`` in ms since the first of them, ``columns`` (pixels), ``ranks`` as text, ``row`` whose dependencies are wanted, ``path`` whether the critical path is, ``find`` a text in names.
     key : object
         Tells this run's rows from others'.
     cancelled : threading.Event
@@ -65,6 +66,11 @@ def read_timeline(
     ranks = [rank for rank in ordered if in_ranges(rank, asked)]
     shown = _first_lanes(ranks, told["verdict"]["culprits"])
     row = _number(request, "row")
+    path, find = request.get("path", False), request.get("find", "")
+    if not isinstance(path, bool):
+        raise must_be("path", "true or false", path, "path", "bad-parameter")
+    if not isinstance(find, str) or len(find) > _MOST_TEXT:
+        raise must_be("find", f"a text of at most {_MOST_TEXT} letters", find, "find", "bad-parameter")
     return {
         "steps_there": available,
         "chosen": list(chosen),
@@ -73,6 +79,8 @@ def read_timeline(
         **told,
         **lanes_of(analysis, shown, window, columns),
         "links": [] if row is None else links_of(analysis, row),
+        "path": path_of(analysis, window) if path else [],
+        "found": found_of(analysis, shown, find) if find else {"count": 0, "first": []},
     }
 
 

@@ -61,7 +61,7 @@ def computed_ns(columns: Mapping[str, np.ndarray], texts: Sequence[str], *, summ
 
 
 @dataclass
-class _Rank:
+class _RankHistory:
     slower: deque[tuple[int, float]]
     own: deque[float]
     like: deque[float]
@@ -80,7 +80,7 @@ class SlowRanks:
     def __init__(self, world: int) -> None:
         self._world = world
         self._steps: dict[int, dict[int, tuple[int, float]]] = {}
-        self._ranks: dict[int, _Rank] = {}
+        self._ranks: dict[int, _RankHistory] = {}
 
     def take(self, rank: int, stage: int, step: int, ns: float) -> list[dict[str, Any]]:
         """Take what a rank worked on a step; return the rows of the stream ``alarms`` that follow from it."""
@@ -111,7 +111,7 @@ class SlowRanks:
     def _judge(self, rank: int, stage: int, step: int, own: float, like: float) -> dict[str, Any] | None:
         state = self._ranks.get(rank)
         if state is None:
-            state = self._ranks[rank] = _Rank(deque(maxlen=10 * _WINDOW), deque(maxlen=_WINDOW), deque(maxlen=_WINDOW))  # fmt: skip
+            state = self._ranks[rank] = _RankHistory(deque(maxlen=10 * _WINDOW), deque(maxlen=_WINDOW), deque(maxlen=_WINDOW))  # fmt: skip
         state.slower.append((step, own / like - 1))
         state.own.append(own)
         state.like.append(like)

@@ -46,5 +46,7 @@ export const timelineAnswer = (more: object = {}): object => ({
     peer: [-1, -1, -1, -1]
   },
   links: [] as object[],
+  path: [] as object[],
+  found: { count: 0, first: [] as object[] },
   ...more
 });

@@ -112,6 +112,41 @@ it('draws by how much each rank computes longer than its stage, and the steps of
   ]);
 });
 
+it('draws the critical path where it is asked for', async () => {
+  await show();
+  expect(asked[0]).not.toHaveProperty('path');
+  const rules = (): number => document.querySelectorAll('.jp-MegalensPlot .mark-rule line').length;
+  const before = rules();
+  view.dispose();
+  document.body.replaceChildren();
+  answer = timelineAnswer({
+    path: [
+      { rank: 1, begin: 5, end: 10 },
+      { rank: 0, begin: 0, end: 5 }
+    ]
+  });
+  await show({ path: true });
+  expect(asked.at(-1)).toMatchObject({ path: true });
+  // Two stretches, and the way from the one to the other.
+  expect(rules()).toBe(before + 3);
+});
+
+it('counts the spans that are searched for and goes from one to the next', async () => {
+  answer = timelineAnswer({
+    found: { count: 9, first: [3, 12].map(begin => ({ rank: 0, step: begin, begin, end: begin + 0.5 })) }
+  });
+  await show({ find: 'reduce' });
+  expect(asked[0]).toMatchObject({ find: 'reduce' });
+  expect(text('.jp-MegalensView')).toContain('9 spans have “reduce” in their name.');
+  const next = (): HTMLButtonElement | undefined =>
+    [...document.querySelectorAll('button')].find(each => each.textContent?.startsWith('Go to the next'));
+  expect(next()?.textContent).toBe('Go to the next, step 3');
+  next()?.click();
+  await new Promise(done => setTimeout(done, 400));
+  await view.settled();
+  expect(next()?.textContent).toBe('Go to the next, step 12');
+});
+
 it('says what is missing: spans, or a recording', async () => {
   answer = { steps_there: null };
   await show();

@@ -13,16 +13,12 @@ import { selectControl } from '../shared/select-control';
 import type { IState } from '../shared/states';
 import type { ITip } from '../shared/tip';
 import { ViewModel, type IViewEnvironment } from '../shared/view-model';
+import { clockRow, HALF, LANE, laneHeight, namedLanes, pathRows, stepRows } from './lanes';
 import { SlowMap } from './slow-map';
 import { KINDS, kindColor, kindWords, laneWords, pieceTip, timeWords } from './span-words';
 
 /** What records spans, in a training script. */
 const SNIPPET = "megalens.trace(model, timeline='phases')";
-const LANE = { least: 10, usual: 22, most: 900 };
-/** Pixels of a piece's height that are left free, as a part of the lane. */
-const HALF = 0.42;
-/** Pixels that the name of a lane takes. */
-const LABEL = 14;
 /** How much more than is seen is asked for on either side, so that a drag finds something there. */
 const AROUND = 1;
 const MOST_SENTENCES = 6;
@@ -53,7 +49,10 @@ export class TimelineView extends ViewModel<TimelineOptions> {
       title: this._title(answer),
       caption: this._caption(answer),
       summary: this._summary(answer),
-      notes: answer.culprits.slice(0, MOST_SENTENCES).map(each => this._note(each))
+      notes: [
+        ...answer.culprits.slice(0, MOST_SENTENCES).map(each => this._note(each)),
+        ...(this.options.find === '' ? [] : [this._foundNote(answer)])
+      ]
     };
     return {
       content: {
@@ -95,7 +94,7 @@ export class TimelineView extends ViewModel<TimelineOptions> {
           pieces: this._pieces.map(each => this._row(each)),
           steps: stepRows(answer, this.env.width),
           clocks: answer.lanes.flatMap((lane, at) => clockRow(answer, lane, at)),
-          links: this._links(answer),
+          links: [...this._links(answer), ...pathRows(answer)],
           key: key.map(({ color }, place) => ({ place, color }))
         },
         height: Math.min(LANE.most, answer.lanes.length * laneHeight(answer.lanes.length))
@@ -120,6 +119,27 @@ export class TimelineView extends ViewModel<TimelineOptions> {
         change: ranks => this.choose({ ranks })
       },
       goControl(step => this._goTo(step), t),
+      ...(this._isMap
+        ? []
+        : [
+            {
+              kind: 'text',
+              id: 'find',
+              label: t('Find'),
+              value: options.find,
+              suggestions: [],
+              valid: (text: string) => text.length <= 200,
+              change: (find: string) => this.choose({ find })
+            } as const,
+            {
+              kind: 'toggle',
+              id: 'path',
+              text: t('Critical path'),
+              title: t('Draw what each step waited for from its end back to its beginning'),
+              pressed: options.path,
+              change: (path: boolean) => this.choose({ path })
+            } as const
+          ]),
       ...(options.steps
         ? [
             {
@@ -217,7 +237,9 @@ export class TimelineView extends ViewModel<TimelineOptions> {
       columns: Math.round(Math.max(200, env.width) * wide),
       ...(steps ? { first: steps[0], last: steps[1] } : {}),
       ...(shown ? { window: [shown.x0 - AROUND * across, shown.x1 + AROUND * across] as const } : {}),
-      ...(this._chosen === null ? {} : { row: this._chosen })
+      ...(this._chosen === null ? {} : { row: this._chosen }),
+      ...(options.path ? { path: true } : {}),
+      ...(options.find === '' ? {} : { find: options.find })
     };
     const answer = (await source.timeline?.(request, signal)) ?? null;
     this._key = key;
@@ -285,6 +307,23 @@ export class TimelineView extends ViewModel<TimelineOptions> {
     const run = (): void =>
       this.choose({ kind: 'lanes', steps: [Math.max(from, first - 1), Math.min(last, first + 4)] });
     return { text: sentence, action: { label: this.t('Show these steps'), run } };
+  }
+
+  /** How many spans are found, and a way to the next of them. */
+  private _foundNote({ found: { count, first }, lanes }: ITimelineAnswer): INote {
+    const { t, options } = this;
+    const next = first[this._next % Math.max(1, first.length)];
+    const text = t('%1 spans have “%2” in their name.', formatInteger(count), options.find);
+    if (next === undefined) {
+      return { text, action: { label: t('Clear'), run: () => this.choose({ find: '' }) } };
+    }
+    const run = (): void => {
+      this._next += 1;
+      const lane = lanes.findIndex(({ rank }) => rank === next.rank);
+      this.env.goTo(markOf({ lane, begin: next.begin, end: next.end }));
+      this.env.refresh(true);
+    };
+    return { text, action: { label: t('Go to the next, step %1', formatInteger(next.step)), run } };
   }
 
   private _legend({ pieces }: ITimelineAnswer): ILegend {
@@ -375,47 +414,14 @@ export class TimelineView extends ViewModel<TimelineOptions> {
   private _answer: ITimelineAnswer | null = null;
   private _pieces: readonly IPiece[] = [];
   private _cursor: IPiece | null = null;
+  /** The span that was searched for and is gone to next. */
+  private _next = 0;
   /** The span whose dependencies are drawn. */
   private _chosen: number | null = null;
   /** What was asked last: another answer may have other times, to which the zoom does not fit. */
   private _key = '';
 }
 
-function markOf({ lane, begin, end }: IPiece): IMark {
+function markOf({ lane, begin, end }: Pick<IPiece, 'begin' | 'end' | 'lane'>): IMark {
   return { facet: null, x: [begin, end], y: [lane - 0.5, lane + 0.5] };
-}
-
-/** Lanes that are named: as many as there is room for, and those of who makes others wait. */
-function namedLanes({ lanes, culprits }: ITimelineAnswer): number[] {
-  const every = Math.ceil(LABEL / laneHeight(lanes.length));
-  const named = new Set(culprits.flatMap(({ ranks }) => (ranks.length > 4 ? [] : ranks)));
-  const important = lanes.flatMap(({ rank }, at) => (named.has(rank) ? [at] : []));
-  const others = lanes.map((_, at) => at).filter(at => at % every === 0);
-  return [...important, ...others.filter(at => !important.some(each => Math.abs(each - at) < every))];
-}
-
-const laneHeight = (lanes: number): number =>
-  Math.max(LANE.least, Math.min(LANE.usual, LANE.most / Math.max(1, lanes)));
-
-/** Beginnings of steps, each with its number where there is room. */
-function stepRows({ steps, window: [from, to] }: ITimelineAnswer, width: number): Row[] {
-  const room = ((to - from) / Math.max(1, width)) * 50;
-  let free = -Infinity;
-  return steps.map(([step, begin]) => {
-    const isNamed = begin >= free;
-    free = isNamed ? begin + room : free;
-    return { x: begin, text: isNamed ? formatInteger(step) : '' };
-  });
-}
-
-/** How uncertain the clock of a rank is, as a bar about the beginning of the first step that is seen. */
-function clockRow(
-  { steps, window: [from] }: ITimelineAnswer,
-  { halfWidth }: ITimelineLane,
-  at: number
-): Row[] {
-  const begin = steps.find(each => each[1] >= from)?.[1];
-  return begin === undefined || halfWidth === 0
-    ? []
-    : [{ x: begin - halfWidth, x2: begin + halfWidth, y: at - HALF }];
 }
