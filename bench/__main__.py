@@ -21,6 +21,8 @@ NAMES = (
     "monitor_cost",
     "timeline",
     "timeline_cost",
+    "timeline_real",
+    "trace_reading",
     "wire",
     "moments_grouping",
     "tables",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import random
@@ -14,7 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-__all__ = ["RESULTS", "Ratio", "Row", "machine_facts", "percentile", "ratio", "write_results"]
+__all__ = ["RESULTS", "Ratio", "Row", "machine_facts", "percentile", "ratio", "wilson", "write_results"]
 
 RESULTS = Path(__file__).parent / "results"
 _PACKAGES = ("megalens", "torch", "pyarrow", "websockets", "jupyterlab", "duckdb", "numpy")
@@ -192,3 +193,13 @@ def _version(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
+
+
+def wilson(hits: int, count: int) -> tuple[float, float]:
+    """Return the 95 % interval of a share (Wilson 1927)."""
+    if not count:
+        return 0.0, 1.0
+    z, p = 1.96, hits / count
+    middle = (p + z * z / (2 * count)) / (1 + z * z / count)
+    half = z * math.sqrt(p * (1 - p) / count + z * z / (4 * count * count)) / (1 + z * z / count)
+    return middle - half, middle + half

@@ -27,6 +27,7 @@ export interface ILab {
       allowing?: boolean;
       statistics?: boolean;
       monitor?: boolean;
+      timeline?: boolean;
       rate?: number;
       job?: boolean;
     }
@@ -110,7 +111,8 @@ export async function withLab(basePath: string, use: (lab: ILab) => Promise<void
         ...(options.traced ? ['--traced'] : []),
         ...(options.allowing ? ['--allowing'] : []),
         ...(options.statistics ? ['--statistics'] : []),
-        ...(options.monitor ? ['--monitor'] : [])
+        ...(options.monitor ? ['--monitor'] : []),
+        ...(options.timeline ? ['--timeline=phases'] : [])
       ],
       env
     );

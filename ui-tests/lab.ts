@@ -1,7 +1,9 @@
 import { writeFileSync } from 'fs';
-import { join } from 'path';
+import { join, resolve } from 'path';
 import { expect, test as base, type BrowserContext, type Locator, type Page } from '@playwright/test';
 import { withLab, type ILab } from './lab-server';
+
+const SHOTS = resolve(__dirname, 'screenshots');
 
 /** Options of a project. */
 export interface ILabOptions {
@@ -205,4 +207,15 @@ export function writeNotebook(lab: ILab, name: string, cells: string[]): void {
     }))
   };
   writeFileSync(join(lab.folder, name), JSON.stringify(notebook));
+}
+
+/** Take a picture in the dark theme and in the light one. */
+export async function shots(page: Page, name: string): Promise<void> {
+  for (const [theme, tone] of [
+    ['JupyterLab Dark', 'dark'],
+    ['JupyterLab Light', 'light']
+  ] as const) {
+    await setTheme(page, theme);
+    await page.screenshot({ path: join(SHOTS, `${name}-${tone}.png`) });
+  }
 }

@@ -30,6 +30,7 @@ def main() -> None:
         "--statistics", action="store_true", help="log statistics of gradients and the residual stream"
     )
     parser.add_argument("--monitor", action="store_true", help="judge its steps")
+    parser.add_argument("--timeline", help="how finely its steps are timed")
     parser.add_argument("--rate", type=float, default=8.0, help="steps per second at most")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -42,6 +43,7 @@ def main() -> None:
         record=options.record,
         flags={"HiddenStates": Tile(48)} if options.traced else None,
         linger=2.0,
+        timeline=options.timeline,
         allow=["pause", "watched", "perturb"] if options.allowing else [],
     )
     if options.monitor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -17,7 +16,7 @@ from megalens.timeline.clocks import Clocks
 from megalens.timeline.megascan_files import TimelineError
 from megalens.timeline.verdict import Culprit
 
-from ..common import Row, percentile, write_results
+from ..common import Row, percentile, wilson, write_results
 from .draw import draw
 from .jobs import Fault, Job, Truth, simulate
 
@@ -99,18 +98,8 @@ def _price(job: Job, culprit: Culprit, truth: Truth) -> tuple[float, float]:
     return culprit.price_ns / before, 1 - float(np.median(clean.step_ns[inside])) / before
 
 
-def _wilson(hits: int, count: int) -> tuple[float, float]:
-    """Return the 95 % interval of a share (Wilson 1927)."""
-    if not count:
-        return 0.0, 1.0
-    z, p = 1.96, hits / count
-    middle = (p + z * z / (2 * count)) / (1 + z * z / count)
-    half = z * math.sqrt(p * (1 - p) / count + z * z / (4 * count * count)) / (1 + z * z / count)
-    return middle - half, middle + half
-
-
 def _share(what: str, hits: int, count: int, target: str, bound: float, upper: bool = False) -> Row:
-    low, high = _wilson(hits, count)
+    low, high = wilson(hits, count)
     value = 100 * hits / max(count, 1)
     met = (value <= bound if upper else value >= bound) if target else None
     return Row(what, value, "%", 100 * low, 100 * high, target, met, f"{hits} of {count}")

@@ -170,7 +170,7 @@ export class ViewHost extends Widget {
         this._say(
           run.kind === 'statistics'
             ? this._words.__(
-                'The statistics of %1 cannot be shown now. Open their files in the Megalens panel: “Open statistics…”.',
+                'The statistics of %1 cannot be shown now. Open their files in the Megalens panel: “Open files…”.',
                 run.name
               )
             : this._words.__(

@@ -1,12 +1,11 @@
 import { execFileSync } from 'child_process';
 import { join, resolve } from 'path';
-import type { Locator, Page } from '@playwright/test';
-import { expect, ready, runCell, setTheme, showPanel, test, writeNotebook } from '../lab';
+import type { Locator } from '@playwright/test';
+import { expect, ready, runCell, shots, showPanel, test, writeNotebook } from '../lab';
 
 test.describe.configure({ mode: 'serial' });
 
 const ROOT = resolve(__dirname, '../..');
-const SHOTS = resolve(__dirname, '../screenshots');
 
 test.beforeAll(({ lab }) => {
   execFileSync(join(ROOT, '.venv/bin/python'), [join(ROOT, 'ui-tests/explored.py'), lab.folder], {
@@ -93,13 +92,13 @@ test('files of another logger are opened by the panel, and shown in a cell where
   await expect(cell.locator('.jp-MegalensPlot canvas').first()).toBeVisible({ timeout: 30_000 });
   await expect(cell.locator('.jp-MegalensView-title:visible').first()).toContainText('Gradient L2');
   const panel = await showPanel(page);
-  await panel.getByRole('button', { name: '+ Open statistics…' }).click();
+  await panel.getByRole('button', { name: '+ Open files…' }).click();
   const dialog = page.locator('.jp-Dialog');
   await dialog.locator('input').fill('nowhere');
   await dialog.getByRole('button', { name: 'Open', exact: true }).click();
   await expect(dialog).toContainText('There is nothing at nowhere.');
   await dialog.getByRole('button').last().click();
-  await panel.getByRole('button', { name: '+ Open statistics…' }).click();
+  await panel.getByRole('button', { name: '+ Open files…' }).click();
   await dialog.locator('input').fill('other');
   await dialog.getByRole('button', { name: 'Open', exact: true }).click();
   const entry = panel.getByRole('option', { name: /my-run/ });
@@ -206,14 +205,4 @@ async function choose(view: Locator, label: string, text: string): Promise<void>
     await more.click();
   }
   await list.selectOption({ label: text });
-}
-
-async function shots(page: Page, name: string): Promise<void> {
-  for (const [theme, tone] of [
-    ['JupyterLab Dark', 'dark'],
-    ['JupyterLab Light', 'light']
-  ] as const) {
-    await setTheme(page, theme);
-    await page.screenshot({ path: join(SHOTS, `${name}-${tone}.png`) });
-  }
 }

@@ -171,7 +171,7 @@ export function RunsSection({ model }: { model: PanelModel }): React.ReactElemen
         title={trans.__('Read raw-moment JSONL files that another logger wrote')}
         onClick={() => void model.actions.openStatistics()}
       >
-        {trans.__('+ Open statistics…')}
+        {trans.__('+ Open files…')}
       </button>
     </Section>
   );

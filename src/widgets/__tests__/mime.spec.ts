@@ -163,7 +163,7 @@ describe('the renderer of a view in a cell', () => {
     await renderer.renderModel(output({ run: { ...run, folder: null } }));
     await settled();
     expect(renderer.node.textContent).toContain(
-      'Open their files in the Megalens panel: “Open statistics…”.'
+      'Open their files in the Megalens panel: “Open files…”.'
     );
     expect(runs.opened).toHaveLength(1);
   });
