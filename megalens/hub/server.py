@@ -14,7 +14,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import pyarrow as pa
 from websockets.asyncio.server import Server, ServerConnection, serve
 
 from ..protocol import (
@@ -26,6 +25,7 @@ from ..protocol import (
     shown_text,
     stream_schema,
 )
+from ..protocol.arrow_columns import arrow_batch
 from ..protocol.messages_generated import Announce, HelloResumed, Join, Limits, Message
 from ..protocol.version import own_versions
 from .batch_connection import BatchConnection
@@ -463,8 +463,8 @@ class Hub:
         """Add a row to the run's ``audit`` stream."""
         step = self.state.step if step is None else step
         text = json.dumps(detail, ensure_ascii=False, separators=(",", ":"))
-        row = {"step": step, "time": time.time(), "who": who, "action": action, "detail": text}
-        self.publish(encode_frame("audit", pa.Table.from_pylist([row], stream_schema("audit")), step=step))
+        row = {"step": [step], "time": [time.time()], "who": [who], "action": [action], "detail": [text]}
+        self.publish(encode_frame("audit", arrow_batch(row, stream_schema("audit")), step=step))
 
     def _record_warnings(self, who: str, warnings: Iterable[str]) -> None:
         """Have a recording say what was told live."""

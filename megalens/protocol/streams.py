@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from .arrow_columns import arrow_column
 from .contract import contract_json
 from .errors import ProtocolError
 from .messages import check_definition
@@ -170,7 +171,7 @@ class Stream:
         if not absent:
             return batch
         filled = {
-            column: pa.array([self.absent[column]] * batch.num_rows, wanted.field(column).type)
+            column: arrow_column([self.absent[column]] * batch.num_rows, wanted.field(column).type)
             for column in absent
         }
         arrays = [filled[column] if column in filled else batch.column(column) for column in wanted.names]

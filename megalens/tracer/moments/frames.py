@@ -11,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ...protocol import MOMENT_COLUMNS, FrameTemplate, stream_schema
+from ...protocol.arrow_columns import arrow_column
 from .joining.gathering import Merged, WholeStep
 
 __all__ = ["STREAM", "MomentFrames"]
@@ -84,14 +85,14 @@ class MomentFrames:
         names = [each.tensors.names[first:end] for each, (_, first, end) in zip(here, parts, strict=True)]
         stages = [each.tensors.stages[first:end] for each, (_, first, end) in zip(here, parts, strict=True)]
         columns: dict[str, pa.Array] = {
-            **{name: pa.array(zeros) for name in (*MOMENT_COLUMNS, "rounding", "loss_scale")},
-            "step": pa.array(np.zeros(n, np.int64)),
-            "samples": pa.array(np.zeros(n, np.int64)),
-            "stat": pa.array(_each([each.stat for each in here], sizes), pa.utf8()),
-            "name": pa.array(list(chain.from_iterable(names)), pa.utf8()),
-            "rank": pa.array(np.full(n, self._rank, np.int32)),
-            "stage": pa.array(np.concatenate(stages)),
-            "gradient_stage": pa.array(_each([each.gradient_stage for each in here], sizes), pa.utf8()),
+            **{name: arrow_column(zeros) for name in (*MOMENT_COLUMNS, "rounding", "loss_scale")},
+            "step": arrow_column(np.zeros(n, np.int64)),
+            "samples": arrow_column(np.zeros(n, np.int64)),
+            "stat": arrow_column(_each([each.stat for each in here], sizes), pa.utf8()),
+            "name": arrow_column(list(chain.from_iterable(names)), pa.utf8()),
+            "rank": arrow_column(np.full(n, self._rank, np.int32)),
+            "stage": arrow_column(np.concatenate(stages)),
+            "gradient_stage": arrow_column(_each([each.gradient_stage for each in here], sizes), pa.utf8()),
         }
         schema = stream_schema(STREAM)
         batch = pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from ...protocol import FrameTemplate, ProtocolError, Stream, Streams
+from ...protocol.arrow_columns import arrow_batch
 from ...protocol.messages_generated import Announce, ConfigPatch, Configured, Hello, Message, Peer, Status
 from ..errors import as_protocol_error, plain_text
 from ..instrument import IGatherer, Rows
@@ -379,4 +380,4 @@ def _batch(rows: Any, declared: Stream) -> Any:
     """Return rows as a batch of their stream; its columns by name become one here, out of the step."""
     if isinstance(rows, pa.RecordBatch):
         return rows
-    return pa.RecordBatch.from_pydict(dict(rows), schema=declared.schema)
+    return arrow_batch(rows, declared.schema)

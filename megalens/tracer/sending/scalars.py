@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ...protocol import stream_schema
+from ...protocol.arrow_columns import arrow_column
 from ..device import to_host
 from ..errors import plain_text
 
@@ -115,11 +116,11 @@ class ScalarQueue:
 def _table(rank: int, rows: Sequence[tuple[int, float, str, float, str]]) -> pa.RecordBatch:
     steps, times, names, values, units = zip(*rows, strict=True)
     columns = [
-        pa.array(steps, pa.int64()),
-        pa.array(times, pa.float64()),
-        pa.array(np.full(len(rows), rank, np.int32)),
-        pa.array(names, pa.utf8()),
-        pa.array(np.array(values, np.float64)),
-        pa.array(units, pa.utf8()),
+        arrow_column(steps, pa.int64()),
+        arrow_column(times, pa.float64()),
+        arrow_column(np.full(len(rows), rank, np.int32)),
+        arrow_column(names, pa.utf8()),
+        arrow_column(np.array(values, np.float64)),
+        arrow_column(units, pa.utf8()),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=stream_schema(STREAM))

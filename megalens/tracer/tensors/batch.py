@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ...protocol import MOMENT_COLUMNS, stream_schema
+from ...protocol.arrow_columns import arrow_column
 from ..moments import measure
 from .compressing.compressors import NarrowMean
 from .joining.pieces import PieceJoin
@@ -189,17 +190,17 @@ def tensors_table(
             errors[index] = float(row.error)
     metas = tuple([row.meta for row in rows])
     same = _same_columns(metas, rank)
-    values = pa.array(_flat(rows, stage))
+    values = arrow_column(_flat(rows, stage))
     texts = None if labels is None else [labels(row) for row in rows]
     columns = [
-        pa.array(np.full(len(rows), step, np.int64)),
+        arrow_column(np.full(len(rows), step, np.int64)),
         *same.before,
         pa.ListArray.from_arrays(same.offsets, values),
-        same.no_labels if texts is None else pa.array(texts, pa.list_(pa.utf8())),
-        pa.array(counts[:, 0].copy()),
-        pa.array(counts[:, 1].copy()),
-        same.no_errors if errors is None else pa.array(errors),
-        *[pa.array(np.ascontiguousarray(column)) for column in whole.T[:_KNOWN]],
+        same.no_labels if texts is None else arrow_column(texts, pa.list_(pa.utf8())),
+        arrow_column(counts[:, 0].copy()),
+        arrow_column(counts[:, 1].copy()),
+        same.no_errors if errors is None else arrow_column(errors),
+        *[arrow_column(np.ascontiguousarray(column)) for column in whole.T[:_KNOWN]],
     ]
     return pa.RecordBatch.from_arrays(columns, schema=stream_schema("tensors")), counts
 
@@ -233,31 +234,31 @@ class _SameColumns:
 def _same_columns(metas: tuple[RowMeta, ...], rank: int) -> _SameColumns:
     n = len(metas)
     before = [
-        pa.array(np.fromiter((meta.micro_batch for meta in metas), np.int32, n)),
-        pa.array([meta.phase for meta in metas], pa.utf8()),
-        pa.array([meta.side for meta in metas], pa.utf8()),
-        pa.array(np.full(n, rank, np.int32)),
-        pa.array(np.fromiter((meta.layer for meta in metas), np.int32, n)),
-        pa.array([meta.flag for meta in metas], pa.utf8()),
-        pa.array([meta.part for meta in metas], pa.utf8()),
-        pa.array([meta.compressor for meta in metas], pa.utf8()),
+        arrow_column(np.fromiter((meta.micro_batch for meta in metas), np.int32, n)),
+        arrow_column([meta.phase for meta in metas], pa.utf8()),
+        arrow_column([meta.side for meta in metas], pa.utf8()),
+        arrow_column(np.full(n, rank, np.int32)),
+        arrow_column(np.fromiter((meta.layer for meta in metas), np.int32, n)),
+        arrow_column([meta.flag for meta in metas], pa.utf8()),
+        arrow_column([meta.part for meta in metas], pa.utf8()),
+        arrow_column([meta.compressor for meta in metas], pa.utf8()),
         _shapes([meta.source_shape for meta in metas]),
         _shapes([meta.shape for meta in metas]),
     ]
     return _SameColumns(
         before,
         _offsets([math.prod(meta.shape) for meta in metas]),
-        pa.array([[]] * n, pa.list_(pa.utf8())),
-        pa.array(np.full(n, math.nan)),
+        arrow_column([[]] * n, pa.list_(pa.utf8())),
+        arrow_column(np.full(n, math.nan)),
     )
 
 
 def _offsets(lengths: Sequence[int]) -> pa.Array:
     offsets = np.zeros(len(lengths) + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])
-    return pa.array(offsets)
+    return arrow_column(offsets)
 
 
 def _shapes(shapes: Sequence[Sequence[int]]) -> pa.Array:
     flat = np.fromiter((size for shape in shapes for size in shape), np.int32)
-    return pa.ListArray.from_arrays(_offsets([len(shape) for shape in shapes]), pa.array(flat))
+    return pa.ListArray.from_arrays(_offsets([len(shape) for shape in shapes]), arrow_column(flat))
