@@ -168,7 +168,7 @@ def _extremes(spans: Spans, where: Integers, count: int) -> tuple[Integers, Inte
 
 def _collectives(found: Dependencies, where: Integers, middle: Integers) -> Iterator[_GroupEnds]:
     spans = found.spans
-    usable = np.flatnonzero(found.complete & ~found.message)
+    usable = np.flatnonzero(found.complete & found.mutual)
     for group in np.unique(found.group[usable]):
         events = usable[found.group[usable] == group]
         size = int(found.first[events[0] + 1] - found.first[events[0]])

@@ -39,6 +39,7 @@ def critical_path(found: Dependencies, begin: Floats, end: Floats, steps: Sequen
         spans.of_kind(*COMMUNICATION)
         & (found.event >= 0)
         & (spans.blocked > 0)
+        & found.waits
         & np.isin(spans.step, list(steps))
     )
     waits = waits[found.complete[found.event[waits]]]
@@ -82,8 +83,7 @@ def _waited(
         row = int(mine[at])
         if end[row] <= start:
             return None
-        members = found.of(int(found.event[row]))
-        other = members[0] if found.message[found.event[row]] else members[int(begin[members].argmax())]
+        other = found.last(int(found.event[row]), begin)
         moment = float(begin[other])
         if int(spans.rank[other]) != rank and begin[row] < moment < until:
             return int(spans.rank[other]), moment

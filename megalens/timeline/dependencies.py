@@ -9,10 +9,13 @@ from itertools import pairwise
 
 import numpy as np
 
-from .spans import KINDS, Bools, Integers, Spans, ranks_text
+from .spans import KINDS, Bools, Floats, Integers, Spans, ranks_text
 
 __all__ = ["Dependencies", "dependencies"]
 
+_FROM_ROOT = ("broadcast", "broadcast_buffers", "scatter")
+_TO_ROOT = ("reduce", "gather")
+"""Collectives that only their root waits for; of the ones above all others wait for the root."""
 _BITS = 40
 _SEND, _RECEIVE = KINDS.index("send"), KINDS.index("receive")
 
@@ -61,6 +64,43 @@ class Dependencies:
     def step(self) -> Integers:
         """The step of each event; int64 ``[events]``."""
         return self.spans.step[self.rows[self.first[:-1]]]
+
+    @cached_property
+    def mutual(self) -> Bools:
+        """Collectives in which every rank waits for every other, so that none goes on before the last of them came; bool ``[events]``."""
+        sided = np.array([name in (*_FROM_ROOT, *_TO_ROOT) for name in self.spans.names] or [False])
+        found: Bools = ~self.message & ~sided[self.spans.name[self.rows[self.first[:-1]]]]
+        return found
+
+    @cached_property
+    def _roles(self) -> tuple[Bools, Bools]:
+        spans = self.spans
+        rooted = spans.of_kind("collective") & (spans.peer >= 0)
+        root = spans.rank == spans.peer
+        names = [
+            np.array([name in several for name in spans.names] or [False])[spans.name]
+            for several in (_FROM_ROOT, _TO_ROOT)
+        ]
+        from_root, to_root = (rooted & each for each in names)
+        sends = (spans.kind != _RECEIVE) & ~(from_root & ~root)
+        waits = (spans.kind != _SEND) & ~(from_root & root) & ~(to_root & ~root)
+        return sends, waits
+
+    @property
+    def sends(self) -> Bools:
+        """Whether others of its event wait for a span; bool ``[n]``."""
+        return self._roles[0]
+
+    @property
+    def waits(self) -> Bools:
+        """Whether a span waits for others of its event; bool ``[n]``."""
+        return self._roles[1]
+
+    def last(self, event: int, begin: Floats) -> int:
+        """Return the span for which the others of an event waited: of those that send the one that began last."""
+        members = self.of(event)
+        senders = members[self.sends[members]]
+        return int(senders[int(begin[senders].argmax())])
 
     def of(self, event: int) -> Integers:
         """Return the spans of an event."""

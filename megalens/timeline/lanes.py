@@ -93,19 +93,15 @@ def lanes_of(
 def links_of(analysis: Analysis, row: int) -> list[dict[str, Any]]:
     """Return what a span depends on or gives: for each other end of its message or collective both ends, ``{rank, at, other, other_at}`` in ms.
 
-    A collective goes from the rank that came last to each of the others, a message from its send to its receive.
+    From the rank that came last, or the sender, to each of those that waited for it.
     """
     found, spans = analysis.dependencies, analysis.spans
     event = int(found.event[row]) if 0 <= row < len(spans) else -1
     if event < 0 or not found.complete[event]:
         return []
-    members = found.of(event)
     begin, end = _times(analysis)
-    if found.message[event]:
-        pairs = [(members[0], members[1])]
-    else:
-        last = members[int(begin[members].argmax())]
-        pairs = [(last, each) for each in members if each != last]
+    last = found.last(event, begin)
+    pairs = [(last, each) for each in found.of(event) if each != last and found.waits[each]]
     return [
         {
             "rank": int(spans.rank[one]),

@@ -17,14 +17,13 @@ import numpy as np
 
 from .clocks import Clocks
 from .dependencies import Dependencies
-from .spans import COMMUNICATION, KINDS, PASSES, Bools, Floats, Integers, Spans
+from .spans import COMMUNICATION, PASSES, Bools, Floats, Integers, Spans
 
 __all__ = ["WORK_KINDS", "StepChanges", "StepReplay"]
 
 WORK_KINDS = ("compute", "data", "checkpoint", "host")
 """Kinds of a rank's own work, by which it can be scaled."""
 _PHASES = {"compute": (*PASSES, "optimizer"), "data": ("data",), "checkpoint": ("checkpoint",)}
-_RECEIVE = KINDS.index("receive")
 _END = -2
 """Instead of an event: the end of the rank's step."""
 _NOBODY = -1
@@ -116,7 +115,10 @@ def _pieces(found: Dependencies, clocks: Clocks, step: int) -> _StepPieces | Non
     if not len(whole):
         return None
     ranks = spans.rank[whole]
-    starts, ends = spans.start[whole], spans.end[whole]
+    starts, ends = spans.start[whole].copy(), spans.end[whole]
+    # A batch that was waited for since the step before, or a checkpoint, belongs to this one.
+    before = rows[spans.of_kind("data", "checkpoint", rows=rows) & np.isin(spans.rank[rows], ranks)]
+    np.minimum.at(starts, np.searchsorted(ranks, spans.rank[before]), spans.start[before])
     waits = rows[spans.of_kind(*COMMUNICATION, rows=rows) & np.isin(spans.rank[rows], ranks)]
     place = np.searchsorted(ranks, spans.rank[waits])
     begin = spans.end[waits] - spans.blocked[waits]
@@ -142,9 +144,9 @@ def _pieces(found: Dependencies, clocks: Clocks, step: int) -> _StepPieces | Non
 
     at, on = on_one(came), on_one(went)
     ahead = np.where(event >= 0, np.maximum(came - spans.start[row], 0), 0).astype(float)
-    sends = ((event >= 0) & (spans.kind[row] != _RECEIVE)).astype(np.int64)
     known = event >= 0
-    waits = known & ((sends == 0) | ~found.message[event])
+    sends = (known & found.sends[row]).astype(np.int64)
+    waits = known & found.waits[row]
     done, transfer = _transfers(event, at - ahead, at, on, sends > 0, waits, spans.bytes[row], found.count)
     ready = np.full(len(event), -np.inf)
     ready[known] = done[event[known]]

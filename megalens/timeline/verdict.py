@@ -25,8 +25,11 @@ _BAD_STEP = 0.3
 """A single step is longer by this share of those around it, and by eight times what they usually differ."""
 _SURE = 6.0
 """Standard errors that a finding must be above nothing."""
-_SHORTEST = 3
-_SHORTEST_LINK = 6
+_SHORTEST = 6
+_BLOCK = 4
+"""Steps that what lasts for some steps, such as how busy a host is, is judged by."""
+_LEAST_NS = 1e6
+"""What is less than a millisecond of a step is the operating system's."""
 _MAD = 1.4826
 _NORMAL = 1.96
 
@@ -243,7 +246,8 @@ def _found(
         alike = level[(done.stage == done.stage[rank]) & (np.arange(len(level)) != rank)]
         alike = alike[np.isfinite(alike)]
         spread = _MAD * float(np.median(np.abs(alike - np.median(alike)))) if len(alike) >= 4 else 0.0
-        if mean < 3 * spread:
+        usual = float(np.nanmedian(done.compute[rank]))
+        if mean < 3 * spread or mean * usual < _LEAST_NS:
             continue
         culprits.append(
             _culprit(kind, (int(done.ranks[rank]),), steps, (begin, end, mean, error), logarithmic)
@@ -267,12 +271,10 @@ def _culprit(
     return Culprit(kind, ranks, first, last, slower, low, high, _confidence(mean / error))
 
 
-def _stretches(
-    values: Floats, least: float, shortest: int = _SHORTEST
-) -> dict[int, tuple[int, int, float, float]]:
+def _stretches(values: Floats, least: float) -> dict[int, tuple[int, int, float, float]]:
     """Return by row the stretch in which it is above half of ``least`` most, where its mean is at least that: beginning, end, mean and standard error."""
     result: dict[int, tuple[int, int, float, float]] = {}
-    if values.shape[1] < shortest:
+    if values.shape[1] < _SHORTEST:
         return result
     smooth = _running_median(values, 3)
     noise = _MAD * _median(np.abs(np.diff(values, axis=1)), axis=1) / sqrt(2)
@@ -283,15 +285,32 @@ def _stretches(
             begin, end = _highest(smooth[row], mean / 2)
             inside = values[row, begin:end]
             count = int(np.isfinite(inside).sum())
-            if count < shortest:
+            if count < _SHORTEST:
                 break
             mean = max(least, float(np.nanmean(smooth[row, begin:end])))
         else:
             found = float(np.nanmedian(inside))
-            error = max(float(noise[row]) / sqrt(count), 1e-4)
+            error = max(float(noise[row]), _lasting(values[row], begin, end)) / sqrt(count)
+            error = max(error, 1e-4)
             if found >= least and found >= _SURE * error:
                 result[int(row)] = (begin, end, found, error)
     return result
+
+
+def _lasting(values: Floats, begin: int, end: int) -> float:
+    """Return the noise of single values as means over blocks of steps show it: more than their differences do where a disturbance lasts. What was found is no noise."""
+    rest = values.copy()
+    inside = np.zeros(len(values), bool)
+    inside[begin:end] = True
+    for part in (inside, ~inside):
+        if np.isfinite(rest[part]).any():
+            rest[part] -= np.nanmedian(rest[part])
+    whole = len(rest) // _BLOCK * _BLOCK
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        means = np.nanmean(rest[:whole].reshape(-1, _BLOCK), axis=1)
+    means = means[np.isfinite(means)]
+    return sqrt(_BLOCK) * _MAD * float(np.median(np.abs(means))) if len(means) >= 4 else 0.0
 
 
 def _highest(values: Floats, above: float) -> tuple[int, int]:
@@ -371,7 +390,7 @@ def _links(found: Dependencies, clocks: Clocks, steps: Integers, kept: Bools) ->
             )
             with np.errstate(invalid="ignore"):
                 against = np.log(level) - _others(np.log(level), np.zeros(len(links), int))
-            for row, stretch in _stretches(against[:, kept], _LEAST_LINK, _SHORTEST_LINK).items():
+            for row, stretch in _stretches(against[:, kept], _LEAST_LINK).items():
                 members = transfers.members[int(links[row])]
                 excess = -np.expm1(-stretch[2]) * float(
                     np.nanmedian(level[row, kept][stretch[0] : stretch[1]])
@@ -409,7 +428,7 @@ def _collectives(found: Dependencies, clocks: Clocks) -> _Transfers:
     came = clocks.aligned(spans.rank[rows], spans.start[rows])
     went = clocks.aligned(spans.rank[rows], spans.end[rows])
     took = np.minimum.reduceat(went, first) - np.maximum.reduceat(came, first)
-    waited = found.complete & ~found.message & (took > 0)
+    waited = found.complete & found.mutual & (took > 0)
     waited &= np.maximum.reduceat(spans.blocked[rows], first) > 0
     events = np.flatnonzero(waited)
     head = rows[first[events]]

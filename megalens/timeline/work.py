@@ -22,7 +22,7 @@ class Work:
     stage : numpy.ndarray
         Of each rank; -1 where there are none.
     step : numpy.ndarray
-        The step as a whole.
+        The step as a whole, with what it waited for before it began.
     compute : numpy.ndarray
         Passes and optimizer, without the collectives and messages in them.
     data, checkpoint : numpy.ndarray
@@ -71,6 +71,12 @@ def work(spans: Spans) -> Work:
     phases = np.flatnonzero(spans.of_kind(*PASSES, "optimizer") & whole)
     traffic = np.flatnonzero(spans.of_kind(*COMMUNICATION))
     step, data, checkpoint = (total(of_kind[kind], long) for kind in ("step", "data", "checkpoint"))
+    # Batches that came and what was saved since the step before are of this one, which waited for them.
+    began = np.full(len(ranks) * len(steps), np.iinfo(np.int64).min)
+    began[cell[of_kind["step"]]] = spans.start[of_kind["step"]]
+    between = np.concatenate([of_kind["data"], of_kind["checkpoint"]])
+    between = between[spans.start[between] < began[cell[between]]]
+    step = np.where(step > 0, step + total(between, long), step)
     waiting = total(traffic, blocked)
     inside = traffic[enclosing(spans, traffic, phases) >= 0]
     summed = bool((spans.count[phases] > 1).any())

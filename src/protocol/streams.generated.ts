@@ -427,7 +427,11 @@ export const STREAMS: Readonly<Record<StreamName, IStreamInfo>> = {
         type: 'utf8',
         doc: 'Global ranks of its process group as range text (0-3,8); empty where it is of none.'
       },
-      { name: 'peer', type: 'int32', doc: 'The other rank of a send or a receive; -1 where there is none.' },
+      {
+        name: 'peer',
+        type: 'int32',
+        doc: 'The other rank of a send or a receive, or the root of a collective that has one; -1 where there is none.'
+      },
       {
         name: 'sequence',
         type: 'int64',

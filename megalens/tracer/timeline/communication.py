@@ -25,6 +25,10 @@ _FUNCTIONAL = (
     *("all_reduce", "broadcast", "permute_tensor", "all_to_all_single"),
     *("all_gather_tensor", "all_gather_single", "reduce_scatter_tensor", "reduce_scatter_single"),
 )
+_ROOTS = {"broadcast": "src", "scatter": "src", "reduce": "dst", "gather": "dst"}
+"""What the argument that names the root is called."""
+_COALESCED, _BUFFERS = "_broadcast_coalesced", "broadcast_buffers"
+"""By this DDP gives its buffers to all replicas before a forward pass."""
 _SENDS, _RECEIVES = ("send", "isend"), ("recv", "irecv")
 _REDUCTION = "reduce_gradients"
 """What torch's DDP does in C++, bucket by bucket, while the backward pass goes on; the rank waits from the end of the pass on."""
@@ -66,6 +70,8 @@ class CommunicationHooks:
         self._open = True
         self._hooks.begin()
         self._replace(DistributedDataParallel, "forward", self._replica)
+        if hasattr(distributed, _COALESCED):
+            self._replace(distributed, _COALESCED, self._buffers)
         self._resolve = functional._resolve_group
         for name in _FUNCTIONAL:
             if hasattr(functional, name):
@@ -124,7 +130,8 @@ class CommunicationHooks:
                 )
             group = self._group(_argument(getattr(distributed, operation), args, kwargs, "group"))
             nbytes = max((_bytes(tensors_of(each)) for each in (*args, *kwargs.values())), default=0)
-            return self._span("collective", operation, nbytes, group=group, key=(operation, group))
+            root = _root(operation, args, kwargs)
+            return self._span("collective", operation, nbytes, group=group, peer=root, key=(operation, group))
         except Exception as error:
             self._failed(error)
             return None
@@ -219,6 +226,23 @@ class CommunicationHooks:
 
         return wait_tensor
 
+    def _buffers(self, own: Callable[..., Any]) -> Callable[..., Any]:
+        def broadcast(group: Any, tensors: Any, size: int, root: int = 0) -> Any:
+            done = None
+            try:
+                text = self._group(group)
+                first = distributed.get_global_rank(group, root)
+                key = (_BUFFERS, text)
+                done = self._span("collective", _BUFFERS, _bytes(tensors), group=text, peer=first, key=key)
+            except Exception as error:
+                self._failed(error)
+            result = own(group, tensors, size, root)
+            if done is not None:
+                done(0)
+            return result
+
+        return broadcast
+
     def _replica(self, own: Callable[..., Any]) -> Callable[..., Any]:
         def forward(replica: Any, *args: Any, **kwargs: Any) -> Any:
             if self._open and not torch.compiler.is_compiling() and torch.is_grad_enabled():
@@ -249,6 +273,21 @@ def _argument(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name
     """Return an argument of a call; None where it was not given."""
     at = _place(inspect.unwrap(function), name)
     return args[at] if 0 <= at < len(args) else kwargs.get(name)
+
+
+def _root(operation: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+    """Return the global rank from which a collective comes or to which it goes; -1 where it has none."""
+    name = _ROOTS.get(operation)
+    if name is None:
+        return -1
+    function = getattr(distributed, operation)
+    root, local, group = (
+        _argument(function, args, kwargs, each) for each in (name, f"group_{name}", "group")
+    )
+    if root is None and local is not None:
+        root = distributed.get_global_rank(distributed.group.WORLD if group is None else group, local)  # type: ignore[arg-type]
+    # Without either these begin or end at rank 0.
+    return 0 if root is None else int(root)
 
 
 def _message_of(
