@@ -25,6 +25,8 @@ __all__ = ["Analysis", "WhatIf", "analyse"]
 
 _REPLAYED = 9
 """Steps that a price is the median of."""
+_LEAST_PRICE = 0.01
+"""Of a step: for what costs less nobody waits."""
 _NORMAL = 1.96
 _MAD = 1.4826
 
@@ -133,7 +135,13 @@ class Analysis:
             verdict = judge(part.spans, part.work, part.dependencies, part.clocks)
         priced = [part._priced(each) for each in verdict.culprits]
         priced.sort(key=lambda each: -each.price_ns if each.price_ns == each.price_ns else -each.slower)
-        return replace(verdict, culprits=tuple(priced))
+        matters = [part._matters(each, verdict) for each in priced]
+        culprits = tuple(each for each, does in zip(priced, matters, strict=True) if does)
+        # It has no price, and says so by where it stands.
+        hidden = tuple(
+            replace(each, price_ns=math.nan) for each, does in zip(priced, matters, strict=True) if not does
+        )
+        return replace(verdict, culprits=culprits, hidden=hidden)
 
     def what_if(
         self,
@@ -194,10 +202,33 @@ class Analysis:
             else []
         )
 
-    def _compare(self, steps: Sequence[int], changes: StepChanges) -> WhatIf | None:
+    def _matters(self, culprit: Culprit, verdict: Verdict) -> bool:
+        """Return whether anybody waits for a culprit: by itself, or once the others are gone, behind which it may be hidden. What cannot be replayed does."""
+        pair = culprit.kind == "link" and len(culprit.ranks) == 2
+        if self.summed or pair or culprit.kind in ("step", "stage"):
+            return True
+        least = _LEAST_PRICE * verdict.step_ns
+        if culprit.price_ns != culprit.price_ns or (culprit.price_low > 0 and culprit.price_ns >= least):
+            return True
+        others = [each for each in verdict.culprits if each.kind != "step" and not _same(each, culprit)]
+        work: dict[tuple[int, str], float] = {}
+        links: dict[tuple[int, ...], float] = {}
+        for each in others:
+            changes = self._without(each)
+            work |= changes.work
+            links |= changes.links
+        own = self._without(culprit)
+        alone = StepChanges(work, links)
+        without = StepChanges({**work, **own.work}, {**links, **own.links})
+        result = self._compare(self._chosen(culprit.first, culprit.last), without, alone)
+        return result is None or (result.saved_low > 0 and result.saved_ns >= least)
+
+    def _compare(
+        self, steps: Sequence[int], changes: StepChanges, before: StepChanges | None = None
+    ) -> WhatIf | None:
         both = np.array(
             [
-                (self._replay.duration(step), self._replay.duration(step, changes))
+                (self._replay.duration(step, before), self._replay.duration(step, changes))
                 for step in steps
                 if is_whole(step)
             ]
@@ -208,8 +239,8 @@ class Analysis:
         saved = both[:, 0] - both[:, 1]
         middle = float(np.median(saved))
         error = _NORMAL * _MAD * float(np.median(np.abs(saved - middle))) / math.sqrt(len(saved))
-        before, after = np.median(both, axis=0)
-        return WhatIf(float(before), float(after), middle, middle - error, middle + error)
+        first, second = np.median(both, axis=0)
+        return WhatIf(float(first), float(second), middle, middle - error, middle + error)
 
     def _priced(self, culprit: Culprit) -> Culprit:
         """Return a culprit with the step's duration without it."""
@@ -240,6 +271,10 @@ class Analysis:
             extra = culprit.slower * float(np.nanmedian(done.compute[at]))
             changes[rank, culprit.kind] = max(0.0, 1 - extra / now) if now > 0 else 1.0
         return StepChanges(changes, {})
+
+
+def _same(one: Culprit, other: Culprit) -> bool:
+    return (one.kind, one.ranks, one.first) == (other.kind, other.ranks, other.first)
 
 
 def analyse(run: Any) -> Analysis:

@@ -39,7 +39,7 @@ def critical_path(found: Dependencies, begin: Floats, end: Floats, steps: Sequen
         spans.of_kind(*COMMUNICATION)
         & (found.event >= 0)
         & (spans.blocked > 0)
-        & found.waits
+        & ~spans.of_kind("send")
         & np.isin(spans.step, list(steps))
     )
     waits = waits[found.complete[found.event[waits]]]
@@ -83,7 +83,7 @@ def _waited(
         row = int(mine[at])
         if end[row] <= start:
             return None
-        other = found.last(int(found.event[row]), begin)
+        other = found.last(int(found.event[row]), begin, float(end[row]))
         moment = float(begin[other])
         if int(spans.rank[other]) != rank and begin[row] < moment < until:
             return int(spans.rank[other]), moment

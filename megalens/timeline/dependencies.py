@@ -13,9 +13,8 @@ from .spans import KINDS, Bools, Floats, Integers, Spans, ranks_text
 
 __all__ = ["Dependencies", "dependencies"]
 
-_FROM_ROOT = ("broadcast", "broadcast_buffers", "scatter")
-_TO_ROOT = ("reduce", "gather")
-"""Collectives that only their root waits for; of the ones above all others wait for the root."""
+_ONE_SIDED = ("broadcast", "broadcast_buffers", "scatter", "reduce", "gather")
+"""Collectives in which not everybody waits for everybody: for the root, or along a tree that depends on who carries them out."""
 _BITS = 40
 _SEND, _RECEIVE = KINDS.index("send"), KINDS.index("receive")
 
@@ -68,39 +67,35 @@ class Dependencies:
     @cached_property
     def mutual(self) -> Bools:
         """Collectives in which every rank waits for every other, so that none goes on before the last of them came; bool ``[events]``."""
-        sided = np.array([name in (*_FROM_ROOT, *_TO_ROOT) for name in self.spans.names] or [False])
+        sided = np.array([name in _ONE_SIDED for name in self.spans.names] or [False])
         found: Bools = ~self.message & ~sided[self.spans.name[self.rows[self.first[:-1]]]]
         return found
 
-    @cached_property
-    def _roles(self) -> tuple[Bools, Bools]:
-        spans = self.spans
-        rooted = spans.of_kind("collective") & (spans.peer >= 0)
-        root = spans.rank == spans.peer
-        names = [
-            np.array([name in several for name in spans.names] or [False])[spans.name]
-            for several in (_FROM_ROOT, _TO_ROOT)
-        ]
-        from_root, to_root = (rooted & each for each in names)
-        sends = (spans.kind != _RECEIVE) & ~(from_root & ~root)
-        waits = (spans.kind != _SEND) & ~(from_root & root) & ~(to_root & ~root)
-        return sends, waits
+    def waited(self, rows: Integers, begin: Floats, end: Floats) -> Bools:
+        """Return which of some spans waited for the others of their events; bool as ``rows``.
 
-    @property
-    def sends(self) -> Bools:
-        """Whether others of its event wait for a span; bool ``[n]``."""
-        return self._roles[0]
+        All but sends do, and those of a one-sided collective that were through before the last of its ranks came.
 
-    @property
-    def waits(self) -> Bools:
-        """Whether a span waits for others of its event; bool ``[n]``."""
-        return self._roles[1]
+        Parameters
+        ----------
+        rows : numpy.ndarray
+            Spans; -1 for none.
+        begin, end : numpy.ndarray
+            Of these, on one clock.
+        """
+        event = np.where(rows >= 0, self.event[rows], -1)
+        known = event >= 0
+        last = np.full(self.count + 1, -np.inf)
+        np.maximum.at(last, event[known], begin[known])
+        sided = np.append(~self.mutual & ~self.message, False)[event]
+        waits: Bools = known & (self.spans.kind[rows] != _SEND) & (~sided | (end > last[event]))
+        return waits
 
-    def last(self, event: int, begin: Floats) -> int:
-        """Return the span for which the others of an event waited: of those that send the one that began last."""
+    def last(self, event: int, begin: Floats, until: float) -> int:
+        """Return the span for which an event waited at a moment: of those that send the one that began last before it."""
         members = self.of(event)
-        senders = members[self.sends[members]]
-        return int(senders[int(begin[senders].argmax())])
+        senders = members[(self.spans.kind[members] != _RECEIVE) & (begin[members] < until)]
+        return int(senders[int(begin[senders].argmax())]) if len(senders) else int(members[0])
 
     def of(self, event: int) -> Integers:
         """Return the spans of an event."""

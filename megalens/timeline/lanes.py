@@ -100,8 +100,10 @@ def links_of(analysis: Analysis, row: int) -> list[dict[str, Any]]:
     if event < 0 or not found.complete[event]:
         return []
     begin, end = _times(analysis)
-    last = found.last(event, begin)
-    pairs = [(last, each) for each in found.of(event) if each != last and found.waits[each]]
+    members = found.of(event)
+    last = found.last(event, begin, float("inf"))
+    waited = found.waited(members, begin[members], end[members])
+    pairs = [(last, each) for each in members[waited] if each != last]
     return [
         {
             "rank": int(spans.rank[one]),

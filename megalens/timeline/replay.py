@@ -17,13 +17,14 @@ import numpy as np
 
 from .clocks import Clocks
 from .dependencies import Dependencies
-from .spans import COMMUNICATION, PASSES, Bools, Floats, Integers, Spans
+from .spans import COMMUNICATION, KINDS, PASSES, Bools, Floats, Integers, Spans
 
 __all__ = ["WORK_KINDS", "StepChanges", "StepReplay"]
 
 WORK_KINDS = ("compute", "data", "checkpoint", "host")
 """Kinds of a rank's own work, by which it can be scaled."""
 _PHASES = {"compute": (*PASSES, "optimizer"), "data": ("data",), "checkpoint": ("checkpoint",)}
+_RECEIVE = KINDS.index("receive")
 _END = -2
 """Instead of an event: the end of the rank's step."""
 _NOBODY = -1
@@ -145,12 +146,12 @@ def _pieces(found: Dependencies, clocks: Clocks, step: int) -> _StepPieces | Non
     at, on = on_one(came), on_one(went)
     ahead = np.where(event >= 0, np.maximum(came - spans.start[row], 0), 0).astype(float)
     known = event >= 0
-    sends = (known & found.sends[row]).astype(np.int64)
-    waits = known & found.waits[row]
-    done, transfer = _transfers(event, at - ahead, at, on, sends > 0, waits, spans.bytes[row], found.count)
+    sends = (known & (spans.kind[row] != _RECEIVE)).astype(np.int64)
+    awaiting = known & found.waited(row, at - ahead, on)
+    done, transfer = _transfers(event, at - ahead, at, on, sends > 0, awaiting, spans.bytes[row], found.count)
     ready = np.full(len(event), -np.inf)
     ready[known] = done[event[known]]
-    waited = waits & (ready > at)
+    waited = awaiting & (ready > at)
     late = np.where(waited, np.maximum(on - np.where(waited, ready, 0), 0), 0)
     blocked = np.where(waited, 0, on - at)
     numbers = np.unique(event[known])
@@ -161,7 +162,7 @@ def _pieces(found: Dependencies, clocks: Clocks, step: int) -> _StepPieces | Non
         event,
         ahead,
         sends,
-        waits.astype(np.int64),
+        awaiting.astype(np.int64),
         blocked,
         late,
         {int(each): float(transfer[each]) for each in numbers},

@@ -111,6 +111,8 @@ class Verdict:
         Median duration of a step, NaN where there was none.
     problems : tuple of str
         What could not be used or judged, in sentences.
+    hidden : tuple of Culprit
+        What is slow and costs nothing, since nobody waits for it.
     """
 
     culprits: tuple[Culprit, ...]
@@ -118,6 +120,7 @@ class Verdict:
     last: int
     step_ns: float
     problems: tuple[str, ...] = ()
+    hidden: tuple[Culprit, ...] = ()
 
     @property
     def healthy(self) -> bool:
@@ -130,13 +133,15 @@ class Verdict:
             return "\n".join(("There is nothing to judge.", *self.problems))
         judged = f"Steps {self.first} to {self.last}, {self.step_ns / 1e6:.4g} ms each"
         found = [str(each) for each in self.culprits] or ["Healthy: no rank makes the others wait."]
-        return "\n".join((f"{judged}.", *found, *self.problems))
+        hidden = [f"Nobody waits for it: {each}" for each in self.hidden]
+        return "\n".join((f"{judged}.", *found, *hidden, *self.problems))
 
     def to_message(self) -> dict[str, Any]:
         """Return it as plain JSON."""
         return {
             "healthy": self.healthy,
             "culprits": [each.to_message() for each in self.culprits],
+            "hidden": [each.to_message() for each in self.hidden],
             "first": self.first,
             "last": self.last,
             "step_ns": None if self.step_ns != self.step_ns else self.step_ns,

@@ -100,6 +100,8 @@ export interface ITimelineAnswer {
   /** How many spans have the text, and the first of them by time. */
   readonly found: { readonly count: number; readonly first: readonly IFoundSpan[] };
   readonly culprits: readonly ICulprit[];
+  /** What is slow without a cost: nobody waits for it. */
+  readonly hidden: readonly ICulprit[];
   /** ms; NaN where there is no whole step. */
   readonly stepMs: number;
   readonly problems: readonly string[];
@@ -152,16 +154,8 @@ export function timelineOf(value: unknown): ITimelineAnswer | null {
         step: number(asObject(each)['step'])
       }))
     },
-    culprits: asArray(verdict['culprits']).map(each => {
-      const { kind, ranks, first, last, sentence } = asObject(each);
-      return {
-        kind: String(kind),
-        ranks: numbers(ranks),
-        first: number(first),
-        last: number(last),
-        sentence: String(sentence)
-      };
-    }),
+    culprits: asArray(verdict['culprits']).map(culprit),
+    hidden: asArray(verdict['hidden'] ?? []).map(culprit),
     stepMs: verdict['step_ns'] === null ? NaN : number(verdict['step_ns']) / 1e6,
     problems: asArray(verdict['problems']).map(String),
     slow: {
@@ -193,6 +187,17 @@ function piecesOf(columns: Record<string, unknown>, kinds: readonly string[]): I
     bytes: number(bytes?.[at]),
     peer: number(peer?.[at])
   }));
+}
+
+function culprit(value: unknown): ICulprit {
+  const { kind, ranks, first, last, sentence } = asObject(value);
+  return {
+    kind: String(kind),
+    ranks: numbers(ranks),
+    first: number(first),
+    last: number(last),
+    sentence: String(sentence)
+  };
 }
 
 function pathPiece(value: unknown): IPathPiece {

@@ -14,6 +14,7 @@ export const timelineAnswer = (more: object = {}): object => ({
         sentence: 'Steps 3 to 30: rank 1 computes 50% slower.'
       }
     ],
+    hidden: [{ kind: 'host', ranks: [0], first: 3, last: 9, sentence: 'Steps 3 to 9: rank 0 pauses.' }],
     step_ns: 10e6,
     problems: ['Rank 7 is missing.']
   },

@@ -287,6 +287,7 @@ export class TimelineView extends ViewModel<TimelineOptions> {
         : []),
       ...(most > 0 ? [t('Clocks agree to ± %1 (95 %).', timeWords(most))] : []),
       ...(summed ? [t('Spans shorter than a pixel are summed: zoom in to see each.')] : []),
+      ...answer.hidden.slice(0, MOST_SENTENCES).map(each => t('Nobody waits for it: %1', each.sentence)),
       ...answer.problems.slice(0, MOST_SENTENCES)
     ];
   }
