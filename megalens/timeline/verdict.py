@@ -25,6 +25,8 @@ _BAD_STEP = 0.3
 """A single step is longer by this share of those around it, and by eight times what they usually differ."""
 _SURE = 6.0
 """Standard errors that a finding must be above nothing."""
+_SURE_OF_PAST = 10.0
+"""The same for a link that has nothing to be compared with but its own past."""
 _SHORTEST = 6
 _BLOCK = 4
 """Steps that what lasts for some steps, such as how busy a host is, is judged by."""
@@ -193,8 +195,8 @@ def _bad_steps(done: Work) -> tuple[list[Culprit], Bools]:
     culprits = []
     for at in np.flatnonzero(long):
         near = long[max(0, at - 2) : at + 3].sum()
-        # The first step warms up.
-        if at == 0 or near > 2:
+        # The first step warms up, and in the second DDP sorts its buckets anew.
+        if at < 2 or near > 2:
             continue
         kept[at] = False
         own = done.compute + done.host + done.checkpoint + done.data
@@ -224,8 +226,8 @@ def _devices(done: Work, kept: Bools, problems: list[str]) -> list[Culprit]:
     return _found("device", done, against, kept, logarithmic=True)
 
 
-def _others(values: Floats, role: Integers) -> Floats:
-    """Return for each rank and step what ranks of the same role have: their median, of two the other, of one its own past."""
+def _others(values: Floats, role: Integers, past: float = 0.2) -> Floats:
+    """Return for each rank and step what ranks of the same role have: their median, of two the other, of one its own past, by this quantile."""
     base = np.empty_like(values)
     for each in np.unique(role):
         mine = np.flatnonzero(role == each)
@@ -234,7 +236,7 @@ def _others(values: Floats, role: Integers) -> Floats:
         elif len(mine) == 2:
             base[mine] = values[mine[::-1]]
         else:
-            base[mine] = np.nanquantile(_running_median(values[mine], 5), 0.2, axis=1, keepdims=True)
+            base[mine] = np.nanquantile(_running_median(values[mine], 5), past, axis=1, keepdims=True)
     return base
 
 
@@ -276,7 +278,7 @@ def _culprit(
     return Culprit(kind, ranks, first, last, slower, low, high, _confidence(mean / error))
 
 
-def _stretches(values: Floats, least: float) -> dict[int, tuple[int, int, float, float]]:
+def _stretches(values: Floats, least: float, sure: float = _SURE) -> dict[int, tuple[int, int, float, float]]:
     """Return by row the stretch in which it is above half of ``least`` most, where its mean is at least that: beginning, end, mean and standard error."""
     result: dict[int, tuple[int, int, float, float]] = {}
     if values.shape[1] < _SHORTEST:
@@ -297,7 +299,7 @@ def _stretches(values: Floats, least: float) -> dict[int, tuple[int, int, float,
             found = float(np.nanmedian(inside))
             error = max(float(noise[row]), _lasting(values[row], begin, end)) / sqrt(count)
             error = max(error, 1e-4)
-            if found >= least and found >= _SURE * error:
+            if found >= least and found >= sure * error:
                 result[int(row)] = (begin, end, found, error)
     return result
 
@@ -394,8 +396,10 @@ def _links(found: Dependencies, clocks: Clocks, steps: Integers, kept: Bools) ->
                 [_levels(link[some], at[some], took[some], len(links), len(steps)) for some in ways], axis=0
             )
             with np.errstate(invalid="ignore"):
-                against = np.log(level) - _others(np.log(level), np.zeros(len(links), int))
-            for row, stretch in _stretches(against[:, kept], _LEAST_LINK).items():
+                # A network differs more from itself over time than a device does.
+                against = np.log(level) - _others(np.log(level), np.zeros(len(links), int), 0.5)
+            sure = _SURE if len(links) > 1 else _SURE_OF_PAST
+            for row, stretch in _stretches(against[:, kept], _LEAST_LINK, sure).items():
                 members = transfers.members[int(links[row])]
                 excess = -np.expm1(-stretch[2]) * float(
                     np.nanmedian(level[row, kept][stretch[0] : stretch[1]])
