@@ -51,7 +51,7 @@ export class TimelineView extends ViewModel<TimelineOptions> {
       summary: this._summary(answer),
       notes: [
         ...answer.culprits.slice(0, MOST_SENTENCES).map(each => this._note(each)),
-        ...(this.options.find === '' ? [] : [this._foundNote(answer)])
+        ...(this.options.find === '' || this._isMap ? [] : [this._foundNote(answer)])
       ]
     };
     return {
