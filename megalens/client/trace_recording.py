@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["holds_traces", "trace_recording"]
 
-_VERSION = 1
+_VERSION = 2
 """Rises when the same files give other rows."""
 _LOOKED_AT = 20
 _MOST_TOLD = 200
@@ -107,7 +107,7 @@ def _write(folder: Path, mark: str, path: Path, traces: Traces, files: list[Path
             "run": {"id": f"trace-{mark[:16]}", "name": path.name, "started": written},
             "state": "finished",
             "ended": written,
-            "origin": {"kind": "foreign", "name": traces.tool, "steps": "counted"},
+            "origin": {"kind": "trace", "name": traces.tool, "steps": "counted"},
             "flags": [],
             "versions": {},
             "streams": {

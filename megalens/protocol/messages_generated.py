@@ -245,10 +245,10 @@ class RankPlace(TypedDict):
 class Origin(TypedDict):
     """Where the rows come from when no tracer of ours sends them."""
 
-    kind: Literal["foreign", "replay"]
-    """foreign: another program's hub, translated; replay: a recorded run, sent again."""
+    kind: Literal["foreign", "replay", "trace"]
+    """foreign: another program's hub, translated; replay: a recorded run, sent again; trace: files of another tool."""
     name: NotRequired[str]
-    """The dialect that the foreign hub speaks, or the run that is replayed."""
+    """The dialect that the foreign hub speaks, the run that is replayed, or the tool that wrote the files."""
     steps: Literal["counted", "inferred"]
     """inferred: the peer sends no step numbers, and they were made out from the order of what it sends."""
     speed: NotRequired[float]

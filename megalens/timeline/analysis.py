@@ -23,8 +23,9 @@ from .work import Work, work
 
 __all__ = ["Analysis", "WhatIf", "analyse"]
 
-_REPLAYED = 9
-"""Steps that a price is the median of."""
+_REPLAYED, _LARGE_REPLAYED = 9, 5
+"""Steps that a price is the median of, and of how many where each has more spans than below."""
+_LARGE = 30_000
 _LEAST_PRICE = 0.01
 """Of a step: for what costs less nobody waits."""
 _NORMAL = 1.96
@@ -196,11 +197,11 @@ class Analysis:
     def _chosen(self, first: int = 0, last: int | None = None) -> list[int]:
         steps = self.spans.steps
         inside = steps[(steps >= first) & (steps <= (steps[-1] if last is None else last))]
-        return (
-            np.unique(inside[np.linspace(0, len(inside) - 1, _REPLAYED).astype(int)]).tolist()
-            if len(inside)
-            else []
-        )
+        if not len(inside):
+            return []
+        count = _LARGE_REPLAYED if len(self.spans) > _LARGE * len(steps) else _REPLAYED
+        found: list[int] = np.unique(inside[np.linspace(0, len(inside) - 1, count).astype(int)]).tolist()
+        return found
 
     def _matters(self, culprit: Culprit, verdict: Verdict) -> bool:
         """Return whether anybody waits for a culprit: by itself, or once the others are gone, behind which it may be hidden. What cannot be replayed does."""
@@ -211,6 +212,8 @@ class Analysis:
         if culprit.price_ns != culprit.price_ns or (culprit.price_low > 0 and culprit.price_ns >= least):
             return True
         others = [each for each in verdict.culprits if each.kind != "step" and not _same(each, culprit)]
+        if not others:
+            return False
         work: dict[tuple[int, str], float] = {}
         links: dict[tuple[int, ...], float] = {}
         for each in others:

@@ -119,7 +119,7 @@ def read_traces(path: Path, files: Sequence[Path], progress: Progress | None = N
             names = ", ".join(each.shown for each in found[:_TOLD])
             raise TimelineError(f"{path.name} holds several traces of whole jobs: name one of {names}.")
         rows, more = chrome_spans(found[0].pieces())
-        return Traces(_table(rows), "Chrome's trace format", (*problems, *more, *found[0].problems))
+        return Traces(_table(rows), "Chrome’s trace format", (*problems, *more, *found[0].problems))
     if len(kineto) < len(found):
         others = [each.shown for each in found if not is_kineto(each)]
         problems.append(f"{', '.join(others[:_TOLD])}: not by PyTorch's profiler, and left out.")
@@ -136,7 +136,7 @@ def read_traces(path: Path, files: Sequence[Path], progress: Progress | None = N
             problems += file.problems
         done += size
     rows = _one_job(several, path.name, problems)
-    return Traces(_table(rows), "PyTorch's profiler", tuple(problems))
+    return Traces(_table(rows), "PyTorch’s profiler", tuple(problems))
 
 
 def _is_megascan(file: Path) -> bool:

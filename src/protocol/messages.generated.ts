@@ -554,11 +554,11 @@ export interface Statistics {
  */
 export interface Origin {
   /**
-   * foreign: another program's hub, translated; replay: a recorded run, sent again.
+   * foreign: another program's hub, translated; replay: a recorded run, sent again; trace: files of another tool.
    */
-  kind: 'foreign' | 'replay';
+  kind: 'foreign' | 'replay' | 'trace';
   /**
-   * The dialect that the foreign hub speaks, or the run that is replayed.
+   * The dialect that the foreign hub speaks, the run that is replayed, or the tool that wrote the files.
    */
   name?: string;
   /**
@@ -1178,7 +1178,7 @@ export const MESSAGES_SCHEMA: ISchema = {
       additionalProperties: false,
       required: ['kind', 'steps'],
       properties: {
-        kind: { enum: ['foreign', 'replay'] },
+        kind: { enum: ['foreign', 'replay', 'trace'] },
         name: { type: 'string', maxLength: 200 },
         steps: { enum: ['counted', 'inferred'] },
         speed: { type: 'number', exclusiveMinimum: 0 }

@@ -126,7 +126,7 @@ function stillOf(loaded: Loaded, subject: string, origin: readonly string[], wid
       : { title: subject, caption: [loaded.state.sentence], summary: '', recipe: null };
   const { printed } = content;
   const recipe = printed?.() ?? content.recipe;
-  const noted = (content.notes ?? []).filter(({ tone }) => tone === 'nonfinite').map(({ text }) => text);
+  const noted = (content.notes ?? []).filter(({ tone }) => tone !== undefined).map(({ text }) => text);
   return {
     title: cleanPaths(content.title),
     caption: [...origin, ...content.caption, ...noted].map(cleanPaths),

@@ -8,12 +8,14 @@ from typing import Any
 
 from hub_found import hub_found
 from megatron_job import MegatronJob
-from shape import STEPS, Shape
+from shape import STEPS, Optimizer, Shape
+from torch import distributed
 
 import megalens
 from megalens.adapters import find_adapter
+from megalens.client import open_run
 
-__all__ = ["reasons", "traced"]
+__all__ = ["reasons", "timed", "traced"]
 
 
 def traced(
@@ -44,3 +46,23 @@ def reasons(rank: int, shape: Shape) -> dict[str, str]:
     model = MegatronJob(shape).chunks[0]
     flags = find_adapter(model).points(model).flags
     return {name: here.reason for name, here in flags.items() if here.reason}
+
+
+def timed(rank: int, shape: Shape, folder: Path) -> Any:
+    """Train with Megatron-Core's own optimizer while steps are timed by layers; rows of the recording on rank 0."""
+    os.environ["MEGALENS_RUNTIME_DIR"] = str(folder / "runtime")
+    job = MegatronJob(shape, Optimizer())
+    model = job.chunks if shape.vpp else job.chunks[0]
+    tracer = megalens.trace(model, record=folder, linger=0.1, timeline="layers")
+    # The others hear of the hub from rank 0.
+    assert rank > 0 or tracer.connected(30)
+    distributed.barrier()
+    for step in range(1, STEPS + 1):
+        with tracer.step():
+            job.train(step)
+    tracer.close()
+    job.close()
+    if rank > 0:
+        return None
+    with open_run(tracer.folder) as run:
+        return run.table("spans").to_pandas().to_dict("list")

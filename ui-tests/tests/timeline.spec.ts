@@ -77,6 +77,7 @@ test('a trace of another tool is opened by the panel, and the rank that makes th
   await dialog.locator('input').fill('traces');
   await dialog.getByRole('button', { name: 'Open', exact: true }).click();
   await expect(panel.getByRole('option', { name: /traces/ })).toHaveAttribute('aria-selected', 'true');
+  await expect(panel).toContainText('trace: Chrome’s trace format');
   await panel.getByRole('button', { name: 'Timeline', exact: true }).click();
   const tab = page.locator('.jp-MegalensViewTab:visible');
   await expect(drawn(tab)).toBeVisible({ timeout: 30_000 });

@@ -16,6 +16,13 @@ export function OriginChips(props: { origin: Origin; trans: TranslationBundle })
         >
           {speed === undefined || speed === 1 ? trans.__('replay') : trans.__('replay × %1', speed)}
         </span>
+      ) : kind === 'trace' ? (
+        <span
+          className="jp-MegalensChip"
+          title={trans.__('Files of another tool, read once and kept as a recording: %1', name ?? '')}
+        >
+          {trans.__('trace: %1', name ?? trans.__('unknown'))}
+        </span>
       ) : (
         <span
           className="jp-MegalensChip"

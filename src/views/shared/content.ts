@@ -32,8 +32,8 @@ export interface IContent {
 /** A sentence with an action. */
 export interface INote {
   text: string;
-  /** What the sentence is about in the colour of non-finite values, or plain. */
-  tone?: 'nonfinite';
+  /** Said in still pictures too: in the colour of non-finite values, or plain. */
+  tone?: 'finding' | 'nonfinite';
   action: { label: string; run: () => void; isDisabled?: boolean };
 }
 

@@ -307,7 +307,7 @@ export class TimelineView extends ViewModel<TimelineOptions> {
     const [from] = this._answer?.chosen ?? [first];
     const run = (): void =>
       this.choose({ kind: 'lanes', steps: [Math.max(from, first - 1), Math.min(last, first + 4)] });
-    return { text: sentence, action: { label: this.t('Show these steps'), run } };
+    return { text: sentence, tone: 'finding', action: { label: this.t('Show these steps'), run } };
   }
 
   /** How many spans are found, and a way to the next of them. */
