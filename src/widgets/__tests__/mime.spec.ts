@@ -162,9 +162,7 @@ describe('the renderer of a view in a cell', () => {
     runs.source = null;
     await renderer.renderModel(output({ run: { ...run, folder: null } }));
     await settled();
-    expect(renderer.node.textContent).toContain(
-      'Open their files in the Megalens panel: “Open files…”.'
-    );
+    expect(renderer.node.textContent).toContain('Open their files in the Megalens panel: “Open files…”.');
     expect(runs.opened).toHaveLength(1);
   });
 
