@@ -41,6 +41,12 @@ def add_commands(
     parser.add_argument("--first", type=int, metavar="STEP", help="the first step that is judged")
     parser.add_argument("--last", type=int, metavar="STEP", help="the last step that is judged")
     parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--method",
+        choices=("megalens", "megascan"),
+        default="megalens",
+        help="megascan: what MegaScan's three heuristics would say, to compare with",
+    )
     parser.set_defaults(run_command=_verdict)
     parser = kinds.add_parser(
         "export",
@@ -86,10 +92,29 @@ def _tell(sentence: str) -> None:
 def _verdict(arguments: argparse.Namespace) -> int:
     from .analysis import analyse
 
+    if arguments.method == "megascan":
+        return _megascan(arguments)
     with arguments.open_run(arguments.folder) as run:
         verdict = analyse(run).verdict(arguments.first, arguments.last)
     print(json.dumps(verdict.to_message(), indent=2) if arguments.json else shown_text(str(verdict), 20_000))
     return 0 if verdict.healthy else 1
+
+
+def _megascan(arguments: argparse.Namespace) -> int:
+    from .analysis import analyse
+    from .megascan_files import read_rank_files
+    from .megascan_verdict import megascan_of_files
+    from .trace_folder import is_megascan
+
+    folder = Path(arguments.folder)
+    if folder.is_dir() and is_megascan(folder):
+        # Its own files say the place of each rank, which spans do not.
+        verdict = megascan_of_files(read_rank_files(folder)[0])
+    else:
+        with arguments.open_run(arguments.folder) as run:
+            verdict = analyse(run).verdict(arguments.first, arguments.last, method="megascan")
+    print(json.dumps(verdict.to_message(), indent=2) if arguments.json else verdict)
+    return 0 if verdict.abnormal is None else 1
 
 
 def _export(arguments: argparse.Namespace) -> int:

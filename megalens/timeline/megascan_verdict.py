@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -41,6 +42,14 @@ class MegascanVerdict:
     def abnormal(self) -> int | None:
         """The rank that it writes down: the last that it calls slow, since it overwrites those before."""
         return [*self.slow][-1] if self.slow else None
+
+    def to_message(self) -> dict[str, Any]:
+        """Return it as plain JSON."""
+        return {
+            "suspicions": [{"rank": rank, "times": count} for rank, count in self.suspicions.items()],
+            "slow": [{"rank": rank, "short": few, "of": of} for rank, (few, of) in self.slow.items()],
+            "abnormal": self.abnormal,
+        }
 
     def __str__(self) -> str:
         """Return it as lines."""

@@ -18,7 +18,7 @@ from .megascan import aggregate
 from .megascan_files import RankTrace, TimelineError, read_rank_files
 from .trace_events import Event, EventArguments, TraceFile
 
-__all__ = ["Traces", "read_traces", "trace_files"]
+__all__ = ["Traces", "is_megascan", "read_traces", "trace_files"]
 
 _MOST_FILES = 20_000
 _MOST_SPANS = 30_000_000
@@ -91,7 +91,7 @@ def read_traces(path: Path, files: Sequence[Path], progress: Progress | None = N
     TimelineError
         When there is no trace, and when there are two jobs.
     """
-    if path.is_dir() and any(map(_is_megascan, files[:_LOOKED_AT])):
+    if path.is_dir() and is_megascan(path, files):
         traces, problems = read_rank_files(path)
         rows, more = chrome_spans([_events(traces)])
         return Traces(_table(rows), "MegatronApp", (*problems, *more))
@@ -139,7 +139,12 @@ def read_traces(path: Path, files: Sequence[Path], progress: Progress | None = N
     return Traces(_table(rows), "PyTorch’s profiler", tuple(problems))
 
 
-def _is_megascan(file: Path) -> bool:
+def is_megascan(path: Path, files: Sequence[Path] | None = None) -> bool:
+    """Return whether a folder holds files of MegatronApp's tracer, one for each rank; ``files`` are those in it, where they are known."""
+    return any(map(_is_rank_file, (trace_files(path) if files is None else files)[:_LOOKED_AT]))
+
+
+def _is_rank_file(file: Path) -> bool:
     try:
         with file.open("rb") as opened:
             beginning = opened.read(_BEGINNING)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from bench.timeline.jobs import Fault, Job, simulate
+from megalens.__main__ import main
 from megalens.timeline.analysis import analyse
 from megalens.timeline.megascan_files import Iteration, RankTrace, TimelineError
 from megalens.timeline.megascan_verdict import megascan_of_files
@@ -39,6 +42,27 @@ def test_the_slow_gpu_of_its_files_is_found():
     assert verdict.slow == {2: (8, 8)}
     assert verdict.abnormal == 2
     assert str(verdict) == "Suspect: rank 2, 6 times\nAbnormal GPU: rank 2 (8 of 8)"
+
+
+def test_the_command_judges_its_files(tmp_path, capsys):
+    folder = tmp_path / "job"
+    folder.mkdir()
+    for trace in traces(slow=2):
+        rows = []
+        for iteration in trace.iterations:
+            end = {"duration_wall": iteration.duration, "rel_ts": iteration.duration, **trace.place}
+            rows += [{"name": "iteration", "ph": "B", "pad_before": 0}, *iteration.rows]
+            rows.append({"name": "iteration", "ph": "E", "duration_cuda": 1, **end})
+            # Each iteration differs, or it would be the repeated copy that its tracer writes.
+            rows[-2] = {**rows[-2], "rel_ts": rows[-2]["rel_ts"] + len(rows)}
+        place = trace.place
+        name = f"benchmark-data-{place['dp_rk']}-pipeline-0-tensor-{place['tp_rk']}.json"
+        (folder / name).write_text(json.dumps(rows))
+    command = ["timeline", "verdict", str(folder), "--method", "megascan"]
+    assert main([*command, "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["abnormal"] == 2
+    assert main(command) == 1
+    assert "Abnormal GPU: rank 2" in capsys.readouterr().out
 
 
 def test_few_suspicions_and_healthy_files_name_nobody():
