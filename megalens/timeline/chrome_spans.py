@@ -124,7 +124,7 @@ def _row(name: Any, category: Any, pid: Any, start: int, end: int, arguments: li
         "",
     )
     ranks = (
-        sorted({each for each in group if isinstance(each, int)})
+        sorted({each for each in group if type(each) is int and 0 <= each < 1 << 20})
         if isinstance(group, list) and len(group) < 65_536
         else []
     )

@@ -24,6 +24,8 @@ _COLLECTIVE = re.compile(r"nccl(?:Dev)?Kernel|nccl:|gloo:|rccl|ucc:|mpi:", re.IG
 _POINT_TO_POINT = re.compile(r"send|recv", re.IGNORECASE)
 _RANKS = re.compile(r"\d{1,7}")
 _BYTES = {"float": 4, "int": 4, "half": 2, "bfloat16": 2, "double": 8, "long": 8, "char": 1, "byte": 1, "bool": 1, "short": 2}  # fmt: skip
+_FAR_US = 1e15
+"""No profile is of another century; more than this has no ns."""
 _APART_US = 50.0
 """Backward work of one pass has smaller gaps than this, or nothing of the forward pass in between."""
 
@@ -76,9 +78,14 @@ def kineto_trace(file: TraceFile) -> KinetoTrace:
     for events in file.pieces():
         _sort(events, found)
     said = file.facts.distributed if isinstance(file.facts.distributed, dict) else {}
-    base = file.facts.base_ns if isinstance(file.facts.base_ns, int) else 0
+    base = file.facts.base_ns
+    base = base if isinstance(base, int) and 0 <= base < 1 << 62 else 0
     rows = _rows(found, base, said)
     return KinetoTrace(_whole(said.get("rank")), _whole(said.get("world_size")), rows)
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, int | str) else None
 
 
 def _whole(value: Any) -> int | None:
@@ -90,17 +97,25 @@ def _sort(events: list[Event], found: _Found) -> None:
     usable = [
         each
         for each in events
-        if each.ph == "X" and type(each.ts) in (float, int) and type(each.dur) in (float, int)
+        if each.ph == "X"
+        and type(each.ts) in (float, int)
+        and type(each.dur) in (float, int)
+        and type(each.name) is str
+        and -_FAR_US < each.ts < _FAR_US
+        and 0 <= each.dur < _FAR_US
     ]
     found.forward += [
         each.ts
         for each in events
-        if each.ph == "s" and each.cat == "fwdbwd" and type(each.ts) in (float, int)
+        if each.ph == "s"
+        and each.cat == "fwdbwd"
+        and type(each.ts) in (float, int)
+        and -_FAR_US < each.ts < _FAR_US
     ]
     found.operations += [
         (each.ts, each.ts + each.dur)
         for each in usable
-        if each.cat == "cpu_op" and not (each.name or "").startswith(("c10d::", "record_param_comms"))
+        if each.cat == "cpu_op" and not each.name.startswith(("c10d::", "record_param_comms"))
     ]
     for each in usable:
         category = each.cat
@@ -113,10 +128,10 @@ def _sort(events: list[Event], found: _Found) -> None:
             if _COLLECTIVE.match(each.name):
                 found.collectives.append(each)
             elif each.args is not None:
-                found.kernels.append((each.ts, each.ts + each.dur, each.args.correlation))
-                found.devices.add(each.args.device)
+                found.kernels.append((each.ts, each.ts + each.dur, _plain(each.args.correlation)))
+                found.devices.add(str(each.args.device)[:20])
         elif category in ("cuda_runtime", "cuda_driver") and each.args is not None:
-            found.launches[each.args.correlation] = each.ts
+            found.launches[_plain(each.args.correlation)] = each.ts
 
 
 def _rows(found: _Found, base: int, said: dict[str, Any]) -> list[SpanRow]:
@@ -134,7 +149,7 @@ def _rows(found: _Found, base: int, said: dict[str, Any]) -> list[SpanRow]:
     device = "cpu"
     kernels = _launched(found)
     if len(kernels):
-        device = f"cuda:{next((each for each in sorted(map(str, found.devices)) if each.isdigit()), '0')}"
+        device = f"cuda:{next((each for each in sorted(found.devices) if each.isdigit()), '0')}"
     rows = [span_row("step", -1, ns(start), ns(end), step=number) for start, end, number in steps]
     counts: dict[tuple[str, int], int] = {}
     for kind, start, end in phases:

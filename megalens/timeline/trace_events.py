@@ -218,9 +218,11 @@ class TraceFile:
                 Event(each.ph, each.cat, each.name, each.pid, each.tid, each.ts, each.dur)
                 for each in _decode_loosely(text)
             ]
-        except (msgspec.ValidationError, RecursionError):
+        except msgspec.ValidationError:
             self.problems.append(f"{self.shown}: entries that are no events were left out.")
             return []
+        except (msgspec.DecodeError, RecursionError):
+            return None
 
     def _last(self, buffer: bytes) -> list[Event]:
         for number, end in enumerate(_ENDS.finditer(buffer)):

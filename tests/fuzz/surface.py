@@ -37,7 +37,7 @@ class Surface:
 
 # Of every thousand cases, how many are of each surface, those that cost most the fewest; each is `SURFACE` of the module of its name in `surfaces/`.
 CATALOGUE: dict[str, int] = {
-    "messages": 150,
+    "messages": 130,
     "frames": 150,
     "hub_talk": 30,
     "settings": 120,
@@ -49,6 +49,7 @@ CATALOGUE: dict[str, int] = {
     "dialect_rows": 40,
     "rest": 50,
     "jsonl": 10,
+    "traces": 20,
     "run_folder": 40,
     "patterns": 60,
     "vectors": 60,
