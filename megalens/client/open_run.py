@@ -13,7 +13,6 @@ from .errors import ClientError
 from .recorded import RecordedRun
 from .run import Run
 from .run_folder import RunFolder
-from .trace_recording import holds_traces, trace_recording
 
 if TYPE_CHECKING:
     from .moments import Progress
@@ -49,6 +48,8 @@ def open_run(path: str | os.PathLike[str], progress: Progress | None = None) -> 
         return RecordedRun(RunFolder(folders[0]))
     if folders:
         raise _several(chosen, [folder.name for folder in folders])
+    from .trace_recording import holds_traces, trace_recording
+
     if holds_traces(chosen):
         return RecordedRun(trace_recording(chosen, progress))
     if not chosen.is_dir() and chosen.suffix != ".jsonl":

@@ -76,8 +76,8 @@ def chrome_spans(pieces: Iterable[list[Event]]) -> tuple[list[SpanRow], list[str
                     odd += 1
                     continue
                 first = several.pop()
-                both = _both(first, event)
-                rows.append(_row(first.name, first.cat, event.pid, _ns(first.ts) or 0, start, both))
+                begin, both = _ns(first.ts) or 0, [event.args, first.args]
+                rows.append(_row(first.name, first.cat, event.pid, begin, start, both))
                 continue
             long = _ns(event.dur)
             if long is None or long < 0 or not isinstance(event.name, str):
@@ -97,10 +97,6 @@ def _ns(us: Any) -> int | None:
     if isinstance(us, bool) or not isinstance(us, int | float) or not abs(us) < 1e15:
         return None
     return round(us * 1000)
-
-
-def _both(first: Event, last: Event) -> list[Any]:
-    return [last.args, first.args]
 
 
 def _row(name: Any, category: Any, pid: Any, start: int, end: int, arguments: list[Any]) -> SpanRow:
