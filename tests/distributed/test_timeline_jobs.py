@@ -16,6 +16,8 @@ from megalens.timeline import analyse
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 STEPS, MICRO_BATCHES = 3, 4
+BUFFERS = "broadcast_buffers"
+"""For which nobody but the receivers waits."""
 
 
 def rows_of(ranks: int, kind: str, folder: Path, timeline="phases") -> pandas.DataFrame:
@@ -25,7 +27,8 @@ def rows_of(ranks: int, kind: str, folder: Path, timeline="phases") -> pandas.Da
 
 def meet(rows: pandas.DataFrame, ranks: int) -> None:
     """Each collective is on all ranks of its group, and ends on none before the last of them began it."""
-    together = rows[rows["kind"] == "collective"].groupby(["name", "group", "sequence"])
+    mutual = rows[(rows["kind"] == "collective") & (rows["name"] != BUFFERS)]
+    together = mutual.groupby(["name", "group", "sequence"])
     assert len(together) > 0
     for (_, group, _), each in together:
         first, _, last = group.partition("-")
@@ -61,8 +64,13 @@ def test_calls_have_their_group_their_bytes_and_their_waiting(tmp_path) -> None:
 def test_replicas_reduce_once_a_step_after_the_backward_pass(tmp_path) -> None:
     rows = rows_of(2, "ddp", tmp_path)
     meet(rows, 2)
+    # What DDP gives to all replicas before a forward pass comes from rank 0.
+    buffers = rows[rows["name"] == BUFFERS]
+    assert len(buffers) >= 2 * STEPS
+    assert set(zip(buffers["group"], buffers["peer"], strict=True)) == {("0-1", 0)}
+    assert (buffers["blocked"] == buffers["end"] - buffers["start"]).all()
     # The script's own barrier before its first step.
-    rows = rows[rows["name"] != "barrier"]
+    rows = rows[~rows["name"].isin(["barrier", BUFFERS])]
     reduced = rows[rows["name"] == "reduce_gradients"]
     assert len(reduced) == 2 * STEPS
     for each in reduced.itertuples():
