@@ -10,7 +10,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 if TYPE_CHECKING:
-    from .widgets import Health, Heatmap, History, Moments, Scalars, Timeline, Trend, View
+    from .widgets import (
+        Attention,
+        Effects,
+        Health,
+        Heatmap,
+        History,
+        Lens,
+        Moments,
+        Scalars,
+        Scatter,
+        Timeline,
+        Tokens,
+        Trend,
+        View,
+    )
 
 __all__ = ["NotebookViews"]
 
@@ -92,6 +106,7 @@ class NotebookViews(ABC):
         phase: Phase = "train",
         rank: int | None = None,
         pass_: Pass = "forward",
+        generation: int | None = None,
     ) -> Heatmap:
         """Draw one flag as position × tile, one layer or small multiples, with a step slider.
 
@@ -123,6 +138,9 @@ class NotebookViews(ABC):
             replicas never mix.
         pass_ : {"forward", "backward"}
             backward shows the gradients of the same tensors. Python calls it pass_.
+        generation : int, optional
+            Number of a generation: its positions are put together from all its passes, position by tile,
+            and sample is its sequence. 0 is the newest. A step as it is when absent.
 
         Raises
         ------
@@ -144,6 +162,7 @@ class NotebookViews(ABC):
             "phase": phase,
             "rank": rank,
             "pass": pass_,
+            "generation": generation,
         }
         return self._show(Heatmap, options)
 
@@ -649,6 +668,290 @@ class NotebookViews(ABC):
             "hidden": hidden,
         }
         return self._show(Timeline, options)
+
+    def tokens_view(
+        self,
+        generation: int | None = None,
+        *,
+        other: int | None = None,
+        other_run: str | None = None,
+        sequence: int = 0,
+        color: Literal["probability", "surprise", "entropy", "rank", "none"] = "probability",
+        position: int | None = None,
+    ) -> Tokens:
+        """Show the text that a model writes, token by token, with the probability of each and what else it could have been.
+
+        Parameters
+        ----------
+        generation : int, optional
+            Number of the generation; the newest when absent.
+        other : int, optional
+            Another generation to show beside it, with the first difference marked; of one under a
+            perturbation its clean control when absent.
+        other_run : str, optional
+            Run of the other generation; the same run when absent.
+        sequence : int
+            Sequence of the generation, counted from 0; samples of one prompt are neighbours.
+        color : str
+            What colours the tokens: probability, surprise (−log2 of it, bits), entropy of the distribution
+            (nats), or rank. One of ``probability``, ``surprise``, ``entropy``, ``rank``, ``none``.
+        position : int, optional
+            Position that is looked at, counted from 0; follows the newest, or what is pinned in another
+            view, when absent.
+
+        Raises
+        ------
+        megalens.widgets.WidgetError
+            Naming the argument that is not one of the above.
+        """
+        from .widgets import Tokens
+
+        options = {
+            "generation": generation,
+            "other": other,
+            "other_run": other_run,
+            "sequence": sequence,
+            "color": color,
+            "position": position,
+        }
+        return self._show(Tokens, options)
+
+    def attention(
+        self,
+        layers: Layers = "0",
+        heads: str | int | Iterable[int] = "all",
+        *,
+        generation: int | None = None,
+        sequence: int = 0,
+        step: int | None = None,
+        kind: Literal["maps", "heads"] = "maps",
+        measure: Literal["entropy", "distance", "first"] = "entropy",
+        position: int | None = None,
+        transform: Transform = "linear",
+        color_range: Sequence[float] | None = None,
+    ) -> Attention:
+        """Draw attention probabilities of a generated text, layers × heads, or what distinguishes the heads.
+
+        Parameters
+        ----------
+        generation : int, optional
+            Number of the generation; the newest when absent.
+        sequence : int
+            Sequence of the generation, counted from 0; samples of one prompt are neighbours.
+        step : int, optional
+            Step of the training whose attention is drawn instead of a generation's, and sequence is its
+            sample. When absent the generation's, and of a run that wrote nothing the newest step's.
+        layers : str, int or iterable of int
+            'all' or ranges such as '0-3,7'. Numbers will do too, such as ``3`` or ``range(4)``.
+        heads : str, int or iterable of int
+            Heads, such as '0-3', or 'all'. One layer and one head are drawn in full. Numbers will do too,
+            such as ``3`` or ``range(4)``.
+        kind : {"maps", "heads"}
+            Query × key for each layer and head, or layer × head coloured by a measure of the head.
+        measure : {"entropy", "distance", "first"}
+            Of a head, over all queries: mean entropy of its attention (nats), mean distance to the key in
+            tokens, or share on the first token.
+        position : int, optional
+            Position that is looked at, counted from 0; follows the newest, or what is pinned in another
+            view, when absent.
+        transform : {"linear", "log"}
+            Scale of the values; log is symmetric about zero for signed values.
+        color_range : (float, float), optional
+            Lowest and highest value of the colours, which are then locked; those of the data when absent.
+
+        Raises
+        ------
+        megalens.widgets.WidgetError
+            Naming the argument that is not one of the above.
+        """
+        from .widgets import Attention
+
+        options = {
+            "generation": generation,
+            "sequence": sequence,
+            "step": step,
+            "layers": layers,
+            "heads": heads,
+            "kind": kind,
+            "measure": measure,
+            "position": position,
+            "transform": transform,
+            "color_range": color_range,
+        }
+        return self._show(Attention, options)
+
+    def projection(
+        self,
+        flag: str,
+        *,
+        part: str | None = None,
+        layer: int = 0,
+        keep_axes: bool = True,
+        generations: str | int | Iterable[int] = "newest",
+        method: Literal["pca", "umap"] = "pca",
+        standardise: bool = False,
+        across: int = 1,
+        up: int = 2,
+        neighbors: int = 15,
+        seed: int = 0,
+        color: Literal["prompt", "token", "position", "step"] = "prompt",
+        group: str = "",
+        position: int | None = None,
+    ) -> Scatter:
+        """Draw the vectors of tokens as points of a plane: PCA or UMAP of one flag.
+
+        Parameters
+        ----------
+        flag : str
+            Trace point by name.
+        part : str, optional
+            Named part (q, k, v …); the first when absent.
+        layer : int
+            Layer, counted from 0.
+        keep_axes : bool
+            Turn the points of each layer onto those of the layer before (Procrustes), so that they stay
+            where they were when the layer changes. Otherwise the axes are each layer's own components.
+        generations : str, int or iterable of int
+            Generations whose tokens are drawn: 'newest', or numbers such as '3-5,8'. Numbers will do too,
+            such as ``3`` or ``range(4)``.
+        method : {"pca", "umap"}
+            Principal components, with the variance that they explain, or UMAP, which keeps neighbours
+            together and no distances.
+        standardise : bool
+            Divide each feature by its deviation first.
+        across : int
+            Principal component on the horizontal axis, counted from 1.
+        up : int
+            Principal component on the vertical axis.
+        neighbors : int
+            Neighbours that UMAP keeps together.
+        seed : int
+            Seed of UMAP.
+        color : str
+            What colours the points: the prompt, the token's text, its position, or the step. One of
+            ``prompt``, ``token``, ``position``, ``step``.
+        group : str
+            Tokens that are looked at together, as generation:sequence:positions: '2:0:4-5,2:1:7'. Drawing a
+            box with Shift held chooses them.
+        position : int, optional
+            Position that is marked in every sequence, counted from 0; what is pinned in another view when
+            absent.
+
+        Raises
+        ------
+        megalens.widgets.WidgetError
+            Naming the argument that is not one of the above.
+        """
+        from .widgets import Scatter
+
+        options = {
+            "flag": flag,
+            "part": part,
+            "layer": layer,
+            "keep_axes": keep_axes,
+            "generations": generations,
+            "method": method,
+            "standardise": standardise,
+            "across": across,
+            "up": up,
+            "neighbors": neighbors,
+            "seed": seed,
+            "color": color,
+            "group": group,
+            "position": position,
+        }
+        return self._show(Scatter, options)
+
+    def lens(
+        self,
+        generation: int | None = None,
+        *,
+        sequence: int = 0,
+        layers: Layers = "all",
+        color: Literal["probability", "final", "rank", "entropy"] = "probability",
+        position: int | None = None,
+    ) -> Lens:
+        """Show what each layer would predict at each position: the logit lens.
+
+        Parameters
+        ----------
+        generation : int, optional
+            Number of the generation; the newest when absent.
+        sequence : int
+            Sequence of the generation, counted from 0; samples of one prompt are neighbours.
+        layers : str, int or iterable of int
+            'all' or ranges such as '0-3,7'. Numbers will do too, such as ``3`` or ``range(4)``.
+        color : str
+            What colours a cell: the probability of its best candidate, that of the token that came in the
+            end, the rank of that token, or the entropy (nats). One of ``probability``, ``final``, ``rank``,
+            ``entropy``.
+        position : int, optional
+            Position that is looked at, counted from 0; follows the newest, or what is pinned in another
+            view, when absent.
+
+        Raises
+        ------
+        megalens.widgets.WidgetError
+            Naming the argument that is not one of the above.
+        """
+        from .widgets import Lens
+
+        options = {
+            "generation": generation,
+            "sequence": sequence,
+            "layers": layers,
+            "color": color,
+            "position": position,
+        }
+        return self._show(Lens, options)
+
+    def effects(
+        self,
+        generation: int | None = None,
+        *,
+        sequence: int = 0,
+        kind: Literal["positions", "layers", "sweep"] = "positions",
+        measure: Literal["kl", "changed", "distance", "divergence"] = "kl",
+        position: int | None = None,
+        transform: Transform = "linear",
+    ) -> Effects:
+        """Show what a perturbation changed: of each next token, of each layer, and over a sweep of settings.
+
+        Parameters
+        ----------
+        generation : int, optional
+            Number of the generation; the newest when absent.
+        sequence : int
+            Sequence of the generation, counted from 0; samples of one prompt are neighbours.
+        kind : {"positions", "layers", "sweep"}
+            A measure of each next token over positions; the distance of hidden states, layer × position; or
+            a measure over the points of a sweep.
+        measure : str
+            Kullback-Leibler divergence (nats), change of the most probable token, relative distance of
+            hidden states, or first position at which the text differs (of a sweep). One of ``kl``,
+            ``changed``, ``distance``, ``divergence``.
+        position : int, optional
+            Position that is looked at, counted from 0; follows the newest, or what is pinned in another
+            view, when absent.
+        transform : {"linear", "log"}
+            Scale of the values; log is symmetric about zero for signed values.
+
+        Raises
+        ------
+        megalens.widgets.WidgetError
+            Naming the argument that is not one of the above.
+        """
+        from .widgets import Effects
+
+        options = {
+            "generation": generation,
+            "sequence": sequence,
+            "kind": kind,
+            "measure": measure,
+            "position": position,
+            "transform": transform,
+        }
+        return self._show(Effects, options)
 
     @abstractmethod
     def _show(self, kind: type[_V], options: Mapping[str, Any]) -> _V:

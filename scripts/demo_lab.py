@@ -1,4 +1,4 @@
-"""The demo with a person: a training, and JupyterLab on the quickstart notebook with the panel open."""
+"""The demo with a person: a training, and JupyterLab on its notebooks with the panel open."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from scripts.demo_process import Child, DemoError, end_process, until
 
 __all__ = ["run_lab"]
 
-NOTEBOOK = "examples/quickstart.ipynb"
+NOTEBOOKS = ("examples/quickstart.ipynb", "examples/generation.ipynb")
+"""The first one is in front."""
+MODEL = ".demo/model"
+"""Where the second one looks for the model."""
 PANEL = "megalens-panel"
 WORKSPACE = "megalens-demo"
 
@@ -36,15 +39,19 @@ def run_lab(root: Path, folder: Path, steps: int, port: int) -> int:
     try:
         jupyter = _start_jupyter(root, folder, port)
         url = _wait_for_url(jupyter, folder / "jupyter")
-        print("JupyterLab with the quickstart notebook and the Megalens panel:\n")
+        print("JupyterLab with the notebooks quickstart and generation, and the Megalens panel:\n")
         print(f"    {url}\n")
         print(
-            "Ctrl-C ends JupyterLab and the training. The run is recorded in megalens-runs, at most 500 MB: the newest steps.\n",
+            "Ctrl-C ends JupyterLab and the training. The run is recorded in megalens-runs, at most 500 MB: the newest steps. "
+            f"The model is saved in {MODEL}.\n",
             flush=True,
         )
         training = Child(
             "the training",
-            [sys.executable, "-m", "megalens.demo", "--steps", str(steps), "--record", "megalens-runs"],
+            [
+                *(sys.executable, "-m", "megalens.demo", "--steps", str(steps)),
+                *("--record", "megalens-runs", "--save", MODEL),
+            ],
             folder / "training.log",
             show=True,
         )
@@ -115,17 +122,17 @@ def _wait_for_url(jupyter: Child, runtime: Path) -> str:
     # The token is Jupyter's own login, made for this server alone, in the form in which Jupyter itself prints it.
     token = f"?token={quote(server['token'])}" if server["token"] else ""
     base = f"http://127.0.0.1:{server['port']}{server['base_url']}"
-    return f"{base}lab/workspaces/{WORKSPACE}/tree/{NOTEBOOK}{token}"
+    return f"{base}lab/workspaces/{WORKSPACE}/tree/{NOTEBOOKS[0]}{token}"
 
 
 def _write_workspace(folder: Path) -> None:
     from jupyterlab_server.workspaces_handler import WorkspacesManager
 
-    notebook = f"notebook:{NOTEBOOK}"
+    tabs = {f"notebook:{path}": path for path in NOTEBOOKS}
     layout = {
         "main": {
-            "dock": {"type": "tab-area", "currentIndex": 0, "widgets": [notebook]},
-            "current": notebook,
+            "dock": {"type": "tab-area", "currentIndex": 0, "widgets": [*tabs]},
+            "current": next(iter(tabs)),
         },
         "left": {"collapsed": False, "visible": True, "current": PANEL, "widgets": [PANEL]},
         "right": {"collapsed": True, "widgets": []},
@@ -133,7 +140,7 @@ def _write_workspace(folder: Path) -> None:
     }
     data = {
         "layout-restorer:data": layout,
-        notebook: {"data": {"path": NOTEBOOK, "factory": "Notebook"}},
+        **{tab: {"data": {"path": path, "factory": "Notebook"}} for tab, path in tabs.items()},
     }
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

@@ -154,6 +154,10 @@ function wrap(text, indent) {
 const HEAD = source =>
   `# Generated from ${source} by scripts/generate-protocol.mjs. Do not edit: run \`npm run generate\`.\n`;
 
+/** Return items of a Python list one a line, as its formatter leaves a long one. */
+const listed = ([open, close], items, indent = '') =>
+  `${open}\n${items.map(item => `${indent}    ${item},\n`).join('')}${indent}${close}`;
+
 /** Return a widget class for each view. */
 export function widgetsModule(views, source) {
   const bases = [...new Set(views.flatMap(({ about }) => about.python?.base ?? []))];
@@ -178,7 +182,10 @@ export function widgetsModule(views, source) {
     '"""A widget class for each view of the contract."""\n\nfrom __future__ import annotations\n\n' +
     'from typing import ClassVar\n\nfrom ipywidgets import register\nfrom traitlets import observe\n\n' +
     `from .base import View\n${bases.map(base => `from .${base.toLowerCase()} import ${base}\n`).join('')}from .option import Option\n\n` +
-    `__all__ = ["VIEW_CLASSES", ${names.map(name => `"${name}"`).join(', ')}]\n\n\n` +
+    `__all__ = ${listed(
+      '[]',
+      ['VIEW_CLASSES', ...names].map(name => `"${name}"`)
+    )}\n\n\n` +
     classes.join('\n\n') +
     '\n\n' +
     'VIEW_CLASSES: dict[str, type[View]] = {\n' +
@@ -212,7 +219,7 @@ export function notebookModule(views, schema, source) {
     'from __future__ import annotations\n\nfrom abc import ABC, abstractmethod\n' +
     'from collections.abc import Iterable, Mapping, Sequence\n' +
     'from typing import TYPE_CHECKING, Any, Literal, TypeVar\n\n' +
-    `if TYPE_CHECKING:\n    from .widgets import ${[...views.map(view => view.definition), 'View'].sort().join(', ')}\n\n` +
+    `if TYPE_CHECKING:\n    from .widgets import ${listed('()', [...views.map(view => view.definition), 'View'].sort(), '    ')}\n\n` +
     '__all__ = ["NotebookViews"]\n\n' +
     `${aliases.join('\n')}\n\n_V = TypeVar("_V", bound="View")\n\n\n` +
     'class NotebookViews(ABC):\n' +

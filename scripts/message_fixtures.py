@@ -354,5 +354,40 @@ def message_cases() -> dict[str, dict[str, object]]:
             "expected": "an expression over data",
             "got": "meen",
         },
+        "generate": {
+            "type": "generate",
+            "id": "g-1",
+            "request": {
+                "prompts": ["The list", "A tuple is\n"],
+                "tokens": 40,
+                "temperature": 0.8,
+                "top_k": 50,
+                "top_p": 0.95,
+                "seed": 7,
+                "samples": 2,
+                "stop": ["\n\n"],
+                "stop_tokens": [0],
+                "candidates": 10,
+                "attention": True,
+                "lens": 5,
+                "perturb": {
+                    "sites": {
+                        "system": {
+                            "kind": {"name": "Noise1", "params": {"coefficient": 0.1}},
+                            "layers": "1-2",
+                        }
+                    }
+                },
+                "sweep": {"over": "coefficient", "values": [0.01, 0.1, 1]},
+            },
+            "by": {"name": "panel", "version": "0.1.0", "user": "Ada"},
+        },
+        "generate-plain": {
+            "type": "generate",
+            "id": "g-2",
+            "request": {"prompts": ["x"], "perturb": None, "sweep": None},
+        },
+        "generating": {"type": "generating", "id": "g-1", "generation": 4, "control": 3},
+        "cancel": {"type": "cancel", "id": "g-3", "generation": 4},
         "goodbye": {"type": "goodbye", "reason": "finished", "message": "Training ended after 3 000 steps."},
     }

@@ -15,6 +15,7 @@ from . import (
     errors,
     experts,
     flag_choice,
+    generation,
     instrument_settings,
     messages,
     old_names,
@@ -33,6 +34,7 @@ from .disturbance import *
 from .errors import *
 from .experts import *
 from .flag_choice import *
+from .generation import *
 from .instrument_settings import *
 from .messages import *
 from .old_names import *
@@ -54,6 +56,7 @@ __all__ += disturbance.__all__
 __all__ += errors.__all__
 __all__ += experts.__all__
 __all__ += flag_choice.__all__
+__all__ += generation.__all__
 __all__ += instrument_settings.__all__
 __all__ += messages.__all__
 __all__ += old_names.__all__

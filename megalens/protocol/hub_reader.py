@@ -10,7 +10,7 @@ from .streams import STREAMS, Streams
 
 __all__ = ["FROM_HUB", "MAX_HUB_BYTES", "HubReader"]
 
-FROM_HUB = ("hello", "configured", "status", "error", "goodbye")
+FROM_HUB = ("hello", "configured", "generating", "status", "error", "goodbye")
 MAX_HUB_BYTES = 72 * 1024 * 1024
 """Largest message of a hub: the largest frame of a producer, and what else may be merged with it."""
 
@@ -53,7 +53,7 @@ class HubReader:
                     got=said,
                 )
             self.run, self._greeted = said, True
-        elif not self._greeted and message["type"] in ("configured", "status"):
+        elif not self._greeted and message["type"] in ("configured", "generating", "status"):
             raise ProtocolError(
                 "bad-message",
                 f"A hub sent {message['type']} before hello.",

@@ -26,7 +26,7 @@ class Kind:
     title : str
         What people are told.
     properties : dict
-        JSON Schema of each parameter: a number or a whole number with bounds, a text with bounds of its length, or an enumeration. One
+        JSON Schema of each parameter: a number or a whole number with bounds, a text with bounds of its length, a truth value, or an enumeration. One
         without a default must be given.
     """
 
@@ -132,6 +132,8 @@ def _check(value: Any, spec: Mapping[str, Any]) -> tuple[bool, str]:
         # 1.0 equals 1, too, and means no bit.
         fits = isinstance(value, (int, str)) and not isinstance(value, bool) and value in spec["enum"]
         return fits, f"'{spec['enum'][0]}' or a whole number from {spec['enum'][1]} to {spec['enum'][-1]}"
+    if spec["type"] == "boolean":
+        return isinstance(value, bool), "true or false"
     if spec["type"] == "string":
         low, high = spec["minLength"], spec["maxLength"]
         return isinstance(value, str) and low <= len(value) <= high, f"text of {low} to {high} characters"

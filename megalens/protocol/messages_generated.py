@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Announce",
     "Budget",
+    "Cancel",
     "CompressorInfo",
     "CompressorSetting",
     "Config",
@@ -31,6 +32,10 @@ __all__ = [
     "ErrorMessage",
     "FlagInfo",
     "FlagSetting",
+    "Generate",
+    "GenerateRequest",
+    "Generating",
+    "GenerationInfo",
     "Goodbye",
     "Hello",
     "HelloResumed",
@@ -72,6 +77,7 @@ __all__ = [
     "StreamStatus",
     "StreamStatusNonfinite",
     "StreamSummary",
+    "Sweep",
 ]
 
 Role = Literal["producer", "viewer"]
@@ -83,8 +89,8 @@ Phase = Literal["train", "eval", "generate"]
 Pass = Literal["forward", "backward"]
 """Whether values are what a forward pass gave or their gradients."""
 
-Control = Literal["pause", "watched", "perturb"]
-"""What viewers may do to the training beyond looking, where its script allows it: pause (also single steps), watched (train only while a viewer is attached), perturb."""
+Control = Literal["pause", "watched", "perturb", "generate"]
+"""What viewers may do to the training beyond looking, where its script allows it: pause (also single steps), watched (train only while a viewer is attached), perturb, generate (have the model write text)."""
 
 RunState = Literal["waiting", "training", "paused", "idle", "finished", "lost"]
 """waiting: no producer yet; training: steps arrive; paused: the training waits at a step because somebody asked for it; idle: a producer is attached and no step ended for 3 s; finished: the producer said goodbye; lost: the producer went without a goodbye."""
@@ -156,6 +162,8 @@ class RunFile(TypedDict):
     configurable: NotRequired[dict[str, InstrumentInfo]]
     """By name, instruments whose settings can be changed."""
     statistics: NotRequired[Statistics]
+    generation: NotRequired[GenerationInfo]
+    phase: NotRequired[Phase]
     origin: NotRequired[Origin]
     streams: NotRequired[dict[str, StreamSummary]]
     """By name, what is recorded of a stream."""
@@ -665,6 +673,8 @@ class Announce(TypedDict):
     configurable: NotRequired[dict[str, InstrumentInfo]]
     """By name, instruments whose settings can be changed."""
     statistics: NotRequired[Statistics]
+    generation: NotRequired[GenerationInfo]
+    phase: NotRequired[Phase]
     origin: NotRequired[Origin]
     leader: NotRequired[int]
     """Rank that answers configure for this one. Absent: this one itself."""
@@ -725,6 +735,8 @@ class Hello(TypedDict):
     configurable: NotRequired[dict[str, InstrumentInfo]]
     """By name, instruments whose settings can be changed."""
     statistics: NotRequired[Statistics]
+    generation: NotRequired[GenerationInfo]
+    phase: NotRequired[Phase]
     origin: NotRequired[Origin]
 
 
@@ -810,5 +822,90 @@ class Goodbye(TypedDict):
     message: NotRequired[str]
 
 
-Message: TypeAlias = "Join | Announce | Hello | Configure | Configured | Status | ErrorMessage | Goodbye"
+class GenerationInfo(TypedDict):
+    """How the model can be asked to write text, where controls has generate."""
+
+    prompts: int
+    """Sequences of one generation at most: prompts times samples."""
+    tokens: int
+    """Tokens that one generation may write at most."""
+    context: NotRequired[int | None]
+    """Positions that the model can read; null where that is not known."""
+    no_attention: NotRequired[str]
+    """Why attention probabilities cannot be had; absent where they can."""
+    no_lens: NotRequired[str]
+    """Why the logit lens cannot be had; absent where it can."""
+
+
+class Sweep(TypedDict):
+    """The perturbation of a request, repeated with one thing of it set differently each time. It must have one site."""
+
+    over: Literal["coefficient", "layers", "site"]
+    """What is varied: the parameter coefficient (of a bit flip its rate), the layers, or the site."""
+    values: list[float | str]
+    """Numbers for coefficient, texts such as '0-3' for layers, names for site."""
+
+
+class GenerateRequest(TypedDict):
+    """What the model is to write, and what is to be kept of it."""
+
+    prompts: list[str]
+    """Texts to go on from."""
+    tokens: NotRequired[int]
+    """Tokens to write, at most; 64 when absent. 0 only reads the prompts."""
+    temperature: NotRequired[float]
+    """Logits are divided by it; 1 when absent. 0 always takes the most probable token."""
+    top_k: NotRequired[int]
+    """Draw from the k most probable tokens only; 0, and absent, from all."""
+    top_p: NotRequired[float]
+    """Draw from the fewest most probable tokens whose probabilities reach p together; 1, and absent, from all."""
+    seed: NotRequired[int]
+    """The same seed draws the same tokens; 0 when absent."""
+    samples: NotRequired[int]
+    """Texts for each prompt; 1 when absent."""
+    stop: NotRequired[list[str]]
+    """A sequence ends once its new text has one of these in it."""
+    stop_tokens: NotRequired[list[int]]
+    """A sequence ends after one of these tokens; the tokenizer's end of text when absent."""
+    candidates: NotRequired[int]
+    """Candidates to keep of each position; 20 when absent."""
+    attention: NotRequired[bool]
+    """Also trace attention probabilities, in the layers that the flag RawAttentionScore_mat_mul asks for, all when it is off. Where the model computes attention without giving them it is switched to an implementation that does, for this generation."""
+    lens: NotRequired[int]
+    """Candidates to read from each layer's hidden state (logit lens); 0, and absent, none."""
+    perturb: NotRequired[Perturb | None]
+    """Write the text twice, without and with this perturbation, and say what it changed. Needs perturb among controls. phases and steps are not read: it lasts as long as the generation."""
+    sweep: NotRequired[Sweep | None]
+    """Repeat the perturbation with other settings, and say of each what it changed."""
+
+
+class Generate(TypedDict):
+    """Viewer to hub, hub to the producer that leads: have the model write text. Answered by generating, or by an error with the id."""
+
+    type: Literal["generate"]
+    id: str
+    """Chosen by the viewer; the answer carries it. The hub adds a prefix towards the producer."""
+    request: GenerateRequest
+    by: NotRequired[Peer]
+
+
+class Cancel(TypedDict):
+    """Viewer to hub, hub to the producer that leads: end a generation that waits or runs. Answered by generating, or by an error."""
+
+    type: Literal["cancel"]
+    id: str
+    generation: int
+
+
+class Generating(TypedDict):
+    """Producer to hub, hub to the viewer that asked: the generation's number. How it goes is told by the stream generations."""
+
+    type: Literal["generating"]
+    id: str
+    generation: int
+    control: NotRequired[int]
+    """The clean one beside it, where there is a perturbation."""
+
+
+Message: TypeAlias = "Join | Announce | Hello | Configure | Configured | Status | ErrorMessage | Goodbye | Generate | Cancel | Generating"
 """Every JSON control message of the megalens.v2 protocol. Binary frames are described in README.md."""

@@ -11,6 +11,7 @@ from .messages_generated import KindInfo
 
 __all__ = [
     "PERTURBATIONS",
+    "AddVector",
     "BitFlip",
     "Noise1",
     "Noise2",
@@ -23,7 +24,15 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Perturbation(Kind):
-    """What is done to each element of one tensor. Subclasses hold the parameters; the tracer does the arithmetic."""
+    """What is done to each element of one tensor. Subclasses hold the parameters; the tracer does the arithmetic.
+
+    Attributes
+    ----------
+    sites : tuple of str
+        Sites where it can be done.
+    """
+
+    sites: ClassVar[tuple[str, ...]] = ("weight", "calculation", "system")
 
 
 @dataclass(frozen=True)
@@ -91,12 +100,44 @@ class Offset(Perturbation):
     fraction: float = 1.0
 
 
-PERTURBATIONS: dict[str, type[Perturbation]] = {kind.name: kind for kind in (Noise1, Noise2, BitFlip, Offset)}
+@dataclass(frozen=True)
+class AddVector(Perturbation):
+    """Add a vector to each position (steering): y = x + coefficient · v."""
+
+    name: ClassVar[str] = "add_vector"
+    title: ClassVar[str] = "Add a vector"
+    sites: ClassVar[tuple[str, ...]] = ("calculation", "system")
+    properties: ClassVar[dict[str, dict[str, Any]]] = {
+        "vectors": {
+            "type": "string",
+            "title": "Vectors",
+            "description": "File in an allowed folder with one vector per layer, [layers, hidden], or one for all, [hidden]: .safetensors, .npy or weights-only .pt.",
+            "minLength": 1,
+            "maxLength": 1000,
+        },
+        "coefficient": number("Coefficient", "How much of it is added; below 0 the opposite.", -1e6, 1e6, 1),
+        "normalise": {
+            "type": "boolean",
+            "title": "Normalise",
+            "description": "Whether each vector is divided by its L2 norm first.",
+            "default": True,
+        },
+    }
+    vectors: str = ""
+    coefficient: float = 1.0
+    normalise: bool = True
 
 
-def perturbation_infos() -> list[KindInfo]:
-    """Return the ``KindInfo`` list that a ``SiteInfo`` carries."""
-    return kind_infos(PERTURBATIONS)
+PERTURBATIONS: dict[str, type[Perturbation]] = {
+    kind.name: kind for kind in (Noise1, Noise2, BitFlip, Offset, AddVector)
+}
+
+
+def perturbation_infos(site: str | None = None) -> list[KindInfo]:
+    """Return the ``KindInfo`` list that a ``SiteInfo`` carries: what can be done at a site, or all kinds."""
+    return kind_infos(
+        {name: kind for name, kind in PERTURBATIONS.items() if site is None or site in kind.sites}
+    )
 
 
 def perturbation_from_setting(setting: Mapping[str, Any], field: str = "kind") -> Perturbation:

@@ -14,6 +14,7 @@ __all__ = [
     "Compressor",
     "Empty",
     "NoOp",
+    "Peaks",
     "Projection",
     "Tile",
     "compressor_from_setting",
@@ -97,7 +98,35 @@ class Projection(Compressor):
     vectors: str = ""
 
 
-COMPRESSORS: dict[str, type[Compressor]] = {kind.name: kind for kind in (Tile, NoOp, Empty, Projection)}
+@dataclass(frozen=True)
+class Peaks(Compressor):
+    """Cut queries and keys of attention probabilities into blocks and keep the largest value of each.
+
+    An axis of N positions is cut into blocks of ``side(N)``; the last one holds what is left. Where N is at most ``cells`` the blocks are single positions.
+    """
+
+    name: ClassVar[str] = "Peaks"
+    title: ClassVar[str] = "Peaks"
+    properties: ClassVar[dict[str, dict[str, Any]]] = {
+        "cells": {
+            "type": "integer",
+            "title": "Cells",
+            "description": "At most this many blocks along queries and along keys; a block's side is a power of two.",
+            "minimum": 1,
+            "maximum": 65536,
+            "default": 256,
+        }
+    }
+    cells: int = 256
+
+    def side(self, positions: int) -> int:
+        """Return the side of the blocks of an axis: the smallest power of two that leaves at most ``cells`` of them."""
+        return 1 << (max(1, -(-positions // self.cells)) - 1).bit_length()
+
+
+COMPRESSORS: dict[str, type[Compressor]] = {
+    kind.name: kind for kind in (Tile, NoOp, Empty, Projection, Peaks)
+}
 
 
 def compressor_infos() -> list[CompressorInfo]:

@@ -12,7 +12,21 @@ from .base import View
 from .explorer import Explorer
 from .option import Option
 
-__all__ = ["VIEW_CLASSES", "Health", "Heatmap", "History", "Moments", "Scalars", "Timeline", "Trend"]
+__all__ = [
+    "VIEW_CLASSES",
+    "Attention",
+    "Effects",
+    "Health",
+    "Heatmap",
+    "History",
+    "Lens",
+    "Moments",
+    "Scalars",
+    "Scatter",
+    "Timeline",
+    "Tokens",
+    "Trend",
+]
 
 
 @register
@@ -37,6 +51,9 @@ class Heatmap(View):
         help="Global rank whose rows are shown; of each layer the lowest that has it when absent, so that replicas never mix."
     )
     pass_ = Option(help="backward shows the gradients of the same tensors. Python calls it pass_.")
+    generation = Option(
+        help="Number of a generation: its positions are put together from all its passes, position by tile, and sample is its sequence. 0 is the newest. A step as it is when absent."
+    )
 
     _sync = observe(
         "flag",
@@ -51,6 +68,7 @@ class Heatmap(View):
         "phase",
         "rank",
         "pass_",
+        "generation",
     )(View._option_changed)
 
 
@@ -362,6 +380,185 @@ class Timeline(View):
     )(View._option_changed)
 
 
+@register
+class Tokens(View):
+    """Tokens. What the model writes, and what else it could have written."""
+
+    view_name: ClassVar[str] = "tokens"
+
+    generation = Option(help="Number of the generation; the newest when absent.")
+    other = Option(
+        help="Another generation to show beside it, with the first difference marked; of one under a perturbation its clean control when absent."
+    )
+    other_run = Option(help="Run of the other generation; the same run when absent.")
+    sequence = Option(
+        help="Sequence of the generation, counted from 0; samples of one prompt are neighbours."
+    )
+    color = Option(
+        help="What colours the tokens: probability, surprise (−log2 of it, bits), entropy of the distribution (nats), or rank."
+    )
+    position = Option(
+        help="Position that is looked at, counted from 0; follows the newest, or what is pinned in another view, when absent."
+    )
+
+    _sync = observe(
+        "generation",
+        "other",
+        "other_run",
+        "sequence",
+        "color",
+        "position",
+    )(View._option_changed)
+
+
+@register
+class Attention(View):
+    """Attention. Which tokens each head looks at."""
+
+    view_name: ClassVar[str] = "attention"
+
+    generation = Option(help="Number of the generation; the newest when absent.")
+    sequence = Option(
+        help="Sequence of the generation, counted from 0; samples of one prompt are neighbours."
+    )
+    step = Option(
+        help="Step of the training whose attention is drawn instead of a generation's, and sequence is its sample. When absent the generation's, and of a run that wrote nothing the newest step's."
+    )
+    layers = Option(help="'all' or ranges such as '0-3,7'.")
+    heads = Option(help="Heads, such as '0-3', or 'all'. One layer and one head are drawn in full.")
+    kind = Option(
+        help="Query × key for each layer and head, or layer × head coloured by a measure of the head."
+    )
+    measure = Option(
+        help="Of a head, over all queries: mean entropy of its attention (nats), mean distance to the key in tokens, or share on the first token."
+    )
+    position = Option(
+        help="Position that is looked at, counted from 0; follows the newest, or what is pinned in another view, when absent."
+    )
+    transform = Option(help="Scale of the values; log is symmetric about zero for signed values.")
+    color_range = Option(
+        help="Lowest and highest value of the colours, which are then locked; those of the data when absent."
+    )
+
+    _sync = observe(
+        "generation",
+        "sequence",
+        "step",
+        "layers",
+        "heads",
+        "kind",
+        "measure",
+        "position",
+        "transform",
+        "color_range",
+    )(View._option_changed)
+
+
+@register
+class Scatter(View):
+    """Projection. Vectors of tokens as points of a plane."""
+
+    view_name: ClassVar[str] = "projection"
+
+    flag = Option(help="Trace point by name.")
+    part = Option(help="Named part (q, k, v …); the first when absent.")
+    layer = Option(help="Layer, counted from 0.")
+    keep_axes = Option(
+        help="Turn the points of each layer onto those of the layer before (Procrustes), so that they stay where they were when the layer changes. Otherwise the axes are each layer's own components."
+    )
+    generations = Option(help="Generations whose tokens are drawn: 'newest', or numbers such as '3-5,8'.")
+    method = Option(
+        help="Principal components, with the variance that they explain, or UMAP, which keeps neighbours together and no distances."
+    )
+    standardise = Option(help="Divide each feature by its deviation first.")
+    across = Option(help="Principal component on the horizontal axis, counted from 1.")
+    up = Option(help="Principal component on the vertical axis.")
+    neighbors = Option(help="Neighbours that UMAP keeps together.")
+    seed = Option(help="Seed of UMAP.")
+    color = Option(help="What colours the points: the prompt, the token's text, its position, or the step.")
+    group = Option(
+        help="Tokens that are looked at together, as generation:sequence:positions: '2:0:4-5,2:1:7'. Drawing a box with Shift held chooses them."
+    )
+    position = Option(
+        help="Position that is marked in every sequence, counted from 0; what is pinned in another view when absent."
+    )
+
+    _sync = observe(
+        "flag",
+        "part",
+        "layer",
+        "keep_axes",
+        "generations",
+        "method",
+        "standardise",
+        "across",
+        "up",
+        "neighbors",
+        "seed",
+        "color",
+        "group",
+        "position",
+    )(View._option_changed)
+
+
+@register
+class Lens(View):
+    """Logit lens. What each layer would predict."""
+
+    view_name: ClassVar[str] = "lens"
+
+    generation = Option(help="Number of the generation; the newest when absent.")
+    sequence = Option(
+        help="Sequence of the generation, counted from 0; samples of one prompt are neighbours."
+    )
+    layers = Option(help="'all' or ranges such as '0-3,7'.")
+    color = Option(
+        help="What colours a cell: the probability of its best candidate, that of the token that came in the end, the rank of that token, or the entropy (nats)."
+    )
+    position = Option(
+        help="Position that is looked at, counted from 0; follows the newest, or what is pinned in another view, when absent."
+    )
+
+    _sync = observe(
+        "generation",
+        "sequence",
+        "layers",
+        "color",
+        "position",
+    )(View._option_changed)
+
+
+@register
+class Effects(View):
+    """Perturbation effects. What a perturbation changed, beside a clean control."""
+
+    view_name: ClassVar[str] = "effects"
+
+    generation = Option(help="Number of the generation; the newest when absent.")
+    sequence = Option(
+        help="Sequence of the generation, counted from 0; samples of one prompt are neighbours."
+    )
+    kind = Option(
+        help="A measure of each next token over positions; the distance of hidden states, layer × position; or a measure over the points of a sweep."
+    )
+    measure = Option(
+        help="Kullback-Leibler divergence (nats), change of the most probable token, relative distance of hidden states, or first position at which the text differs (of a sweep)."
+    )
+    position = Option(
+        help="Position that is looked at, counted from 0; follows the newest, or what is pinned in another view, when absent."
+    )
+    transform = Option(help="Scale of the values; log is symmetric about zero for signed values.")
+
+    _sync = observe(
+        "generation",
+        "sequence",
+        "kind",
+        "measure",
+        "position",
+        "transform",
+    )(View._option_changed)
+
+
 VIEW_CLASSES: dict[str, type[View]] = {
     "heatmap": Heatmap,
     "trend": Trend,
@@ -370,5 +567,10 @@ VIEW_CLASSES: dict[str, type[View]] = {
     "scalars": Scalars,
     "health": Health,
     "timeline": Timeline,
+    "tokens": Tokens,
+    "attention": Attention,
+    "projection": Scatter,
+    "lens": Lens,
+    "effects": Effects,
 }
 """Every view's class by the view's name."""

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import megalens
-from megalens.demo import GPT
+from megalens.demo import GPT, ByteTokenizer
 from megalens.demo.model import GPTConfig
 
 __all__ = [
@@ -55,8 +55,10 @@ def _with_loss(logits: Tensor, tokens: Tensor) -> SimpleNamespace:
 
 
 class _Known(GPT):
-    def forward(self, tokens: Tensor) -> Any:
-        return _with_loss(super().forward(tokens), tokens)
+    def forward(self, tokens: Tensor, cache: Any = None) -> Any:
+        logits = super().forward(tokens, cache)
+        # With a cache text is written, which has no loss.
+        return _with_loss(logits, tokens) if cache is None else logits
 
 
 class _Attention(nn.Module):
@@ -175,4 +177,5 @@ if __name__ == "__main__":
     if sys.argv[1] == "recordings":
         _recordings()
     else:
-        _train(100_000, 0.1, name="gpt-demo", allow=["pause", "watched", "perturb"])
+        allow = ["pause", "watched", "perturb", "generate"]
+        _train(100_000, 0.1, name="gpt-demo", allow=allow, tokenizer=ByteTokenizer())

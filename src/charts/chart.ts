@@ -25,7 +25,7 @@ export interface IChartOptions {
 }
 
 /** Params that change what stands beside the plots, and so how wide these may be. */
-const MARGINS = ['legendText', 'lastLayer', 'keyText', 'rowText'];
+const MARGINS = ['legendText', 'lastLayer', 'keyText', 'rowText', 'rowTokens'];
 
 /** Rows up to which it is cheaper to compare them than to have Vega take them in again. */
 const MOST_COMPARED = 512;

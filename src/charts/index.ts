@@ -1,5 +1,14 @@
 export { Chart, type IChartOptions } from './chart';
-export { ColorScale, hexOf, mixed, type Extent, type IColorLook, type Transform } from './color-scale';
+export {
+  ColorScale,
+  colorTable,
+  hexOf,
+  mixed,
+  type Extent,
+  type IColorLook,
+  type Transform
+} from './color-scale';
+export { contrastColor } from './contrast-color';
 export { lowMagnitude } from './decades';
 export { ChartError } from './error';
 export { followPointer, type IPointerFollower } from './follow-pointer';

@@ -25,9 +25,9 @@ export class Room {
   private readonly _taken = new Map<string, ITaken>();
 }
 
-/** What one text or several take: words as they are, and of numbers how long the longest is. */
+/** What one text or several, in a list or by number, take: words as they are, and of numbers how long the longest is. */
 function takenBy(of: unknown): ITaken {
-  const texts = (Array.isArray(of) ? of : [of ?? '']).map(String);
+  const texts = (typeof of === 'object' && of !== null ? Object.values(of) : [of ?? '']).map(String);
   const numbers = texts.flatMap(text => text.match(NUMBERS) ?? []);
   return {
     words: texts.map(text => text.replace(NUMBERS, '0')).join('\n'),

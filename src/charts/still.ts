@@ -66,9 +66,12 @@ const BESIDE: Readonly<Record<TemplateName, { readonly all: number; readonly eac
   'trend-heatmap': { all: 150 },
   lines: { all: 230 },
   'line-panels': { all: 70 },
+  points: { all: 260 },
   'moment-map': { all: 250 },
   'alarm-marks': { all: 90 },
-  timeline: { all: 240 }
+  'token-map': { all: 150 },
+  timeline: { all: 240 },
+  tokens: { all: 60 }
 };
 
 /**

@@ -2,7 +2,16 @@
 
 /** Name of a chart template. */
 export type TemplateName =
-  'alarm-marks' | 'heatmap' | 'line-panels' | 'lines' | 'moment-map' | 'timeline' | 'trend-heatmap';
+  | 'alarm-marks'
+  | 'heatmap'
+  | 'line-panels'
+  | 'lines'
+  | 'moment-map'
+  | 'points'
+  | 'timeline'
+  | 'token-map'
+  | 'tokens'
+  | 'trend-heatmap';
 
 /** Vega-Lite templates by name. Not to be changed: copy before filling. */
 export const TEMPLATES: Readonly<Record<TemplateName, Readonly<Record<string, unknown>>>> = {
@@ -111,6 +120,7 @@ export const TEMPLATES: Readonly<Record<TemplateName, Readonly<Record<string, un
       { name: 'y0', value: 0 },
       { name: 'y1', value: 1 },
       { name: 'tokens', value: [] },
+      { name: 'rowTokens', value: [] },
       { name: 'headers', value: {} },
       { name: 'legendLow', value: 0 },
       { name: 'legendAt', value: [0, 1] },
@@ -163,7 +173,8 @@ export const TEMPLATES: Readonly<Record<TemplateName, Readonly<Record<string, un
               axis: {
                 grid: false,
                 tickMinStep: 1,
-                labelExpr: "datum.value % 1 === 0 ? join(split(format(datum.value, ',d'), ','), ' ') : ''",
+                labelExpr:
+                  "rowTokens[datum.value] != null ? rowTokens[datum.value] : datum.value % 1 === 0 ? join(split(format(datum.value, ',d'), ','), ' ') : ''",
                 minExtent: 34
               }
             },
@@ -404,9 +415,13 @@ export const TEMPLATES: Readonly<Record<TemplateName, Readonly<Record<string, un
       { name: 'y0', value: 0 },
       { name: 'y1', value: 1 },
       { name: 'keyText', value: [] },
-      { name: 'eventSpace', value: 0 }
+      { name: 'eventSpace', value: 0 },
+      { name: 'labels', value: [] },
+      { name: 'labelAt', value: [] },
+      { name: 'mostTicks', value: 10 },
+      { name: 'leastStep', value: 1 }
     ],
-    datasets: { band: [], pictures: [], bars: [], rows: [], nonfinite: [], key: [], events: [] },
+    datasets: { rules: [], band: [], pictures: [], bars: [], rows: [], nonfinite: [], key: [], events: [] },
     width: 600,
     height: 300,
     layer: [
@@ -472,10 +487,10 @@ export const TEMPLATES: Readonly<Record<TemplateName, Readonly<Record<string, un
               labelExpr: '$xLabel',
               labelLimit: 240,
               values: { expr: '$xTicks' },
-              tickMinStep: 1,
+              tickMinStep: { expr: 'leastStep' },
               labelOverlap: true,
               labelSeparation: 8,
-              tickCount: 10,
+              tickCount: { expr: 'mostTicks' },
               offset: { expr: 'eventSpace' }
             }
           },
@@ -542,6 +557,35 @@ export const TEMPLATES: Readonly<Record<TemplateName, Readonly<Record<string, un
             }
           }
         }
+      },
+      {
+        name: 'rules',
+        data: { name: 'rules' },
+        transform: [{ filter: 'datum.x >= x0 && datum.x <= x1' }],
+        layer: [
+          {
+            mark: { type: 'rule', aria: false, strokeWidth: 1.5, strokeDash: [4, 3], clip: true },
+            encoding: {
+              x: { field: 'x', type: 'quantitative' },
+              color: { field: 'color', type: 'nominal', scale: null }
+            }
+          },
+          {
+            mark: {
+              type: 'text',
+              aria: false,
+              align: { expr: "datum.x > (x0 + x1) / 2 ? 'right' : 'left'" },
+              dy: -6,
+              fontSize: 11
+            },
+            encoding: {
+              x: { field: 'x', type: 'quantitative' },
+              y: { value: 0 },
+              text: { field: 'text' },
+              color: { field: 'color', type: 'nominal', scale: null }
+            }
+          }
+        ]
       },
       {
         name: 'event-spans',
@@ -720,6 +764,159 @@ export const TEMPLATES: Readonly<Record<TemplateName, Readonly<Record<string, un
       }
     ]
   },
+  points: {
+    description:
+      'Points of a plane, such as a projection of vectors: coloured, some of them ringed or named.',
+    title: { text: { expr: 'title' }, subtitle: { expr: 'caption' }, anchor: 'start', offset: 8 },
+    params: [
+      { name: 'title', value: '' },
+      { name: 'caption', value: [] },
+      { name: 'x0', value: 0 },
+      { name: 'x1', value: 1 },
+      { name: 'y0', value: 0 },
+      { name: 'y1', value: 1 },
+      { name: 'keyColor', value: '#606060' },
+      { name: 'xName', value: '' },
+      { name: 'yName', value: '' }
+    ],
+    datasets: { points: [], rings: [], names: [], key: [] },
+    spacing: 14,
+    hconcat: [
+      {
+        name: 'cell',
+        width: 500,
+        height: 420,
+        layer: [
+          {
+            name: 'points',
+            data: { name: 'points' },
+            mark: { type: 'point', filled: true, clip: true, aria: false, strokeWidth: 0 },
+            encoding: {
+              x: {
+                field: 'x',
+                type: 'quantitative',
+                scale: { domain: [{ expr: 'x0' }, { expr: 'x1' }], nice: false, zero: false },
+                title: null,
+                axis: {
+                  grid: true,
+                  labelExpr: "format(datum.value, '.3~g')",
+                  labelSeparation: 8,
+                  tickCount: 6
+                }
+              },
+              y: {
+                field: 'y',
+                type: 'quantitative',
+                scale: { domain: [{ expr: 'y0' }, { expr: 'y1' }], nice: false, zero: false, reverse: true },
+                title: null,
+                axis: { grid: true, labelExpr: "format(-datum.value, '.3~g')", tickCount: 6, minExtent: 40 }
+              },
+              color: { field: 'color', type: 'nominal', scale: null },
+              shape: { field: 'shape', type: 'nominal', scale: null },
+              size: { field: 'size', type: 'quantitative', scale: null },
+              opacity: { field: 'opacity', type: 'quantitative', scale: null },
+              tooltip: [{ field: 'text', title: 'token' }]
+            }
+          },
+          {
+            name: 'rings',
+            data: { name: 'rings' },
+            mark: { type: 'point', filled: false, clip: true, aria: false, shape: 'circle', opacity: 1 },
+            encoding: {
+              x: { field: 'x', type: 'quantitative' },
+              y: { field: 'y', type: 'quantitative' },
+              color: { field: 'color', type: 'nominal', scale: null },
+              size: { field: 'size', type: 'quantitative', scale: null },
+              strokeWidth: { field: 'width', type: 'quantitative', scale: null }
+            }
+          },
+          {
+            name: 'names',
+            data: { name: 'names' },
+            transform: [{ filter: 'datum.x >= x0 && datum.x <= x1 && datum.y >= y0 && datum.y <= y1' }],
+            mark: {
+              type: 'text',
+              aria: false,
+              align: { expr: "datum.x > (x0 + x1) / 2 ? 'right' : 'left'" },
+              dx: { expr: 'datum.x > (x0 + x1) / 2 ? -9 : 9' },
+              baseline: 'middle',
+              fontSize: 11
+            },
+            encoding: {
+              x: { field: 'x', type: 'quantitative' },
+              y: { field: 'y', type: 'quantitative' },
+              text: { field: 'text' },
+              color: { field: 'color', type: 'nominal', scale: null }
+            }
+          },
+          {
+            name: 'xName',
+            data: { values: [{}] },
+            mark: { type: 'text', aria: false, clip: false, fontSize: 11, baseline: 'middle', dy: 31 },
+            encoding: {
+              x: { datum: { expr: '(x0 + x1) / 2' }, type: 'quantitative' },
+              y: { value: 'height' },
+              text: { value: { expr: 'xName' } },
+              color: { value: { expr: 'keyColor' } }
+            }
+          },
+          {
+            name: 'yName',
+            data: { values: [{}] },
+            mark: {
+              type: 'text',
+              aria: false,
+              clip: false,
+              fontSize: 11,
+              baseline: 'middle',
+              angle: 270,
+              dy: -50
+            },
+            encoding: {
+              x: { value: 0 },
+              y: { datum: { expr: '(y0 + y1) / 2' }, type: 'quantitative' },
+              text: { value: { expr: 'yName' } },
+              color: { value: { expr: 'keyColor' } }
+            }
+          }
+        ]
+      },
+      {
+        name: 'key',
+        data: { name: 'key' },
+        width: 168,
+        height: { step: 15 },
+        title: {
+          text: '$colorTitle',
+          anchor: 'start',
+          fontSize: 11,
+          fontWeight: 'normal',
+          offset: 4,
+          color: { expr: 'keyColor' }
+        },
+        layer: [
+          {
+            mark: { type: 'point', filled: true, aria: false, size: 56, strokeWidth: 0, opacity: 1 },
+            encoding: {
+              x: { value: 5 },
+              y: { field: 'place', type: 'ordinal', axis: null },
+              color: { field: 'color', type: 'nominal', scale: null },
+              shape: { field: 'shape', type: 'nominal', scale: null }
+            }
+          },
+          {
+            mark: { type: 'text', aria: false, align: 'left', baseline: 'middle', fontSize: 11, limit: 152 },
+            encoding: {
+              x: { value: 16 },
+              y: { field: 'place', type: 'ordinal', axis: null },
+              text: { field: 'text' },
+              color: { value: { expr: 'keyColor' } }
+            }
+          }
+        ]
+      }
+    ]
+  },
   timeline: {
     description:
       'What ranks do over time: stretches as bars in lanes, the beginnings of steps, and what a chosen stretch depends on.',
@@ -852,6 +1049,310 @@ export const TEMPLATES: Readonly<Record<TemplateName, Readonly<Record<string, un
             }
           }
         ]
+      }
+    ]
+  },
+  'token-map': {
+    description:
+      'Layer by position of a text, drawn as one picture with texts and outlines of cells, the tokens under the positions, and the colour scale.',
+    title: { text: { expr: 'title' }, subtitle: { expr: 'caption' }, anchor: 'start', offset: 8 },
+    params: [
+      { name: 'title', value: '' },
+      { name: 'caption', value: [] },
+      { name: 'x0', value: 0 },
+      { name: 'x1', value: 1 },
+      { name: 'y0', value: 0 },
+      { name: 'y1', value: 1 },
+      { name: 'rowAt', value: [] },
+      { name: 'rowText', value: [] },
+      { name: 'labels', value: [] },
+      { name: 'legendLow', value: 0 },
+      { name: 'legendAt', value: [0, 1] },
+      { name: 'legendText', value: ['', ''] }
+    ],
+    datasets: { pictures: [], cells: [], outlines: [], rules: [], legend: [] },
+    spacing: 12,
+    hconcat: [
+      {
+        name: 'cell',
+        width: 600,
+        height: 280,
+        layer: [
+          {
+            name: 'pictures',
+            data: { name: 'pictures' },
+            mark: { type: 'image', aria: false, aspect: false, clip: true, smooth: false },
+            encoding: {
+              url: { field: 'url' },
+              x: {
+                field: 'x',
+                type: 'quantitative',
+                scale: { domain: [{ expr: 'x0' }, { expr: 'x1' }], nice: false, zero: false },
+                title: '$xTitle',
+                axis: {
+                  grid: false,
+                  values: { expr: '$xTicks' },
+                  labelExpr: '$xLabel',
+                  labelOverlap: false,
+                  tickCount: 1000
+                }
+              },
+              x2: { field: 'x2' },
+              y: {
+                field: 'y',
+                type: 'quantitative',
+                scale: { domain: [{ expr: 'y0' }, { expr: 'y1' }], nice: false, zero: false, reverse: true },
+                title: '$yTitle',
+                axis: {
+                  grid: false,
+                  values: { expr: 'rowAt' },
+                  labelExpr: 'rowText[indexof(rowAt, datum.value)]',
+                  labelOverlap: false,
+                  tickCount: 1000,
+                  minExtent: 34
+                }
+              },
+              y2: { field: 'y2' }
+            }
+          },
+          {
+            name: 'texts',
+            data: { name: 'cells' },
+            transform: [
+              {
+                filter:
+                  'datum.x > x0 - 0.5 && datum.x < x1 + 0.5 && datum.y > y0 - 0.5 && datum.y < y1 + 0.5 && cell_width >= datum.room * (x1 - x0) && height >= 11 * (y1 - y0)'
+              }
+            ],
+            mark: { type: 'text', aria: false, clip: true, fontSize: 11, baseline: 'middle' },
+            encoding: {
+              x: { field: 'x', type: 'quantitative' },
+              y: { field: 'y', type: 'quantitative' },
+              text: { field: 'text' },
+              color: { field: 'color', type: 'nominal', scale: null }
+            }
+          },
+          {
+            name: 'halos',
+            data: { name: 'outlines' },
+            mark: {
+              type: 'rect',
+              aria: false,
+              clip: true,
+              fillOpacity: 0,
+              stroke: '#ffffff',
+              strokeWidth: 3
+            },
+            encoding: {
+              x: { field: 'x', type: 'quantitative' },
+              x2: { field: 'x2' },
+              y: { field: 'y', type: 'quantitative' },
+              y2: { field: 'y2' }
+            }
+          },
+          {
+            name: 'outlines',
+            data: { name: 'outlines' },
+            mark: {
+              type: 'rect',
+              aria: false,
+              clip: true,
+              fillOpacity: 0,
+              stroke: '#000000',
+              strokeWidth: 1.25
+            },
+            encoding: {
+              x: { field: 'x', type: 'quantitative' },
+              x2: { field: 'x2' },
+              y: { field: 'y', type: 'quantitative' },
+              y2: { field: 'y2' }
+            }
+          },
+          {
+            name: 'rules',
+            data: { name: 'rules' },
+            transform: [{ filter: 'datum.x >= x0 && datum.x <= x1' }],
+            layer: [
+              {
+                mark: { type: 'rule', aria: false, strokeWidth: 1.5, strokeDash: [4, 3], clip: true },
+                encoding: {
+                  x: { field: 'x', type: 'quantitative' },
+                  color: { field: 'color', type: 'nominal', scale: null }
+                }
+              },
+              {
+                mark: {
+                  type: 'text',
+                  aria: false,
+                  align: { expr: "datum.x > (x0 + x1) / 2 ? 'right' : 'left'" },
+                  dy: -6,
+                  fontSize: 11
+                },
+                encoding: {
+                  x: { field: 'x', type: 'quantitative' },
+                  y: { value: 0 },
+                  text: { field: 'text' },
+                  color: { field: 'color', type: 'nominal', scale: null }
+                }
+              }
+            ]
+          }
+        ]
+      },
+      {
+        name: 'ramp',
+        data: { name: 'legend' },
+        width: 12,
+        height: 280,
+        mark: { type: 'rect' },
+        encoding: {
+          y: {
+            field: 'from',
+            type: 'quantitative',
+            title: '$legendTitle',
+            scale: { domain: [{ expr: 'legendLow' }, 1], nice: false, zero: false },
+            axis: {
+              orient: 'right',
+              grid: false,
+              domain: false,
+              values: { expr: 'legendAt' },
+              labelExpr: 'legendText[indexof(legendAt, datum.value)]'
+            }
+          },
+          y2: { field: 'to' },
+          color: { field: 'color', type: 'nominal', scale: null }
+        }
+      }
+    ]
+  },
+  tokens: {
+    description:
+      'A text as boxes of its tokens in lines, each with its text; lines and outlines mark some of them, and a strip says what the colours mean.',
+    title: { text: { expr: 'title' }, subtitle: { expr: 'caption' }, anchor: 'start', offset: 8 },
+    params: [
+      { name: 'title', value: '' },
+      { name: 'caption', value: [] },
+      { name: 'x0', value: 0 },
+      { name: 'x1', value: 1 },
+      { name: 'y0', value: 0 },
+      { name: 'y1', value: 1 },
+      { name: 'rowAt', value: [] },
+      { name: 'rowText', value: [] },
+      { name: 'legendLow', value: 0 },
+      { name: 'legendAt', value: [] },
+      { name: 'legendText', value: [] }
+    ],
+    datasets: { boxes: [], lines: [], outlines: [], texts: [], legend: [] },
+    spacing: 10,
+    vconcat: [
+      {
+        name: 'cell',
+        width: 600,
+        height: 200,
+        layer: [
+          {
+            name: 'boxes',
+            data: { name: 'boxes' },
+            mark: { type: 'rect', aria: false, clip: true, cornerRadius: 2 },
+            encoding: {
+              x: {
+                field: 'x',
+                type: 'quantitative',
+                scale: { domain: [{ expr: 'x0' }, { expr: 'x1' }], nice: false, zero: false },
+                axis: null
+              },
+              x2: { field: 'x2' },
+              y: {
+                field: 'y',
+                type: 'quantitative',
+                scale: { domain: [{ expr: 'y0' }, { expr: 'y1' }], nice: false, zero: false, reverse: true },
+                title: '$yTitle',
+                axis: {
+                  grid: false,
+                  domain: false,
+                  ticks: false,
+                  values: { expr: 'rowAt' },
+                  tickCount: 1000,
+                  labelExpr: 'rowText[indexof(rowAt, datum.value)]',
+                  labelLimit: 220,
+                  labelOverlap: false,
+                  labelPadding: 6,
+                  minExtent: 20
+                }
+              },
+              y2: { field: 'y2' },
+              color: { field: 'color', type: 'nominal', scale: null }
+            }
+          },
+          {
+            name: 'lines',
+            data: { name: 'lines' },
+            mark: { type: 'rule', aria: false, clip: true, strokeWidth: 1.5 },
+            encoding: {
+              x: { field: 'x', type: 'quantitative' },
+              x2: { field: 'x2' },
+              y: { field: 'y', type: 'quantitative' },
+              y2: { field: 'y2' },
+              color: { field: 'color', type: 'nominal', scale: null }
+            }
+          },
+          {
+            name: 'outlines',
+            data: { name: 'outlines' },
+            mark: { type: 'rect', aria: false, clip: true, fillOpacity: 0, strokeWidth: 2, cornerRadius: 2 },
+            encoding: {
+              x: { field: 'x', type: 'quantitative' },
+              x2: { field: 'x2' },
+              y: { field: 'y', type: 'quantitative' },
+              y2: { field: 'y2' },
+              stroke: { field: 'color', type: 'nominal', scale: null }
+            }
+          },
+          {
+            name: 'texts',
+            data: { name: 'texts' },
+            mark: {
+              type: 'text',
+              aria: false,
+              align: 'left',
+              baseline: 'middle',
+              clip: true,
+              font: "ui-monospace, 'SF Mono', Menlo, Consolas, 'DejaVu Sans Mono', monospace",
+              fontSize: 12
+            },
+            encoding: {
+              x: { field: 'x', type: 'quantitative' },
+              y: { field: 'y', type: 'quantitative' },
+              text: { field: 'text' },
+              color: { field: 'color', type: 'nominal', scale: null }
+            }
+          }
+        ]
+      },
+      {
+        name: 'strip',
+        data: { name: 'legend' },
+        width: 240,
+        height: 10,
+        mark: { type: 'rect', aria: false },
+        encoding: {
+          x: {
+            field: 'from',
+            type: 'quantitative',
+            title: '$legendTitle',
+            scale: { domain: [{ expr: 'legendLow' }, 1], nice: false, zero: false },
+            axis: {
+              grid: false,
+              domain: false,
+              values: { expr: 'legendAt' },
+              labelExpr: 'legendText[indexof(legendAt, datum.value)]',
+              labelOverlap: false,
+              titleAnchor: 'start'
+            }
+          },
+          x2: { field: 'to' },
+          color: { field: 'color', type: 'nominal', scale: null }
+        }
       }
     ]
   },

@@ -18,7 +18,7 @@ export interface IZoomable {
 /** Which axes zoom, and how few units may fill a plot. */
 export interface IZoomOptions {
   axes: 'x' | 'xy';
-  /** Least units of x (and y) that fill a plot. */
+  /** Least units of x (and y) that fill a plot; Infinity where nothing is zoomed. */
   least: number;
 }
 
@@ -48,7 +48,12 @@ export class Zoom implements IDisposable {
 
   /** Whether less than everything is shown. */
   get isZoomed(): boolean {
-    return this._x !== null;
+    return this._x !== null || this._home !== null;
+  }
+
+  /** Whether what is shown until someone zooms is shown. */
+  get isHome(): boolean {
+    return this._x === null && !this._leftHome;
   }
 
   /** Whether a drag is going on: updates should wait. */
@@ -65,10 +70,15 @@ export class Zoom implements IDisposable {
     return this._params();
   }
 
-  /** Say what the data cover. Returns the params to draw with. */
-  extent(x: Interval, y: Interval): { x0: number; x1: number; y0: number; y1: number } {
+  /**
+   * Say what the data cover. Returns the params to draw with.
+   *
+   * @param home - What is shown of x until someone zooms; all when absent.
+   */
+  extent(x: Interval, y: Interval, home?: Interval): { x0: number; x1: number; y0: number; y1: number } {
     this._fullX = x;
     this._fullY = y;
+    this._homeX = home ? clamp(home, x) : null;
     this._x &&= clamp(this._x, x);
     this._y &&= clamp(this._y, y);
     return this._params();
@@ -83,7 +93,7 @@ export class Zoom implements IDisposable {
       return clamp([start, start + span], full);
     };
     this._put(
-      scaled(this._x ?? this._fullX, this._fullX, across),
+      scaled(this._nowX, this._fullX, across),
       this._options.axes === 'xy' ? scaled(this._y ?? this._fullY, this._fullY, down) : this._fullY
     );
   }
@@ -97,7 +107,7 @@ export class Zoom implements IDisposable {
       const shift = by * (now[1] - now[0]);
       return clamp([now[0] + shift, now[1] + shift], full);
     };
-    const [x, y] = [this._x ?? this._fullX, this._y ?? this._fullY];
+    const [x, y] = [this._nowX, this._y ?? this._fullY];
     this._put(moved(x, this._fullX, across), this._options.axes === 'xy' ? moved(y, this._fullY, down) : y);
   }
 
@@ -110,7 +120,7 @@ export class Zoom implements IDisposable {
       const shift = Math.min(0, at - 0.5 - now[0]) + Math.max(0, at + 0.5 - now[1]);
       return clamp([now[0] + shift, now[1] + shift], full);
     };
-    this._put(shown(this._x ?? this._fullX, this._fullX, x), shown(this._y ?? this._fullY, this._fullY, y));
+    this._put(shown(this._nowX, this._fullX, x), shown(this._y ?? this._fullY, this._fullY, y));
   }
 
   /**
@@ -130,7 +140,7 @@ export class Zoom implements IDisposable {
         ? now
         : clamp([middle - next / 2, middle + next / 2], full);
     };
-    const [x, y] = [this._x ?? this._fullX, this._y ?? this._fullY];
+    const [x, y] = [this._nowX, this._y ?? this._fullY];
     this._put(
       shown(x, this._fullX, mark.x, pixels?.width ?? Infinity),
       mark.y && this._options.axes === 'xy' ? shown(y, this._fullY, mark.y, pixels?.height ?? Infinity) : y
@@ -144,10 +154,11 @@ export class Zoom implements IDisposable {
     this._put(clamp([start, start + span], this._fullX), this._y ?? this._fullY);
   }
 
-  /** Show everything again. */
+  /** Show again what is shown until someone zooms. */
   reset(): void {
     this._x = null;
     this._y = null;
+    this._leftHome = false;
     this._apply();
   }
 
@@ -166,8 +177,12 @@ export class Zoom implements IDisposable {
 
   private _put(x: Interval, y: Interval): void {
     const whole = covers(x, this._fullX) && covers(y, this._fullY);
-    this._x = whole ? null : x;
+    const home = this._homeX;
+    const isHome = home !== null && covers(y, this._fullY) && covers(x, home) && covers(home, x);
+    this._x = whole || isHome ? null : x;
     this._y = whole ? null : y;
+    // Who zooms out as far as it goes sees all, and goes on to.
+    this._leftHome = whole;
     this._apply();
   }
 
@@ -178,7 +193,7 @@ export class Zoom implements IDisposable {
   }
 
   private _params(): { x0: number; x1: number; y0: number; y1: number } {
-    const [x, y] = [this._x ?? this._fullX, this._y ?? this._fullY];
+    const [x, y] = [this._nowX, this._y ?? this._fullY];
     return { x0: x[0], x1: x[1], y0: y[0], y1: y[1] };
   }
 
@@ -186,7 +201,9 @@ export class Zoom implements IDisposable {
     const focused =
       this._chart.node.contains(document.activeElement) || this._chart.node.closest(':focus') !== null;
     const place = this._chart.locate(event);
-    if (place === null || !(event.ctrlKey || event.metaKey || focused)) {
+    // Where nothing can come closer, the wheel moves the page.
+    const zooms = this._options.least < Infinity && (event.ctrlKey || event.metaKey || focused);
+    if (place === null || !zooms) {
       return;
     }
     event.preventDefault();
@@ -225,6 +242,16 @@ export class Zoom implements IDisposable {
 
   private _onDouble = (): void => this.reset();
 
+  private get _home(): Interval | null {
+    return this._leftHome ? null : this._homeX;
+  }
+
+  private get _nowX(): Interval {
+    return this._x ?? this._home ?? this._fullX;
+  }
+
+  private _homeX: Interval | null = null;
+  private _leftHome = false;
   private _fullX: Interval = [0, 1];
   private _fullY: Interval = [0, 1];
   private _x: Interval | null = null;

@@ -5,7 +5,18 @@ import type { ISchema } from './schema-check';
 /**
  * Every JSON control message of the megalens.v2 protocol. Binary frames are described in README.md.
  */
-export type Message = Join | Announce | Hello | Configure | Configured | Status | ErrorMessage | Goodbye;
+export type Message =
+  | Join
+  | Announce
+  | Hello
+  | Configure
+  | Configured
+  | Status
+  | ErrorMessage
+  | Goodbye
+  | Generate
+  | Cancel
+  | Generating;
 /**
  * What a connection is for.
  */
@@ -19,9 +30,9 @@ export type Phase = 'train' | 'eval' | 'generate';
  */
 export type Pass = 'forward' | 'backward';
 /**
- * What viewers may do to the training beyond looking, where its script allows it: pause (also single steps), watched (train only while a viewer is attached), perturb.
+ * What viewers may do to the training beyond looking, where its script allows it: pause (also single steps), watched (train only while a viewer is attached), perturb, generate (have the model write text).
  */
-export type Control = 'pause' | 'watched' | 'perturb';
+export type Control = 'pause' | 'watched' | 'perturb' | 'generate';
 /**
  * waiting: no producer yet; training: steps arrive; paused: the training waits at a step because somebody asked for it; idle: a producer is attached and no step ended for 3 s; finished: the producer said goodbye; lost: the producer went without a goodbye.
  */
@@ -141,6 +152,8 @@ export interface Announce {
     [k: string]: InstrumentInfo;
   };
   statistics?: Statistics;
+  generation?: GenerationInfo;
+  phase?: Phase;
   origin?: Origin;
   /**
    * Rank that answers configure for this one. Absent: this one itself.
@@ -550,6 +563,32 @@ export interface Statistics {
 }
 
 /**
+ * How the model can be asked to write text, where controls has generate.
+ */
+export interface GenerationInfo {
+  /**
+   * Sequences of one generation at most: prompts times samples.
+   */
+  prompts: number;
+  /**
+   * Tokens that one generation may write at most.
+   */
+  tokens: number;
+  /**
+   * Positions that the model can read; null where that is not known.
+   */
+  context?: number | null;
+  /**
+   * Why attention probabilities cannot be had; absent where they can.
+   */
+  no_attention?: string;
+  /**
+   * Why the logit lens cannot be had; absent where it can.
+   */
+  no_lens?: string;
+}
+
+/**
  * Where the rows come from when no tracer of ours sends them.
  */
 export interface Origin {
@@ -631,6 +670,8 @@ export interface Hello {
     [k: string]: InstrumentInfo;
   };
   statistics?: Statistics;
+  generation?: GenerationInfo;
+  phase?: Phase;
   origin?: Origin;
 }
 
@@ -974,6 +1015,117 @@ export interface Goodbye {
   message?: string;
 }
 
+/**
+ * Viewer to hub, hub to the producer that leads: have the model write text. Answered by generating, or by an error with the id.
+ */
+export interface Generate {
+  type: 'generate';
+  /**
+   * Chosen by the viewer; the answer carries it. The hub adds a prefix towards the producer.
+   */
+  id: string;
+  request: GenerateRequest;
+  by?: Peer;
+}
+
+/**
+ * What the model is to write, and what is to be kept of it.
+ */
+export interface GenerateRequest {
+  /**
+   * Texts to go on from.
+   */
+  prompts: string[];
+  /**
+   * Tokens to write, at most; 64 when absent. 0 only reads the prompts.
+   */
+  tokens?: number;
+  /**
+   * Logits are divided by it; 1 when absent. 0 always takes the most probable token.
+   */
+  temperature?: number;
+  /**
+   * Draw from the k most probable tokens only; 0, and absent, from all.
+   */
+  top_k?: number;
+  /**
+   * Draw from the fewest most probable tokens whose probabilities reach p together; 1, and absent, from all.
+   */
+  top_p?: number;
+  /**
+   * The same seed draws the same tokens; 0 when absent.
+   */
+  seed?: number;
+  /**
+   * Texts for each prompt; 1 when absent.
+   */
+  samples?: number;
+  /**
+   * A sequence ends once its new text has one of these in it.
+   */
+  stop?: string[];
+  /**
+   * A sequence ends after one of these tokens; the tokenizer's end of text when absent.
+   */
+  stop_tokens?: number[];
+  /**
+   * Candidates to keep of each position; 20 when absent.
+   */
+  candidates?: number;
+  /**
+   * Also trace attention probabilities, in the layers that the flag RawAttentionScore_mat_mul asks for, all when it is off. Where the model computes attention without giving them it is switched to an implementation that does, for this generation.
+   */
+  attention?: boolean;
+  /**
+   * Candidates to read from each layer's hidden state (logit lens); 0, and absent, none.
+   */
+  lens?: number;
+  /**
+   * Write the text twice, without and with this perturbation, and say what it changed. Needs perturb among controls. phases and steps are not read: it lasts as long as the generation.
+   */
+  perturb?: Perturb | null;
+  /**
+   * Repeat the perturbation with other settings, and say of each what it changed.
+   */
+  sweep?: Sweep | null;
+}
+
+/**
+ * The perturbation of a request, repeated with one thing of it set differently each time. It must have one site.
+ */
+export interface Sweep {
+  /**
+   * What is varied: the parameter coefficient (of a bit flip its rate), the layers, or the site.
+   */
+  over: 'coefficient' | 'layers' | 'site';
+  /**
+   * Numbers for coefficient, texts such as '0-3' for layers, names for site.
+   */
+  values: (number | string)[];
+}
+
+/**
+ * Viewer to hub, hub to the producer that leads: end a generation that waits or runs. Answered by generating, or by an error.
+ */
+export interface Cancel {
+  type: 'cancel';
+  id: string;
+  generation: number;
+}
+
+/**
+ * Producer to hub, hub to the viewer that asked: the generation's number. How it goes is told by the stream generations.
+ */
+export interface Generating {
+  type: 'generating';
+  id: string;
+  generation: number;
+  /**
+   * The clean one beside it, where there is a perturbation.
+   */
+  control?: number;
+}
+
 /** protocol/messages.schema.json, as a validator takes it, without its prose. */
 export const MESSAGES_SCHEMA: ISchema = {
   $schema: 'https://json-schema.org/draft/2020-12/schema',
@@ -986,13 +1138,16 @@ export const MESSAGES_SCHEMA: ISchema = {
     { $ref: '#/$defs/Configured' },
     { $ref: '#/$defs/Status' },
     { $ref: '#/$defs/Error' },
-    { $ref: '#/$defs/Goodbye' }
+    { $ref: '#/$defs/Goodbye' },
+    { $ref: '#/$defs/Generate' },
+    { $ref: '#/$defs/Cancel' },
+    { $ref: '#/$defs/Generating' }
   ],
   $defs: {
     Role: { enum: ['producer', 'viewer'] },
     Phase: { enum: ['train', 'eval', 'generate'] },
     Pass: { enum: ['forward', 'backward'] },
-    Control: { enum: ['pause', 'watched', 'perturb'] },
+    Control: { enum: ['pause', 'watched', 'perturb', 'generate'] },
     RunState: { enum: ['waiting', 'training', 'paused', 'idle', 'finished', 'lost'] },
     ErrorCode: {
       enum: [
@@ -1075,6 +1230,8 @@ export const MESSAGES_SCHEMA: ISchema = {
           propertyNames: { maxLength: 200 }
         },
         statistics: { $ref: '#/$defs/Statistics' },
+        generation: { $ref: '#/$defs/GenerationInfo' },
+        phase: { $ref: '#/$defs/Phase' },
         origin: { $ref: '#/$defs/Origin' },
         streams: {
           type: 'object',
@@ -1627,7 +1784,7 @@ export const MESSAGES_SCHEMA: ISchema = {
           maxProperties: 100,
           propertyNames: { maxLength: 200 }
         },
-        controls: { type: 'array', items: { $ref: '#/$defs/Control' }, uniqueItems: true, maxItems: 3 },
+        controls: { type: 'array', items: { $ref: '#/$defs/Control' }, uniqueItems: true, maxItems: 4 },
         sites: { type: 'array', items: { $ref: '#/$defs/SiteInfo' }, maxItems: 1000 },
         streams: {
           type: 'object',
@@ -1642,6 +1799,8 @@ export const MESSAGES_SCHEMA: ISchema = {
           propertyNames: { maxLength: 200 }
         },
         statistics: { $ref: '#/$defs/Statistics' },
+        generation: { $ref: '#/$defs/GenerationInfo' },
+        phase: { $ref: '#/$defs/Phase' },
         origin: { $ref: '#/$defs/Origin' },
         leader: { type: 'integer', minimum: 0, maximum: 1048576 }
       }
@@ -1709,7 +1868,7 @@ export const MESSAGES_SCHEMA: ISchema = {
           maxProperties: 100,
           propertyNames: { maxLength: 200 }
         },
-        controls: { type: 'array', items: { $ref: '#/$defs/Control' }, uniqueItems: true, maxItems: 3 },
+        controls: { type: 'array', items: { $ref: '#/$defs/Control' }, uniqueItems: true, maxItems: 4 },
         sites: { type: 'array', items: { $ref: '#/$defs/SiteInfo' }, maxItems: 1000 },
         streams: {
           type: 'object',
@@ -1724,6 +1883,8 @@ export const MESSAGES_SCHEMA: ISchema = {
           propertyNames: { maxLength: 200 }
         },
         statistics: { $ref: '#/$defs/Statistics' },
+        generation: { $ref: '#/$defs/GenerationInfo' },
+        phase: { $ref: '#/$defs/Phase' },
         origin: { $ref: '#/$defs/Origin' }
       }
     },
@@ -1815,6 +1976,94 @@ export const MESSAGES_SCHEMA: ISchema = {
         type: { const: 'goodbye' },
         reason: { enum: ['finished', 'shutdown', 'leaving'] },
         message: { type: 'string', maxLength: 500 }
+      }
+    },
+    GenerationInfo: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['prompts', 'tokens'],
+      properties: {
+        prompts: { type: 'integer', minimum: 1, maximum: 128 },
+        tokens: { type: 'integer', minimum: 0, maximum: 1048576 },
+        context: { type: ['integer', 'null'], minimum: 1, maximum: 1073741824 },
+        no_attention: { type: 'string', maxLength: 500 },
+        no_lens: { type: 'string', maxLength: 500 }
+      }
+    },
+    Sweep: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['over', 'values'],
+      properties: {
+        over: { enum: ['coefficient', 'layers', 'site'] },
+        values: {
+          type: 'array',
+          minItems: 1,
+          maxItems: 200,
+          items: { type: ['number', 'string'], maxLength: 500 }
+        }
+      }
+    },
+    GenerateRequest: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['prompts'],
+      properties: {
+        prompts: {
+          type: 'array',
+          minItems: 1,
+          maxItems: 128,
+          items: { type: 'string', minLength: 1, maxLength: 1000000 }
+        },
+        tokens: { type: 'integer', minimum: 0, maximum: 1048576 },
+        temperature: { type: 'number', minimum: 0, maximum: 100 },
+        top_k: { type: 'integer', minimum: 0, maximum: 1000000 },
+        top_p: { type: 'number', exclusiveMinimum: 0, maximum: 1 },
+        seed: { type: 'integer', minimum: 0, maximum: 9007199254740991 },
+        samples: { type: 'integer', minimum: 1, maximum: 128 },
+        stop: { type: 'array', maxItems: 16, items: { type: 'string', minLength: 1, maxLength: 200 } },
+        stop_tokens: {
+          type: 'array',
+          maxItems: 64,
+          items: { type: 'integer', minimum: 0, maximum: 2147483647 }
+        },
+        candidates: { type: 'integer', minimum: 0, maximum: 100 },
+        attention: { type: 'boolean' },
+        lens: { type: 'integer', minimum: 0, maximum: 20 },
+        perturb: { anyOf: [{ $ref: '#/$defs/Perturb' }, { type: 'null' }] },
+        sweep: { anyOf: [{ $ref: '#/$defs/Sweep' }, { type: 'null' }] }
+      }
+    },
+    Generate: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['type', 'id', 'request'],
+      properties: {
+        type: { const: 'generate' },
+        id: { type: 'string', minLength: 1, maxLength: 100 },
+        request: { $ref: '#/$defs/GenerateRequest' },
+        by: { $ref: '#/$defs/Peer' }
+      }
+    },
+    Cancel: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['type', 'id', 'generation'],
+      properties: {
+        type: { const: 'cancel' },
+        id: { type: 'string', minLength: 1, maxLength: 100 },
+        generation: { type: 'integer', minimum: 1, maximum: 9007199254740991 }
+      }
+    },
+    Generating: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['type', 'id', 'generation'],
+      properties: {
+        type: { const: 'generating' },
+        id: { type: 'string', minLength: 1, maxLength: 200 },
+        generation: { type: 'integer', minimum: 1, maximum: 9007199254740991 },
+        control: { type: 'integer', minimum: 1, maximum: 9007199254740991 }
       }
     }
   }

@@ -7,7 +7,17 @@ export type FieldType =
   'int64' | 'int32' | 'utf8' | 'list<int32>' | 'list<float32>' | 'list<utf8>' | 'float64';
 
 /** Name of a stream that this version knows. */
-export type StreamName = 'tensors' | 'moments' | 'scalars' | 'alarms' | 'spans' | 'audit';
+export type StreamName =
+  | 'tensors'
+  | 'moments'
+  | 'scalars'
+  | 'alarms'
+  | 'spans'
+  | 'generations'
+  | 'tokens'
+  | 'lens'
+  | 'effects'
+  | 'audit';
 
 /** One column of a stream. */
 export interface IStreamField {
@@ -441,6 +451,252 @@ export const STREAMS: Readonly<Record<StreamName, IStreamInfo>> = {
         name: 'device',
         type: 'utf8',
         doc: "What worked: cpu, or a device such as cuda:0, whose times were put on the rank's clock."
+      }
+    ]
+  },
+  generations: {
+    title: 'Generations',
+    doc: 'One row is a generation that came into another state: queued, running, finished, cancelled, failed. The newest row of a number says how it stands.',
+    instrument: 'generation',
+    policy: {
+      keep: 'all',
+      identity: ['generation'],
+      newer: 'time',
+      memory_bytes: 67108864,
+      page_bytes: 33554432,
+      row_bytes: 400,
+      replay_order: 7,
+      marks_step: false,
+      ask: { generation: 'equal', state: 'equal' },
+      packing: { dictionary: ['state', 'who', 'request', 'message'] }
+    },
+    fields: [
+      { name: 'step', type: 'int64', doc: 'Step that began last when the state changed.' },
+      { name: 'time', type: 'float64', doc: "Seconds since the epoch, the producer's clock." },
+      { name: 'generation', type: 'int64', doc: 'Number of the generation in its run, counted from 1.' },
+      { name: 'state', type: 'utf8', doc: 'queued, running, finished, cancelled or failed.' },
+      { name: 'who', type: 'utf8', doc: 'Who asked for it.' },
+      { name: 'place', type: 'int32', doc: 'Place in the queue, counted from 1; 0 when it does not wait.' },
+      {
+        name: 'control',
+        type: 'int64',
+        doc: 'Of a generation under a perturbation the number of the one without it and with the same seed; 0 where there is none.'
+      },
+      {
+        name: 'sequences',
+        type: 'int32',
+        doc: 'Sequences of the batch: prompts times samples. 0 before it runs.'
+      },
+      {
+        name: 'padded',
+        type: 'int32',
+        doc: 'Positions of the longest prompt, to which the others are padded on the left. 0 before it runs.'
+      },
+      { name: 'first_step', type: 'int64', doc: 'First step whose tensors are of it; -1 before it runs.' },
+      { name: 'last_step', type: 'int64', doc: 'Last step so far.' },
+      { name: 'tokens', type: 'int64', doc: 'Tokens generated so far, over all sequences.' },
+      { name: 'seconds', type: 'float64', doc: 'Seconds that it ran so far.' },
+      {
+        name: 'request',
+        type: 'utf8',
+        doc: 'What was asked for, complete, as the JSON of GenerateRequest; empty in later rows than the first.'
+      },
+      {
+        name: 'message',
+        type: 'utf8',
+        doc: 'Why it failed, or what was done differently from what was asked, in sentences; empty where there is nothing to say.'
+      }
+    ]
+  },
+  tokens: {
+    title: 'Tokens',
+    doc: 'One row is one position of a generated sequence: a token of the prompt, or one that the model wrote, and the distribution that it came from.',
+    instrument: 'generation',
+    policy: {
+      keep: 'newest',
+      hub_bytes: 67108864,
+      drop: { order: 5 },
+      identity: ['generation', 'sequence', 'position'],
+      newer: 'step',
+      memory_bytes: 134217728,
+      page_bytes: 67108864,
+      row_bytes: 600,
+      replay_order: 8,
+      marks_step: false,
+      ask: { generation: 'equal', sequence: 'equal' },
+      packing: { dictionary: ['generation', 'sequence', 'kind', 'text', 'piece'] }
+    },
+    fields: [
+      {
+        name: 'step',
+        type: 'int64',
+        doc: "Step whose forward pass gave the distribution; of a prompt's tokens the step that read the prompt."
+      },
+      { name: 'generation', type: 'int64', doc: 'Number of the generation.' },
+      {
+        name: 'sequence',
+        type: 'int32',
+        doc: 'Row of the batch, counted from 0; samples of one prompt are neighbours.'
+      },
+      {
+        name: 'position',
+        type: 'int32',
+        doc: 'Position in the sequence, counted from 0 at the first token of the prompt; padding has none.'
+      },
+      { name: 'kind', type: 'utf8', doc: 'prompt or generated.' },
+      { name: 'id', type: 'int64', doc: 'Token id.' },
+      {
+        name: 'text',
+        type: 'utf8',
+        doc: 'What the token adds to the text. Empty while its bytes are no whole character; the token that completes the character has all of it.'
+      },
+      {
+        name: 'piece',
+        type: 'utf8',
+        doc: 'The token by itself, bytes that are no whole character as <0xE2>.'
+      },
+      {
+        name: 'logit',
+        type: 'float64',
+        doc: 'Its logit, as the model gave it; NaN for position 0 of a prompt, which nothing predicts.'
+      },
+      {
+        name: 'probability',
+        type: 'float64',
+        doc: 'Softmax of the logits at this token, at temperature 1 and over the whole vocabulary; NaN as logit.'
+      },
+      {
+        name: 'sampled_probability',
+        type: 'float64',
+        doc: 'Its probability after temperature, top-k and top-p: what was drawn from. NaN for tokens of the prompt.'
+      },
+      {
+        name: 'rank',
+        type: 'int32',
+        doc: 'Tokens of the vocabulary with a higher logit; 0 is the most probable one. -1 for position 0 of a prompt.'
+      },
+      {
+        name: 'entropy',
+        type: 'float64',
+        doc: 'Entropy of the distribution at temperature 1, nats; NaN for position 0 of a prompt.'
+      },
+      { name: 'candidate_ids', type: 'list<int32>', doc: 'The most probable tokens, most probable first.' },
+      { name: 'candidate_texts', type: 'list<utf8>', doc: 'Each of them by itself, as piece.' },
+      { name: 'candidate_logits', type: 'list<float32>', doc: 'Their logits.' },
+      {
+        name: 'candidate_probabilities',
+        type: 'list<float32>',
+        doc: 'Their probabilities at temperature 1.'
+      },
+      {
+        name: 'candidate_sampled',
+        type: 'list<float32>',
+        doc: 'Their probabilities after temperature, top-k and top-p; 0 where they were cut off. Empty for tokens of the prompt.'
+      },
+      {
+        name: 'tensor_step',
+        type: 'int64',
+        doc: 'Step of the tensors rows that hold what the model computed of this token as its input; -1 where it was not read.'
+      },
+      { name: 'tensor_pass', type: 'int32', doc: 'micro_batch of these rows.' },
+      {
+        name: 'tensor_offset',
+        type: 'int32',
+        doc: 'Place on their position axis; their batch row is the sequence.'
+      }
+    ]
+  },
+  lens: {
+    title: 'Logit lens',
+    doc: "One row is what one layer's hidden state at one position would predict, read through the model's own final norm and output layer.",
+    instrument: 'generation',
+    policy: {
+      keep: 'newest',
+      hub_bytes: 33554432,
+      drop: { order: 4 },
+      identity: ['generation', 'sequence', 'position', 'layer'],
+      newer: 'step',
+      memory_bytes: 134217728,
+      page_bytes: 67108864,
+      row_bytes: 300,
+      replay_order: 9,
+      marks_step: false,
+      ask: { generation: 'equal', sequence: 'equal', layer: 'ranges' }
+    },
+    fields: [
+      { name: 'step', type: 'int64', doc: 'Step whose forward pass gave it.' },
+      { name: 'generation', type: 'int64', doc: 'Number of the generation.' },
+      { name: 'sequence', type: 'int32', doc: 'Row of the batch, counted from 0.' },
+      { name: 'position', type: 'int32', doc: 'Position of the token that was read.' },
+      { name: 'layer', type: 'int32', doc: 'Layer whose output was read, counted from 0.' },
+      { name: 'ids', type: 'list<int32>', doc: 'The most probable next tokens, most probable first.' },
+      { name: 'texts', type: 'list<utf8>', doc: 'Each of them by itself.' },
+      { name: 'probabilities', type: 'list<float32>', doc: 'Their probabilities.' },
+      {
+        name: 'token',
+        type: 'int64',
+        doc: 'Id of the token that stands at the next position in the end; -1 where there is none.'
+      },
+      {
+        name: 'token_rank',
+        type: 'int32',
+        doc: 'Its rank here: 0 is the most probable. -1 where there is none.'
+      },
+      { name: 'token_probability', type: 'float64', doc: 'Its probability here; NaN where there is none.' },
+      { name: 'entropy', type: 'float64', doc: 'Entropy of the distribution, nats.' }
+    ]
+  },
+  effects: {
+    title: 'Effects of a perturbation',
+    doc: "One row is what a perturbation changed against its clean control: at one position, or over a sequence (position -1); of the logits (layer -1), or of a layer's hidden states.",
+    instrument: 'generation',
+    policy: {
+      keep: 'newest',
+      hub_bytes: 33554432,
+      drop: { order: 6 },
+      identity: ['generation', 'point', 'sequence', 'position', 'layer'],
+      newer: 'step',
+      memory_bytes: 67108864,
+      page_bytes: 33554432,
+      row_bytes: 140,
+      replay_order: 10,
+      marks_step: false,
+      ask: { generation: 'equal', point: 'equal', sequence: 'equal', layer: 'ranges' },
+      packing: { dictionary: ['generation', 'setting', 'sequence', 'layer'] }
+    },
+    fields: [
+      { name: 'step', type: 'int64', doc: 'Step that began last when it was computed.' },
+      { name: 'generation', type: 'int64', doc: 'Number of the generation under the perturbation.' },
+      { name: 'control', type: 'int64', doc: 'Number of the clean one.' },
+      { name: 'sequence', type: 'int32', doc: 'Row of the batch, counted from 0.' },
+      { name: 'position', type: 'int32', doc: 'Position of the token that was read; -1 over all of them.' },
+      { name: 'layer', type: 'int32', doc: 'Layer whose hidden states are compared; -1 for the logits.' },
+      { name: 'point', type: 'int32', doc: 'Point of the sweep, counted from 0; -1 where nothing is swept.' },
+      {
+        name: 'setting',
+        type: 'utf8',
+        doc: 'What the sweep set at this point, as text; empty without a sweep.'
+      },
+      { name: 'value', type: 'float64', doc: 'The same as a number; NaN where it is none.' },
+      {
+        name: 'kl',
+        type: 'float64',
+        doc: 'Kullback-Leibler divergence of the perturbed from the clean distribution of the next token, both reading the clean text, nats: sum of p_clean log(p_clean / p_perturbed). Its mean where position is -1. NaN for a layer.'
+      },
+      {
+        name: 'changed',
+        type: 'float64',
+        doc: '1 where the most probable next token is another one, 0 where it is not; the share of positions where position is -1. NaN for a layer.'
+      },
+      {
+        name: 'distance',
+        type: 'float64',
+        doc: "L2 distance of the perturbed hidden state from the clean one over the clean one's L2 norm; its mean where position is -1. NaN for the logits."
+      },
+      {
+        name: 'divergence',
+        type: 'int64',
+        doc: 'First position at which the text that was written under the perturbation differs from the clean one; -1 where it does not, and in rows of a position or a layer.'
       }
     ]
   },

@@ -1,3 +1,5 @@
+import type { Phase } from './messages.generated';
+import { own } from './own';
 import { ProtocolError } from './protocol-error';
 import { schemaCheck, type ISchema } from './schema-check';
 import { VIEWS } from './view-table.generated';
@@ -33,6 +35,8 @@ export interface IViewInfo {
   };
   /** Options of a first tab, beside the defaults. */
   readonly first?: Readonly<Record<string, unknown>>;
+  /** The same of a run whose steps are of another phase than training, by phase. */
+  readonly phases?: Readonly<Record<string, Readonly<Record<string, unknown>>>>;
   /** Its place in a report that nobody chose the views of, once or for each of the first flags; absent is none. */
   readonly report?: { readonly order: number; readonly options?: Readonly<Record<string, unknown>> };
 }
@@ -77,13 +81,18 @@ export function viewTitle(
  * The views of a report that nobody chose: one of each kind that has something to show, and for each flag those that show one flag.
  *
  * @param has Whether the run has rows of a stream.
+ * @param phase What the run's steps are.
  */
-export function reportViews(has: (stream: string) => boolean, flags: readonly string[]): ViewOptions[] {
+export function reportViews(
+  has: (stream: string) => boolean,
+  flags: readonly string[],
+  phase: Phase = 'train'
+): ViewOptions[] {
   const chosen = viewInfos()
     .filter(({ report, needs }) => report !== undefined && needs.streams.every(has))
     .sort((a, b) => (a.report?.order ?? 0) - (b.report?.order ?? 0));
-  const made = ({ name, report }: IViewInfo, flag: object = {}): ViewOptions =>
-    ({ view: name, ...flag, ...report?.options }) as ViewOptions;
+  const made = ({ name, report, phases }: IViewInfo, flag: object = {}): ViewOptions =>
+    ({ view: name, ...flag, ...report?.options, ...own(phases ?? {}, phase) }) as ViewOptions;
   return [
     ...chosen.filter(({ needs }) => !needs.flag).map(info => made(info)),
     ...flags.flatMap(flag => chosen.filter(({ needs }) => needs.flag).map(info => made(info, { flag })))

@@ -15,6 +15,7 @@ export const VIEWS: Readonly<Record<ViewOptions['view'], IViewInfo>> = {
     icon: 'megalens:lens',
     offer: ['panel', 'palette'],
     needs: { streams: ['tensors'], flag: true, absent: 'Nothing is traced yet' },
+    phases: { generate: { phase: 'generate', generation: 0 } },
     report: { order: 4, options: { layers: 'all' } }
   },
   trend: {
@@ -27,6 +28,7 @@ export const VIEWS: Readonly<Record<ViewOptions['view'], IViewInfo>> = {
     icon: 'megalens:lens',
     offer: ['panel', 'palette'],
     needs: { streams: ['tensors'], flag: true, absent: 'Nothing is traced yet' },
+    phases: { generate: { phase: 'generate' } },
     report: { order: 3 }
   },
   history: {
@@ -38,7 +40,8 @@ export const VIEWS: Readonly<Record<ViewOptions['view'], IViewInfo>> = {
     command: 'megalens:open-history',
     icon: 'megalens:lens',
     offer: ['panel', 'palette'],
-    needs: { streams: ['tensors'], flag: true, absent: 'Nothing is traced yet' }
+    needs: { streams: ['tensors'], flag: true, absent: 'Nothing is traced yet' },
+    phases: { generate: { phase: 'generate' } }
   },
   moments: {
     name: 'moments',
@@ -101,5 +104,88 @@ export const VIEWS: Readonly<Record<ViewOptions['view'], IViewInfo>> = {
       absent: 'No spans are recorded. In the training script: megalens.trace(model, timeline="phases")'
     },
     report: { order: 5 }
+  },
+  tokens: {
+    name: 'tokens',
+    method: 'tokens_view',
+    title: 'Tokens',
+    summary: 'What the model writes, and what else it could have written',
+    label: 'Open Tokens',
+    command: 'megalens:open-tokens',
+    icon: 'megalens:lens',
+    offer: ['panel', 'palette', 'launcher'],
+    needs: {
+      streams: ['tokens'],
+      flag: false,
+      absent: 'Nothing was generated. In a cell: lab = megalens.serve(model, tokenizer)'
+    },
+    report: { order: 6 }
+  },
+  attention: {
+    name: 'attention',
+    method: 'attention',
+    title: 'Attention',
+    summary: 'Which tokens each head looks at',
+    label: 'Open Attention',
+    command: 'megalens:open-attention',
+    icon: 'megalens:lens',
+    offer: ['panel', 'palette'],
+    needs: {
+      streams: ['tokens', 'tensors'],
+      flag: false,
+      absent:
+        'No attention was traced. In a cell: lab = megalens.serve(model, tokenizer); lab.generate("…", attention=True)'
+    },
+    report: { order: 7 }
+  },
+  projection: {
+    name: 'projection',
+    method: 'projection',
+    title: 'Projection',
+    summary: 'Vectors of tokens as points of a plane',
+    label: 'Open Projection of Vectors',
+    command: 'megalens:open-projection',
+    icon: 'megalens:lens',
+    offer: ['panel', 'palette'],
+    needs: {
+      streams: ['tokens', 'tensors'],
+      flag: true,
+      absent: 'Nothing was generated. In a cell: lab = megalens.serve(model, tokenizer)'
+    },
+    report: { order: 8 }
+  },
+  lens: {
+    name: 'lens',
+    method: 'lens',
+    title: 'Logit lens',
+    summary: 'What each layer would predict',
+    label: 'Open Logit Lens',
+    command: 'megalens:open-lens',
+    icon: 'megalens:lens',
+    offer: ['panel', 'palette'],
+    needs: {
+      streams: ['lens'],
+      flag: false,
+      absent:
+        'Nothing was generated. In a cell: lab = megalens.serve(model, tokenizer); lab.generate("…", lens=5)'
+    },
+    report: { order: 9 }
+  },
+  effects: {
+    name: 'effects',
+    method: 'effects',
+    title: 'Perturbation effects',
+    summary: 'What a perturbation changed, beside a clean control',
+    label: 'Open Perturbation Effects',
+    command: 'megalens:open-effects',
+    icon: 'megalens:lens',
+    offer: ['panel', 'palette'],
+    needs: {
+      streams: ['effects'],
+      flag: false,
+      absent:
+        'Nothing was generated under a perturbation. In a cell: lab.generate("…", perturb=megalens.Noise1(0.1))'
+    },
+    report: { order: 10 }
   }
 };

@@ -12,7 +12,12 @@ export type ViewOptions =
   | HistoryOptions
   | MomentsOptions
   | HealthOptions
-  | TimelineOptions;
+  | TimelineOptions
+  | TokensOptions
+  | AttentionOptions
+  | ProjectionOptions
+  | LensOptions
+  | EffectsOptions;
 /**
  * 'all' or ranges such as '0-3,7'.
  */
@@ -178,6 +183,10 @@ export interface HeatmapOptions {
   phase?: PhaseChoice;
   rank?: RankChoice;
   pass?: PassChoice;
+  /**
+   * Number of a generation: its positions are put together from all its passes, position by tile, and sample is its sequence. 0 is the newest. A step as it is when absent.
+   */
+  generation?: number | null;
 }
 
 /**
@@ -431,6 +440,190 @@ export interface TimelineOptions {
   hidden?: HiddenLines;
 }
 
+/**
+ * Show the text that a model writes, token by token, with the probability of each and what else it could have been.
+ */
+export interface TokensOptions {
+  view: 'tokens';
+  /**
+   * Number of the generation; the newest when absent.
+   */
+  generation?: number | null;
+  /**
+   * Another generation to show beside it, with the first difference marked; of one under a perturbation its clean control when absent.
+   */
+  other?: number | null;
+  /**
+   * Run of the other generation; the same run when absent.
+   */
+  other_run?: string | null;
+  /**
+   * Sequence of the generation, counted from 0; samples of one prompt are neighbours.
+   */
+  sequence?: number;
+  /**
+   * What colours the tokens: probability, surprise (−log2 of it, bits), entropy of the distribution (nats), or rank.
+   */
+  color?: 'probability' | 'surprise' | 'entropy' | 'rank' | 'none';
+  /**
+   * Position that is looked at, counted from 0; follows the newest, or what is pinned in another view, when absent.
+   */
+  position?: number | null;
+}
+
+/**
+ * Draw attention probabilities of a generated text, layers × heads, or what distinguishes the heads.
+ */
+export interface AttentionOptions {
+  view: 'attention';
+  /**
+   * Number of the generation; the newest when absent.
+   */
+  generation?: number | null;
+  /**
+   * Sequence of the generation, counted from 0; samples of one prompt are neighbours.
+   */
+  sequence?: number;
+  /**
+   * Step of the training whose attention is drawn instead of a generation's, and sequence is its sample. When absent the generation's, and of a run that wrote nothing the newest step's.
+   */
+  step?: number | null;
+  layers?: LayerRanges;
+  /**
+   * Heads, such as '0-3', or 'all'. One layer and one head are drawn in full.
+   */
+  heads?: string;
+  /**
+   * Query × key for each layer and head, or layer × head coloured by a measure of the head.
+   */
+  kind?: 'maps' | 'heads';
+  /**
+   * Of a head, over all queries: mean entropy of its attention (nats), mean distance to the key in tokens, or share on the first token.
+   */
+  measure?: 'entropy' | 'distance' | 'first';
+  /**
+   * Position that is looked at, counted from 0; follows the newest, or what is pinned in another view, when absent.
+   */
+  position?: number | null;
+  transform?: TransformChoice;
+  color_range?: ColorRange;
+}
+
+/**
+ * Draw the vectors of tokens as points of a plane: PCA or UMAP of one flag.
+ */
+export interface ProjectionOptions {
+  view: 'projection';
+  /**
+   * Trace point by name.
+   */
+  flag: string;
+  /**
+   * Named part (q, k, v …); the first when absent.
+   */
+  part?: string | null;
+  /**
+   * Layer, counted from 0.
+   */
+  layer?: number;
+  /**
+   * Turn the points of each layer onto those of the layer before (Procrustes), so that they stay where they were when the layer changes. Otherwise the axes are each layer's own components.
+   */
+  keep_axes?: boolean;
+  /**
+   * Generations whose tokens are drawn: 'newest', or numbers such as '3-5,8'.
+   */
+  generations?: string;
+  /**
+   * Principal components, with the variance that they explain, or UMAP, which keeps neighbours together and no distances.
+   */
+  method?: 'pca' | 'umap';
+  /**
+   * Divide each feature by its deviation first.
+   */
+  standardise?: boolean;
+  /**
+   * Principal component on the horizontal axis, counted from 1.
+   */
+  across?: number;
+  /**
+   * Principal component on the vertical axis.
+   */
+  up?: number;
+  /**
+   * Neighbours that UMAP keeps together.
+   */
+  neighbors?: number;
+  /**
+   * Seed of UMAP.
+   */
+  seed?: number;
+  /**
+   * What colours the points: the prompt, the token's text, its position, or the step.
+   */
+  color?: 'prompt' | 'token' | 'position' | 'step';
+  /**
+   * Tokens that are looked at together, as generation:sequence:positions: '2:0:4-5,2:1:7'. Drawing a box with Shift held chooses them.
+   */
+  group?: string;
+  /**
+   * Position that is marked in every sequence, counted from 0; what is pinned in another view when absent.
+   */
+  position?: number | null;
+}
+
+/**
+ * Show what each layer would predict at each position: the logit lens.
+ */
+export interface LensOptions {
+  view: 'lens';
+  /**
+   * Number of the generation; the newest when absent.
+   */
+  generation?: number | null;
+  /**
+   * Sequence of the generation, counted from 0; samples of one prompt are neighbours.
+   */
+  sequence?: number;
+  layers?: LayerRanges;
+  /**
+   * What colours a cell: the probability of its best candidate, that of the token that came in the end, the rank of that token, or the entropy (nats).
+   */
+  color?: 'probability' | 'final' | 'rank' | 'entropy';
+  /**
+   * Position that is looked at, counted from 0; follows the newest, or what is pinned in another view, when absent.
+   */
+  position?: number | null;
+}
+
+/**
+ * Show what a perturbation changed: of each next token, of each layer, and over a sweep of settings.
+ */
+export interface EffectsOptions {
+  view: 'effects';
+  /**
+   * Number of the generation; the newest when absent.
+   */
+  generation?: number | null;
+  /**
+   * Sequence of the generation, counted from 0; samples of one prompt are neighbours.
+   */
+  sequence?: number;
+  /**
+   * A measure of each next token over positions; the distance of hidden states, layer × position; or a measure over the points of a sweep.
+   */
+  kind?: 'positions' | 'layers' | 'sweep';
+  /**
+   * Kullback-Leibler divergence (nats), change of the most probable token, relative distance of hidden states, or first position at which the text differs (of a sweep).
+   */
+  measure?: 'kl' | 'changed' | 'distance' | 'divergence';
+  /**
+   * Position that is looked at, counted from 0; follows the newest, or what is pinned in another view, when absent.
+   */
+  position?: number | null;
+  transform?: TransformChoice;
+}
+
 /** protocol/views.schema.json, as a validator takes it, without its prose. */
 export const VIEWS_SCHEMA: ISchema = {
   $schema: 'https://json-schema.org/draft/2020-12/schema',
@@ -442,7 +635,12 @@ export const VIEWS_SCHEMA: ISchema = {
     { $ref: '#/$defs/History' },
     { $ref: '#/$defs/Moments' },
     { $ref: '#/$defs/Health' },
-    { $ref: '#/$defs/Timeline' }
+    { $ref: '#/$defs/Timeline' },
+    { $ref: '#/$defs/Tokens' },
+    { $ref: '#/$defs/Attention' },
+    { $ref: '#/$defs/Scatter' },
+    { $ref: '#/$defs/Lens' },
+    { $ref: '#/$defs/Effects' }
   ],
   $defs: {
     Layers: {
@@ -571,7 +769,8 @@ export const VIEWS_SCHEMA: ISchema = {
         color_range: { $ref: '#/$defs/ColorRange', default: null },
         phase: { $ref: '#/$defs/Phase', default: 'train' },
         rank: { $ref: '#/$defs/Rank', default: null },
-        pass: { $ref: '#/$defs/Pass', default: 'forward' }
+        pass: { $ref: '#/$defs/Pass', default: 'forward' },
+        generation: { type: ['integer', 'null'], minimum: 0, default: null }
       }
     },
     Trend: {
@@ -710,6 +909,102 @@ export const VIEWS_SCHEMA: ISchema = {
         path: { type: 'boolean', default: false },
         find: { type: 'string', maxLength: 200, default: '' },
         hidden: { $ref: '#/$defs/Hidden', default: [] }
+      }
+    },
+    Tokens: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['view'],
+      properties: {
+        view: { const: 'tokens' },
+        generation: { type: ['integer', 'null'], minimum: 1, default: null },
+        other: { type: ['integer', 'null'], minimum: 1, default: null },
+        other_run: { type: ['string', 'null'], maxLength: 500, default: null },
+        sequence: { type: 'integer', minimum: 0, default: 0 },
+        color: { enum: ['probability', 'surprise', 'entropy', 'rank', 'none'], default: 'probability' },
+        position: { type: ['integer', 'null'], minimum: 0, default: null }
+      }
+    },
+    Attention: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['view'],
+      properties: {
+        view: { const: 'attention' },
+        generation: { type: ['integer', 'null'], minimum: 1, default: null },
+        sequence: { type: 'integer', minimum: 0, default: 0 },
+        step: { type: ['integer', 'null'], default: null },
+        layers: { $ref: '#/$defs/Layers', default: '0' },
+        heads: {
+          type: 'string',
+          maxLength: 500,
+          pattern: '^(all|[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*)$',
+          default: 'all'
+        },
+        kind: { enum: ['maps', 'heads'], default: 'maps' },
+        measure: { enum: ['entropy', 'distance', 'first'], default: 'entropy' },
+        position: { type: ['integer', 'null'], minimum: 0, default: null },
+        transform: { $ref: '#/$defs/Transform', default: 'linear' },
+        color_range: { $ref: '#/$defs/ColorRange', default: null }
+      }
+    },
+    Scatter: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['view', 'flag'],
+      properties: {
+        view: { const: 'projection' },
+        flag: { type: 'string', maxLength: 100 },
+        part: { type: ['string', 'null'], default: null },
+        layer: { type: 'integer', minimum: -1, default: 0 },
+        keep_axes: { type: 'boolean', default: true },
+        generations: {
+          type: 'string',
+          maxLength: 500,
+          pattern: '^(newest|[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*)$',
+          default: 'newest'
+        },
+        method: { enum: ['pca', 'umap'], default: 'pca' },
+        standardise: { type: 'boolean', default: false },
+        across: { type: 'integer', minimum: 1, maximum: 8, default: 1 },
+        up: { type: 'integer', minimum: 1, maximum: 8, default: 2 },
+        neighbors: { type: 'integer', minimum: 2, maximum: 200, default: 15 },
+        seed: { type: 'integer', minimum: 0, maximum: 4294967295, default: 0 },
+        color: { enum: ['prompt', 'token', 'position', 'step'], default: 'prompt' },
+        group: {
+          type: 'string',
+          maxLength: 20000,
+          pattern: '^([0-9]+:[0-9]+:[0-9]+(-[0-9]+)?(,[0-9]+:[0-9]+:[0-9]+(-[0-9]+)?)*)?$',
+          default: ''
+        },
+        position: { type: ['integer', 'null'], minimum: 0, default: null }
+      }
+    },
+    Lens: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['view'],
+      properties: {
+        view: { const: 'lens' },
+        generation: { type: ['integer', 'null'], minimum: 1, default: null },
+        sequence: { type: 'integer', minimum: 0, default: 0 },
+        layers: { $ref: '#/$defs/Layers', default: 'all' },
+        color: { enum: ['probability', 'final', 'rank', 'entropy'], default: 'probability' },
+        position: { type: ['integer', 'null'], minimum: 0, default: null }
+      }
+    },
+    Effects: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['view'],
+      properties: {
+        view: { const: 'effects' },
+        generation: { type: ['integer', 'null'], minimum: 1, default: null },
+        sequence: { type: 'integer', minimum: 0, default: 0 },
+        kind: { enum: ['positions', 'layers', 'sweep'], default: 'positions' },
+        measure: { enum: ['kl', 'changed', 'distance', 'divergence'], default: 'kl' },
+        position: { type: ['integer', 'null'], minimum: 0, default: null },
+        transform: { $ref: '#/$defs/Transform', default: 'linear' }
       }
     }
   }

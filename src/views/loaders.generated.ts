@@ -8,5 +8,10 @@ export const LOADERS = {
   moments: () => import('./moments'),
   scalars: () => import('./scalars'),
   health: () => import('./health'),
-  timeline: () => import('./timeline')
+  timeline: () => import('./timeline'),
+  tokens: () => import('./tokens'),
+  attention: () => import('./attention'),
+  projection: () => import('./projection'),
+  lens: () => import('./lens'),
+  effects: () => import('./effects')
 } as const;

@@ -7,6 +7,7 @@ from jsonschema import Draft202012Validator
 
 from megalens.protocol import (
     PERTURBATIONS,
+    AddVector,
     BitFlip,
     Noise1,
     Noise2,
@@ -34,15 +35,32 @@ FULL = {
 @pytest.mark.parametrize("info", perturbation_infos(), ids=lambda info: info["name"])
 def test_the_schema_that_a_form_is_built_from_admits_the_defaults_and_names_them_all(info) -> None:
     Draft202012Validator.check_schema(info["schema"])
-    defaults = {name: spec["default"] for name, spec in info["schema"]["properties"].items()}
+    properties = info["schema"]["properties"]
+    # The name of a file has none.
+    needed = {name: "a.npy" for name, spec in properties.items() if "default" not in spec}
+    assert info["schema"]["required"] == list(needed)
+    defaults = needed | {name: spec["default"] for name, spec in properties.items() if "default" in spec}
     Draft202012Validator(info["schema"]).validate(defaults)
-    made = perturbation_from_setting({"name": info["name"]})
-    assert made == PERTURBATIONS[info["name"]]()
+    made = perturbation_from_setting({"name": info["name"], "params": needed})
+    assert made == PERTURBATIONS[info["name"]](**needed)
     assert made.to_setting() == {"name": info["name"], "params": defaults}
 
 
+def test_what_adds_to_a_layer_is_not_offered_for_weights() -> None:
+    kinds = {site: [info["name"] for info in perturbation_infos(site)] for site in ("weight", "system")}
+    assert kinds["weight"] == ["noise1", "noise2", "bit_flip", "offset"]
+    assert kinds["system"] == [*kinds["weight"], "add_vector"] == list(PERTURBATIONS)
+
+
 def test_parameters_are_read_and_given_back() -> None:
-    for kind in (Noise1(0.5), Noise2(0.1), BitFlip(0.25, 31), BitFlip(0, "any"), Offset(-1.0, 0.5)):
+    for kind in (
+        Noise1(0.5),
+        Noise2(0.1),
+        BitFlip(0.25, 31),
+        BitFlip(0, "any"),
+        Offset(-1.0, 0.5),
+        AddVector("a.npy", -3.0, False),
+    ):
         assert perturbation_from_setting(kind.to_setting()) == kind
 
 
@@ -63,6 +81,17 @@ def test_parameters_are_read_and_given_back() -> None:
         ({"name": "bit_flip", "params": {"bit": 1.0}}, "k.params.bit", "got 1.0"),
         ({"name": "bit_flip", "params": {"bit": True}}, "k.params.bit", "got True"),
         ({"name": "bit_flip", "params": {"bit": [1]}}, "k.params.bit", "got [1]"),
+        ({"name": "add_vector"}, "k.params.vectors", "add_vector needs vectors: File in an allowed folder"),
+        (
+            {"name": "add_vector", "params": {"vectors": ""}},
+            "k.params.vectors",
+            "text of 1 to 1000 characters",
+        ),
+        (
+            {"name": "add_vector", "params": {"vectors": "a", "normalise": 1}},
+            "k.params.normalise",
+            "must be true or false, got 1",
+        ),
     ],
 )
 def test_a_wrong_parameter_is_named(setting: dict, field: str, says: str) -> None:

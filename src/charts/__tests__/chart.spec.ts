@@ -255,6 +255,24 @@ it('follows the data until someone zooms, and stays there afterwards', async () 
   zoom.dispose();
 });
 
+it('shows a part until someone zooms, which a drag moves, and all to who zooms out', async () => {
+  const zoom = new Zoom(await mount(LINES), { axes: 'x', least: 1 });
+  expect(zoom.extent([0, 40], [0, 1], [30, 40])).toMatchObject({ x0: 30, x1: 40 });
+  expect(zoom.extent([0, 50], [0, 1], [40, 50])).toMatchObject({ x0: 40, x1: 50 });
+  expect([zoom.isZoomed, zoom.isHome]).toEqual([true, true]);
+  zoom.reveal(45, 0);
+  expect(zoom.extent([0, 52], [0, 1], [42, 52])).toMatchObject({ x0: 42, x1: 52 });
+  zoom.extent([0, 50], [0, 1], [40, 50]);
+  zoom.pan(-1, 0);
+  expect(zoom.domain).toMatchObject({ x0: 30, x1: 40 });
+  expect(zoom.extent([0, 60], [0, 1], [50, 60])).toMatchObject({ x0: 30, x1: 40 });
+  zoom.by(100);
+  expect([zoom.isZoomed, zoom.isHome]).toEqual([false, false]);
+  expect(zoom.extent([0, 70], [0, 1], [60, 70])).toMatchObject({ x0: 0, x1: 70 });
+  zoom.reset();
+  expect(zoom.domain).toMatchObject({ x0: 60, x1: 70 });
+});
+
 it.each(Object.keys(TEMPLATES) as TemplateName[])('fills every placeholder of %s', template => {
   const text = JSON.stringify(
     fill({ template, texts: TEXTS, params: { x0: 3 }, datasets: { rows: [{ step: 1 }] } })
