@@ -10,7 +10,7 @@ from typing import Any
 from torch import nn
 
 from .launch_statistics import add_statistics_arguments, statistics_settings
-from .protocol import parse_json
+from .protocol.flag_words import flags_from_text, words_from_text
 from .tracer.errors import TracerError
 from .tracer.tensors.plan import CONTROLS
 from .tracer.tracer import Tracer
@@ -18,22 +18,6 @@ from .training import trace
 from .training_statistics import log_statistics
 
 __all__ = ["add_arguments", "trace_from"]
-
-
-def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]
-
-
-def _flags(text: str) -> Any:
-    """Read flag names with commas between them, or a JSON object of settings."""
-    if not text.lstrip().startswith("{"):
-        return _words(text)
-    try:
-        return parse_json(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(
-            f"expected names or a JSON object of flag settings: {error}"
-        ) from error
 
 
 def _port(text: str) -> int:
@@ -51,7 +35,7 @@ def _count(text: str) -> int | None:
 _SETTINGS: dict[str, tuple[Callable[[str], Any], str]] = {
     "name": (str, "name of the run"),
     "flags": (
-        _flags,
+        flags_from_text,
         "what to trace from the first step on: names with commas, or a JSON object of settings",
     ),
     "layers": (str, "layers to trace, such as 0-3,7 (default: all)"),
@@ -66,9 +50,9 @@ _SETTINGS: dict[str, tuple[Callable[[str], Any], str]] = {
         int,
         "what the recording may take; its oldest steps are given up for newer ones (default: no bound)",
     ),
-    "allow": (_words, f"what viewers may do beyond looking, with commas: {', '.join(CONTROLS)}"),
+    "allow": (words_from_text, f"what viewers may do beyond looking, with commas: {', '.join(CONTROLS)}"),
     "budget": (str, "what tracing may cost, such as 1%%"),
-    "instruments": (_words, "names of further instruments that watch the steps, with commas"),
+    "instruments": (words_from_text, "names of further instruments that watch the steps, with commas"),
     "timeline": (
         str,
         "how finely steps are timed: steps, phases, layers or operations (default: off)",

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
 from .adapters.find import find_adapter
 from .protocol import is_whole
-from .protocol.messages_generated import Model
+from .protocol.messages_generated import Model, Phase
 from .tracer.budget.budget import parse_budget
 from .tracer.errors import TracerError
 from .tracer.flags import FLAGS
@@ -22,10 +22,13 @@ from .tracer.points import FlagPoints, IAdapter, ModelPoints
 from .tracer.registered import instruments_from
 from .tracer.sending.hub_process import HubAddress, HubProcess, address_from
 from .tracer.sending.peers import Rendezvous
-from .tracer.tensors.config import CONTROLS, TracingPlan, change_plan, settings_from
+from .tracer.tensors.config import CONTROLS, PHASES, TracingPlan, change_plan, settings_from
 from .tracer.timeline.instrument import TimelineInstrument
 from .tracer.timeline.settings import TimelineSettings
 from .tracer.tracer import Tracer
+
+if TYPE_CHECKING:
+    from .generation import GenerationInstrument
 
 __all__ = ["model_points", "trace"]
 
@@ -37,7 +40,7 @@ def trace(
     flags: Mapping[str, Any] | Iterable[str] | None = None,
     layers: str | int | Iterable[int] = "all",
     every: int = 1,
-    phases: Sequence[str] | str = ("train",),
+    phases: Sequence[str] | str | None = None,
     samples: int | str | None = 1,
     record: str | Path | None = None,
     record_bytes: int | None = None,
@@ -52,6 +55,7 @@ def trace(
     timeline: Any = None,
     place: Place | None = None,
     first_step: int = 1,
+    phase: Phase = "train",
     hub_host: str = "127.0.0.1",
     hub_port: int = 0,
 ) -> Tracer:
@@ -68,7 +72,7 @@ def trace(
         names, which are on. Nothing, and no hook, when absent: viewers can switch flags on at any time.
     layers, every, phases, samples
         Which layers (``"all"``, ``"0-3,7"``), which training steps (every n-th), in which phases, and how many first samples of each micro-batch (``"all"`` or None for all), where a
-        flag does not say its own.
+        flag does not say its own. Phases are those of the steps when absent.
     record : str or Path, optional
         Folder into which the hub writes the run's own folder.
     record_bytes : int, optional
@@ -84,9 +88,9 @@ def trace(
         Folders from which viewers may load projection vectors. None when absent.
     linger : float
         Seconds for which our own hub stays for viewers once the training is over.
-    allow : sequence of {'pause', 'watched', 'perturb'}
-        What viewers may do to the training beyond looking: pause it (and take single steps), have it train only while a viewer is attached, perturb it. Nothing when
-        absent.
+    allow : sequence of {'pause', 'watched', 'perturb', 'generate'}
+        What viewers may do to the training beyond looking: pause it (and take single steps), have it train only while a viewer is attached, perturb it, have it write text between two steps
+        (needs ``tokenizer`` with ``encode`` and ``decode``, and the whole model in one process). Nothing when absent.
     budget : str or float, optional
         What tracing may cost, in per cent of step time (``"1%"``): it traces less to stay inside, and says what it gave up.
     instruments : iterable or mapping, optional
@@ -98,6 +102,8 @@ def trace(
         Where this process stands in its job, where the adapter cannot find out.
     first_step : int
         Number of the first step. A training that goes on from a checkpoint of step n says n + 1, on every rank, so that its steps are not counted anew.
+    phase : {'train', 'eval', 'generate'}
+        What the steps are. Where they are no training, their forward passes need no gradients.
     hub_host : str
         Address on which our own hub listens. Loopback unless ranks on other hosts have to reach it.
     hub_port : int
@@ -125,6 +131,7 @@ def trace(
         ("vectors_folders", vectors_folders, not isinstance(vectors_folders, (str, Path)), "a list of folders"),
         ("allow", allow, words and not {*allow} - {*CONTROLS}, f"a list out of {', '.join(CONTROLS)}"),
         ("first_step", first_step, is_whole(first_step, 1), "a whole number from 1"),
+        ("phase", phase, phase in PHASES, f"one of {', '.join(PHASES)}"),
         ("linger", linger, isinstance(linger, (int, float)) and linger >= 0, "seconds from 0"),
         ("hub_host", hub_host, isinstance(hub_host, str), "an address such as '127.0.0.1'"),
         ("hub_port", hub_port, is_whole(hub_port) and hub_port < 65536, "a port from 0 to 65535"),
@@ -135,11 +142,15 @@ def trace(
     folders = [Path(folder) for folder in vectors_folders]
     spans = TimelineInstrument(TimelineSettings.given(timeline))
     others = [spans, *instruments_from(instruments)]
-    defaults = {"layers": layers, "every": every, "phases": phases, "samples": samples}
+    writer: GenerationInstrument | None = None
+    if "generate" in allow and hub is not None and all(each.name != "generation" for each in others):
+        writer = _writer(model, tokenizer, points.place)
+        others.append(writer)
+    defaults = {"layers": layers, "every": every, "phases": phases or (phase,), "samples": samples}
     patch = settings_from(flags, defaults, points.flags)
     if budget is not None:
         patch["budget"] = parse_budget(budget)
-    plan = change_plan(TracingPlan(), patch, points, folders)
+    plan = change_plan(TracingPlan(phase=phase), patch, points, folders)
     process: HubProcess | None = None
     address: HubAddress | None = None
     leads = points.place.rank == 0
@@ -159,7 +170,7 @@ def trace(
     traced = address is not None or rendezvous is not None
     tracer = Tracer(
         points,
-        plan if traced else TracingPlan(),
+        plan if traced else TracingPlan(phase=phase),
         address,
         process,
         rendezvous=rendezvous,
@@ -168,6 +179,7 @@ def trace(
         decode=_decoder(tokenizer),
         controls=[control for control in CONTROLS if control in allow],
         first_step=int(first_step),
+        phase=phase,
     )
     try:
         # Without a hub nothing is watched, as nothing is traced.
@@ -177,7 +189,21 @@ def trace(
         tracer.close()
         raise
     spans.reconfigure = tracer.configure
+    if writer is not None and traced:
+        writer.bind(tracer)
     return tracer
+
+
+def _writer(model: Any, tokenizer: Any, place: Place) -> GenerationInstrument:
+    """Return the instrument that has the model in training write text."""
+    # What few trainings need is not imported by all.
+    from .generation import GenerationInstrument, as_language_model
+
+    if place.world_size > 1:
+        raise TracerError(
+            f"allow=['generate'] needs the whole model in one process, and this job has {place.world_size}. Leave it out here, and load a checkpoint with megalens.serve."
+        )
+    return GenerationInstrument(as_language_model(model, tokenizer))
 
 
 def _placed(points: ModelPoints, place: Place | None) -> ModelPoints:

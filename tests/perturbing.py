@@ -1,8 +1,9 @@
-"""A clock set by hand, and models perturbed while it runs."""
+"""A clock set by hand, models perturbed while it runs, and all that a model is before and after."""
 
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import nn
 
 from megalens.adapters import find_adapter
@@ -44,3 +45,17 @@ def site(
     name: str, layers: str = "all", phases: tuple[str, ...] = ("train",), **params: Any
 ) -> dict[str, Any]:
     return {"kind": {"name": name, "params": params}, "layers": layers, "phases": list(phases)}
+
+
+def snapshot(model: nn.Module) -> dict:
+    """All that a module is: its attributes by identity, its parameters bit by bit, its hooks by identity and order."""
+    found = {}
+    for name, module in model.named_modules():
+        for key, value in vars(module).items():
+            is_table = key.startswith("_") and isinstance(value, (dict, set))
+            found[name, key] = [(k, id(value[k])) for k in value] if isinstance(value, dict) else id(value)
+            if is_table and not isinstance(value, dict):
+                found[name, key] = sorted(value)
+    for name, value in model.state_dict().items():
+        found["state", name] = value.view(torch.int32).tolist()
+    return found

@@ -24,6 +24,8 @@ __all__ = ["ADAPTERS", "find_adapter", "find_moments"]
 ADAPTERS: tuple[Adapter | MegatronAdapter | StructureAdapter, ...] = (
     MegatronAdapter(),
     GPT_TABLE,
+    # Other blocks of that kind have no such embedding.
+    replace(GPT_TABLE, positions=None),
     StructureAdapter(),
 )
 """The ready adapters, in the order in which they are tried."""

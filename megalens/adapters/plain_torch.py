@@ -16,5 +16,6 @@ GPT_TABLE = Adapter(
     fc1="mlp.fc1",
     fc2="mlp.fc2",
     tokens="embedding",
+    positions="positions",
 )
 """Blocks with a fused ``attention.qkv``, ``attention.scores``, ``attention.projection``, ``mlp.fc1`` and ``mlp.fc2``."""

@@ -8,13 +8,37 @@ from typing import Any
 from ..protocol import ProtocolError, must_be, parse_layers
 from ..protocol.messages_generated import ConfigPatch, KindInfo, Perturb, SiteInfo
 
-__all__ = ["check_controls"]
+__all__ = ["check_allowed", "check_controls"]
 
 _WORDS = {
     "pause": "pause, resume or step it",
     "watched": "let it train only while somebody watches",
     "perturb": "perturb it",
+    "generate": "have the model write text",
 }
+
+
+def check_allowed(control: str, controls: Collection[str], field: str) -> None:
+    """Raise ``ProtocolError`` with the code ``refused`` unless the training script allows something.
+
+    Parameters
+    ----------
+    control : str
+        One of the ``Control`` names.
+    controls : collection of str
+        What is allowed, as in ``hello``.
+    field : str
+        What of the message asks for it.
+    """
+    if control not in controls:
+        raise ProtocolError(
+            "refused",
+            f"The training script does not let viewers {_WORDS[control]}. "
+            f"To allow it, name {control!r} in allow=… of megalens.trace().",
+            field=field,
+            expected=f"{control} among controls",
+            got=", ".join(sorted(controls)) or "none",
+        )
 
 
 def check_controls(patch: ConfigPatch, controls: Collection[str], sites: list[SiteInfo]) -> None:
@@ -38,15 +62,8 @@ def check_controls(patch: ConfigPatch, controls: Collection[str], sites: list[Si
         ("pause", "mode.paused" if "paused" in mode else "mode.steps", "paused" in mode or "steps" in mode),
         ("watched", "mode.while_watched", "while_watched" in mode),
     ):
-        if wanted and control not in controls:
-            raise ProtocolError(
-                "refused",
-                f"The training script does not let viewers {_WORDS[control]}. "
-                f"To allow it, name {control!r} in allow=… of megalens.trace().",
-                field=member,
-                expected=f"{control} among controls",
-                got=", ".join(sorted(controls)) or "none",
-            )
+        if wanted:
+            check_allowed(control, controls, member)
     if perturb := patch.get("perturb"):
         _check_perturb(perturb, sites)
 

@@ -194,6 +194,10 @@ class RunState:
             hello["configurable"] = job["configurable"]
         if "statistics" in job:
             hello["statistics"] = job["statistics"]
+        if "generation" in job:
+            hello["generation"] = job["generation"]
+        if "phase" in job:
+            hello["phase"] = job["phase"]
         if "origin" in job:
             hello["origin"] = job["origin"]
         return hello
@@ -254,7 +258,9 @@ class RunState:
         hello: Mapping[str, object] = self.hello()
         kept = ("run", "model", "layout", "flags", "compressors", "config", "versions")
         told = [
-            name for name in ("controls", "sites", "configurable", "statistics", "origin") if name in hello
+            name
+            for name in ("controls", "sites", "configurable", "statistics", "generation", "phase", "origin")
+            if name in hello
         ]
         announced = self.streams.announced()
         return {

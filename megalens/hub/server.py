@@ -42,6 +42,7 @@ from .open_files import count_places
 from .options import HubOptions
 from .process import process_runs
 from .recorder import Recorder
+from .requests import Requests
 from .run_id import new_run_id
 from .run_state import RunState
 from .session import Session
@@ -81,6 +82,7 @@ class Hub:
         self._broadcaster = Broadcaster(self.state, self._viewers, self.leaders, lambda: self.recorder)
         self._count = 0
         self._changes = Changes(self.state, self._viewers, self.leaders, self._applied)
+        self._requests = Requests(self.state, self._viewers, self.leaders)
         self._skipped: dict[str, int] = {}
         self.recorder: Recorder | None = None
         self._record_closing: asyncio.Task[None] | None = None
@@ -298,6 +300,7 @@ class Hub:
         why = "finished" if session.said_goodbye else "lost"
         self._audit(session.peer["name"], "disconnect", {"rank": rank, "reason": why})
         self._changes.forget(session.number)
+        self._requests.forget(session.number)
 
     async def whole(self, session: Session) -> None:
         """Wait until the recording is whole, where the training is over, and tell a producer that said goodbye meanwhile that it is being written."""
@@ -373,8 +376,13 @@ class Hub:
             self._changes.ask(session, message)
         elif message["type"] == "configured":
             self._changes.answer(session, message)
+        elif message["type"] == "generate" or message["type"] == "cancel":
+            self._requests.ask(session, message)
+        elif message["type"] == "generating":
+            self._requests.answer(session, message)
         elif message["type"] == "error":
-            self._changes.refuse(session, message)
+            if not self._requests.answer(session, message):
+                self._changes.refuse(session, message)
         elif message["type"] == "goodbye":
             session.said_goodbye = True
 

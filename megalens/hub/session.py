@@ -24,8 +24,8 @@ _ALIVE_SECONDS = 2.0
 _CHANGES_AT_ONCE, _CHANGES_A_SECOND = 30, 10.0
 _MESSAGES_AT_ONCE, _MESSAGES_A_SECOND = 200, 100.0
 _MAY_SEND = {
-    "producer": ("announce", "configured", "status", "error", "goodbye"),
-    "viewer": ("configure", "error", "goodbye"),
+    "producer": ("announce", "configured", "generating", "status", "error", "goodbye"),
+    "viewer": ("configure", "generate", "cancel", "error", "goodbye"),
 }
 
 
@@ -276,7 +276,7 @@ class Session:
             await self._answer(error, text)
 
     async def _answer(self, error: ProtocolError, text: str) -> None:
-        """Answer a bad message with an ``error`` that carries the id of the ``configure``, where one can be made out."""
+        """Answer a bad message with an ``error`` that carries the id of what it answers, where one can be made out."""
         reply_to = None
         with contextlib.suppress(ValueError):
             message = parse_json(text)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 
 from ..protocol import compressor_infos
-from ..protocol.messages_generated import Announce, Config, Control, FlagInfo, Layout, RankPlace
+from ..protocol.messages_generated import Announce, Config, Control, FlagInfo, Layout, Phase, RankPlace
 from ..protocol.version import own_version
 from .errors import plain_text
 from .flags import FLAGS
@@ -27,6 +27,7 @@ def announcement(
     positions: int | None,
     name: str | None,
     controls: Sequence[Control] = (),
+    phase: Phase = "train",
     places: Sequence[RankPlace] = (),
 ) -> Announce:
     """Return the ``announce`` message.
@@ -43,6 +44,8 @@ def announcement(
         Name of the run, where the user gave one.
     controls : sequence of str
         What viewers may do beyond looking.
+    phase : str
+        What the steps are.
     places : sequence of dict
         ``RankPlace`` objects of all processes that are known.
     """
@@ -66,6 +69,8 @@ def announcement(
         message["controls"] = list(controls)
     if "perturb" in controls:
         message["sites"] = site_infos(points)
+    if phase != "train":
+        message["phase"] = phase
     if name:
         message["run_name"] = plain_text(name)[:200]
     return message

@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from ..protocol import STREAMS, ProtocolError, Streams, merge_settings
-from ..protocol.messages_generated import Announce, ConfigPatch, Configured, Control, RankPlace, Status
+from ..protocol.messages_generated import (
+    Announce,
+    ConfigPatch,
+    Configured,
+    Control,
+    RankPlace,
+    Status,
+)
 from ..protocol.version import own_version
 from .announcement import announcement
 from .budget.keeper import BudgetKeeper
@@ -141,6 +148,7 @@ class Coordinator:
             peer={"name": "tracer", "version": own_version()},
             announce=self.announcement,
             configure=self._configure_for_hub,
+            request=self.instruments.asked,
             report=self._report,
             viewers=self._watched,
             hub_is=self._hub_is,
@@ -219,7 +227,9 @@ class Coordinator:
         """
         self.instruments.can_be_set(patch)
         if self.peers is None:
-            return self.schedule.decide([patch], [who])
+            first = self.schedule.decide([patch], [who])
+            self.instruments.tell("change_waits")
+            return first
         self._changed_plan(self.schedule.accepted, patch)
         if self.peers.agreement is not None:
             self.peers.propose(Proposal(patch, who, lambda answer: self._answered(who, answer)))
@@ -233,6 +243,7 @@ class Coordinator:
             positions=self._tensors.positions,
             name=self._name,
             controls=self._controls,
+            phase=self.schedule.accepted.phase,
             places=self._places or [self._place.to_message()],
         )
         if configurable := self.instruments.infos():
@@ -352,9 +363,12 @@ class Coordinator:
             elif self.worker is not None:
                 message = answer.to_message(who)
                 self.worker.reply(lambda: message)
-        elif who != OWN and self.worker is not None:
+            return
+        if who != OWN and self.worker is not None:
             accepted = self._accepted(who, answer)
             self.worker.reply(lambda: accepted)
+        # After the answer, before which nobody is told that it is in force.
+        self.instruments.tell("change_waits")
 
     def _hub_is(self, there: bool) -> None:
         self._watch.hub_is(there)

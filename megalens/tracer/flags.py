@@ -34,6 +34,11 @@ class FlagKind:
     signed: bool = True
     gradient: bool = True
 
+    @property
+    def attends(self) -> bool:
+        """Whether its last two axes are queries and keys."""
+        return self.axes[-2:] == ("query", "key")
+
 
 FLAGS: dict[str, FlagKind] = {
     "QKV_mat_mul": FlagKind("Queries, keys and values", parts=("q", "k", "v")),

@@ -67,6 +67,11 @@ class Host:
         self._health = ProducerHealth() if worker is None else worker.health
 
     @property
+    def step(self) -> int:
+        """The step that began last."""
+        return self._begun()
+
+    @property
     def sends(self) -> bool:
         """Whether anybody takes what is handed over."""
         return self._worker is not None and self._worker.alive and not self._worker.untraced

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import pyarrow as pa
 
 from ..protocol import FrameTemplate
-from ..protocol.messages_generated import Announce, Status
+from ..protocol.messages_generated import Announce, Cancel, Generate, Generating, Status
 
 if TYPE_CHECKING:
     from .host import Host
@@ -51,7 +51,7 @@ class IGatherer(Protocol):
 
 
 class Instrument:
-    """What watches the steps of one training. Every method may be left as it is; all but the last four are called in the training thread.
+    """What watches the steps of one training. Every method may be left as it is; all but the last six are called in the training thread.
 
     Attributes
     ----------
@@ -74,6 +74,9 @@ class Instrument:
 
     def attach(self, host: Host) -> None:
         """Begin: the tracer has taken this instrument. Raises what the user is to be told."""
+
+    def between_steps(self) -> None:
+        """Do what was asked for and may take its time, before a step begins: the training waits for it."""
 
     def step_begins(self, step: int, held: bool) -> None:
         """Begin a step. One that is held is left out: to compare the cost with, or because a change is being agreed on by all ranks."""
@@ -154,6 +157,13 @@ class Instrument:
         """Add to the ``status`` message what viewers are told; any thread. Settings as they are, under its own name, where this is not overridden."""
         if settings := self.settings():
             status.setdefault("instruments", {})[self.name] = dict(settings)
+
+    def asked(self, message: Generate | Cancel) -> Generating | None:
+        """Answer a viewer's request, or None where such requests are none of its own; in the producer thread. Raises ``ProtocolError``."""
+        return None
+
+    def change_waits(self) -> None:
+        """Note that a change was accepted, which is in force from the next step on. Any thread."""
 
     def received(self, rank: int, meta: dict[str, Any], payload: memoryview) -> None:
         """Take what the same instrument on another rank told; in the thread of the connections."""

@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..protocol import check_settings_size, encode_message, merge_settings, no_such
-from ..protocol.messages_generated import Announce, InstrumentInfo, Status
+from ..protocol import ProtocolError, check_settings_size, encode_message, merge_settings, no_such
+from ..protocol.messages_generated import Announce, Cancel, Generate, Generating, InstrumentInfo, Status
 from .errors import TracerError, said
 from .instrument import Instrument
 
@@ -151,6 +151,17 @@ class Instruments:
             else:
                 message = filled
         return message
+
+    def asked(self, message: Generate | Cancel) -> Generating:
+        """Return the answer of the instrument that takes such requests; raises ``ProtocolError``."""
+        for each in self._all:
+            answer = each.asked(message)
+            if answer is not None:
+                return answer
+        raise ProtocolError(
+            "refused",
+            "Nothing here writes text. megalens.serve(model, tokenizer) does, and a training that allows it.",
+        )
 
     def infos(self) -> dict[str, InstrumentInfo]:
         """Return what forms of their settings need, by name."""

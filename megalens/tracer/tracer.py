@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from ..protocol import COMMON_SETTINGS, named_flags
-from ..protocol.messages_generated import Config, Control, Status
+from ..protocol.messages_generated import Config, Control, Phase, Status
 from .coordinator import Coordinator
 from .errors import TracerError, plain_text, said
 from .forgotten_step import ForgottenStep
@@ -65,6 +65,8 @@ class Tracer:
         What viewers may do beyond looking.
     first_step : int
         Number of the first step.
+    phase : str
+        What the steps are: training, or passes of a model that writes text.
     hubless : bool
         Whether there is no hub and yet something to do: what is logged goes to files.
     """
@@ -82,11 +84,14 @@ class Tracer:
         decode: Callable[[int], str] | None = None,
         controls: Sequence[Control] = (),
         first_step: int = 1,
+        phase: Phase = "train",
         hubless: bool = False,
     ) -> None:
         self._name = name
         self.controls = frozenset(controls)
         """What viewers may do beyond looking."""
+        self.folders = tuple(folders)
+        """Where vector files may lie."""
         self._handles: list[StepHandle] = []
         self._scope = StepScope(self._begin_step, self._end_step)
         self._wrapped = False
@@ -97,7 +102,7 @@ class Tracer:
         self._scalars = ScalarLog()
         self.points = points
         """The model and its trace points."""
-        self.tensors = TensorTracer(points, decode)
+        self.tensors = TensorTracer(points, decode, phase)
         """The instrument that follows the settings."""
         self._coordinator = Coordinator(
             points,
@@ -114,6 +119,8 @@ class Tracer:
         )
         self._instruments = self._coordinator.instruments
         self._passes = PassHooks(points.roots, self._instruments.tell)
+        # Without gradients they are what the steps are for.
+        self._passes.phases = int(phase != "train")
         worker = self._coordinator.worker
         # Numbers of the first replica, from whoever sends.
         self._logs = worker is not None and points.place.leads and points.place.dp == 0
@@ -420,9 +427,23 @@ class Tracer:
         self._coordinator.close(finished)
         atexit.unregister(self._at_exit)
 
+    def take_changes(self) -> None:
+        """Have what viewers asked for in force now, between two steps: for whoever takes steps only when somebody asks. It takes the number of a step in which nothing runs."""
+        if self._depth or self._closed:
+            return
+        self._started += 1
+        start = self._coordinator.schedule.at(self._started, decided=True)
+        if start.plan is not None or start.ids:
+            self._apply(start)
+
     # The step path.
 
     def _begin_step(self) -> None:
+        if self._depth == 0 and not self._closed:
+            self._spent_ns += self._instruments.take_ns()
+            self._instruments.tell("between_steps")
+            # What viewers asked for is neither part of a step nor a cost of tracing one.
+            self._instruments.take_ns()
         now = _clock()
         self._depth += 1
         if self._depth > 1 or self._closed:

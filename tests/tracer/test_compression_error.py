@@ -1,5 +1,7 @@
 """The error that a heatmap states of its compressor equals a plain float64 calculation of it."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -8,9 +10,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from megalens.protocol import Empty, NoOp, Projection, Tile
+from megalens.protocol import Empty, NoOp, Peaks, Projection, Tile
 from megalens.tracer.tensors.compressing.compression_error import CompressionError, compression_error
 from megalens.tracer.tensors.compressing.compressors import make_kernel
+from megalens.tracer.tensors.joining.pieces import Cut
+from megalens.tracer.tensors.values import errors_of
 
 SHAPES = hnp.array_shapes(min_dims=2, max_dims=4, min_side=1, max_side=9)
 ANY = st.floats(width=32, allow_subnormal=False)
@@ -137,6 +141,37 @@ def test_huge_and_tiny_values_neither_overflow_nor_vanish():
         same(compression_error(data, make_kernel(Tile(1))(data, 1), Tile(1)), np.sqrt(2 / 10))
 
 
+@given(
+    hnp.arrays(np.float32, hnp.array_shapes(min_dims=3, max_dims=4, min_side=1, max_side=9), elements=ANY),
+    st.integers(1, 9),
+)
+def test_peaks_stand_for_their_whole_block(x, cells):
+    data, compressor = torch.from_numpy(x), Peaks(cells)
+    kept = make_kernel(compressor)(data, 1)
+    again = kept.numpy()
+    for axis in (-2, -1):
+        again = np.repeat(again, compressor.side(x.shape[axis]), axis)
+    again = again[..., : x.shape[-2], : x.shape[-1]]
+    with np.errstate(all="ignore"):
+        same(compression_error(data, kept, compressor), by_hand(x, again))
+        if cells >= max(x.shape[-2:]):
+            same(compression_error(data, kept, compressor), by_hand(x, x))
+
+
+@pytest.mark.parametrize("compressor", [Peaks(4), Tile(8)])
+def test_of_one_large_head_some_queries_are_measured(monkeypatch, compressor):
+    monkeypatch.setattr("megalens.tracer.tensors.values._MEASURED_VALUES", 100)
+    data = torch.rand(2, 3, 30, 32)
+    kept = make_kernel(compressor)(data, 1)
+    probe = SimpleNamespace(flag=SimpleNamespace(error=CompressionError(compressor)), layer=1)
+    (error,) = errors_of(probe, [data], [kept], [Cut(make_kernel(compressor))])
+    # Whole blocks of 8 queries, though that is more; else three queries of 32 keys.
+    rows = 8 if isinstance(compressor, Peaks) else 3
+    part = data[0, 0, :rows].numpy()
+    again = np.repeat(kept[0, 0, : rows // 8 or rows].numpy(), 32 // kept.shape[-1], -1)
+    same(error, by_hand(part, np.broadcast_to(again, part.shape)))
+
+
 def test_large_tensors_are_taken_in_pieces(monkeypatch):
     monkeypatch.setattr("megalens.tracer.tensors.compressing.compression_error._CHUNK", 64)
     data = torch.randn(7, 11, 10)
@@ -145,7 +180,9 @@ def test_large_tensors_are_taken_in_pieces(monkeypatch):
     same(compression_error(data, kept, Tile(4)), by_hand(data.numpy(), again))
 
 
-@pytest.mark.parametrize("compressor", [NoOp(), Empty(), Tile(3), Tile(3, "sum"), Projection("v.npy")])
+@pytest.mark.parametrize(
+    "compressor", [NoOp(), Empty(), Tile(3), Tile(3, "sum"), Projection("v.npy"), Peaks(2)]
+)
 def test_no_value_is_read_back(compressor):
     class NothingRead(TorchDispatchMode):
         def __torch_dispatch__(self, function, types, args=(), kwargs=None):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from megalens.protocol import Empty, NoOp, Projection, Tile
+from megalens.protocol import Empty, NoOp, Peaks, Projection, ProtocolError, Tile, compressor_from_setting
 from megalens.tracer.tensors.compressing.compressors import make_kernel
 
 
@@ -55,6 +55,61 @@ def test_a_projection_takes_the_layers_own_unit_vectors() -> None:
     out = make_kernel(Projection("v.npy"), vectors)(data, 2)
     expected = np.einsum("bsf,kf->bsk", data.numpy(), vectors[2].numpy())
     np.testing.assert_allclose(out.numpy(), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
+@pytest.mark.parametrize(
+    ("queries", "keys", "cells", "sides"),
+    [
+        (8, 8, 8, (1, 1)),
+        (9, 9, 8, (2, 2)),
+        (33, 40, 8, (8, 8)),
+        # One query that reads what was cached.
+        (1, 300, 256, (1, 2)),
+        (300, 1, 256, (2, 1)),
+        (7, 5, 1, (8, 8)),
+    ],
+)
+def test_peaks_are_the_maxima_of_blocks(dtype, queries: int, keys: int, cells: int, sides) -> None:
+    data = torch.rand(2, 3, queries, keys, dtype=torch.float64).to(dtype)
+    data[0, 1, 0, 0] = torch.nan
+    peaks = Peaks(cells)
+    out = make_kernel(peaks)(data, 1)
+    down, across = sides
+    assert (peaks.side(queries), peaks.side(keys)) == sides
+    array = data.float().numpy() if dtype is not torch.float64 else data.numpy()
+    expected = np.array(
+        [
+            [
+                [
+                    [head[q : q + down, k : k + across].max() for k in range(0, keys, across)]
+                    for q in range(0, queries, down)
+                ]
+                for head in sample
+            ]
+            for sample in array
+        ]
+    ).astype(np.float32)
+    assert out.dtype == torch.float32
+    assert max(out.shape[-2:]) <= cells
+    np.testing.assert_array_equal(out.numpy(), expected)
+    kept = out.clone()
+    data.zero_()
+    assert torch.equal(out.nan_to_num(), kept.nan_to_num())
+
+
+def test_peaks_of_nothing_are_nothing() -> None:
+    assert make_kernel(Peaks(4))(torch.rand(0, 2, 9, 9), 1).shape == (0, 2, 3, 3)
+    assert make_kernel(Peaks(4))(torch.rand(1, 2, 0, 9), 1).shape == (1, 2, 0, 3)
+
+
+def test_a_compressor_is_read_back_from_its_message_and_says_itself() -> None:
+    assert str(Peaks()) == "Peaks(cells=256)"
+    assert compressor_from_setting(Peaks(64).to_setting()) == Peaks(64)
+    with pytest.raises(
+        ProtocolError, match=r"Peaks\(cells=…\) must be a whole number from 1 to 65536, got 0"
+    ):
+        compressor_from_setting({"name": "Peaks", "params": {"cells": 0}})
 
 
 @pytest.mark.parametrize("features", [2, 7, 12, 13, 30, 64])

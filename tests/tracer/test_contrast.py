@@ -7,7 +7,7 @@ from safetensors import safe_open
 from megalens.contrast import contrast_vectors, save_vectors
 from megalens.demo import GPT, ByteTokenizer, GPTConfig
 from megalens.tracer.errors import TracerError
-from megalens.tracer.tensors.compressing.vectors import load_vectors
+from megalens.tracer.vectors import load_vectors
 
 TOKENIZER = ByteTokenizer()
 

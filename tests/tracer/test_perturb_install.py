@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 import torch
-from perturbing import HandClock, Perturbing, site
+from perturbing import HandClock, Perturbing, site, snapshot
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -24,20 +24,6 @@ KINDS = {
     "offset": {"coefficient": 0.1, "fraction": 0.5},
 }
 SITES = tuple(EVERYWHERE)
-
-
-def snapshot(model: nn.Module) -> dict:
-    """All that a module is: its attributes by identity, its parameters bit by bit, its hooks by identity and order."""
-    found = {}
-    for name, module in model.named_modules():
-        for key, value in vars(module).items():
-            is_table = key.startswith("_") and isinstance(value, (dict, set))
-            found[name, key] = [(k, id(value[k])) for k in value] if isinstance(value, dict) else id(value)
-            if is_table and not isinstance(value, dict):
-                found[name, key] = sorted(value)
-    for name, value in model.state_dict().items():
-        found["state", name] = value.view(torch.int32).tolist()
-    return found
 
 
 def grads(model: nn.Module) -> dict[str, torch.Tensor]:

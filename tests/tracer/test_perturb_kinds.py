@@ -171,7 +171,7 @@ def test_another_key_gives_other_numbers() -> None:
 
 def test_every_kind_that_is_announced_can_be_done() -> None:
     for kind in PERTURBATIONS.values():
-        assert perturbed(flat(count=10), kind(), KEY).shape == (10,)
+        assert perturbed(flat(count=10), kind(), KEY, torch.ones(10)).shape == (10,)
 
 
 @pytest.mark.parametrize("kind", [*KINDS, Offset(1.0), BitFlip(1.0, 3)], ids=str)

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from megalens.protocol import Empty, NoOp, Projection, Tile
+from megalens.protocol import Empty, NoOp, Peaks, Projection, Tile
 from megalens.tracer.tensors.batch import Batch, Row, RowMeta
 from megalens.tracer.tensors.compressing.compression_error import CompressionError
 from megalens.tracer.tensors.compressing.compressors import make_kernel
@@ -67,6 +67,15 @@ def test_positions_and_heads_are_compressed_before_they_are_joined(compressor, s
     arrays, cut, expected = kept(compressor, whole, shards, 2, 1)
     np.testing.assert_allclose(join_pieces(cut.join, 2, arrays), expected, rtol=1e-5, atol=1e-6)
     assert sum(array.size for array in arrays) == expected.size
+
+
+@pytest.mark.parametrize(("shards", "axis"), [("heads", 1), ("features", -1)])
+def test_peaks_of_heads_or_keys_that_ranks_hold_are_those_of_the_whole(shards: str, axis: int) -> None:
+    whole = torch.rand(2, 4, 9, 10)
+    arrays, cut, expected = kept(Peaks(3), whole, shards, 2, axis)
+    np.testing.assert_array_equal(join_pieces(cut.join, 2, arrays), expected)
+    # Blocks of keys may lie across the border between two ranks, heads never do.
+    assert (sum(array.size for array in arrays) == expected.size) == (shards == "heads")
 
 
 def test_what_every_rank_holds_needs_no_pieces() -> None:

@@ -7,10 +7,11 @@ from torch import nn
 
 from megalens.adapters import find_adapter
 from megalens.demo.model import GPT, GPTConfig
-from megalens.protocol import NoOp, Tile
+from megalens.protocol import NoOp, Peaks, ProtocolError, Tile
 from megalens.tracer import FlagPoints, Source
 from megalens.tracer.tensors.compressing.compressors import make_kernel
 from megalens.tracer.tensors.compressing.suited import suited_compressor
+from megalens.tracer.tensors.cost_reduction import CostReduction, apply_cost_reduction
 
 
 def at(*widths):
@@ -40,9 +41,9 @@ def test_tiles_divide_the_width(widths, tiles):
         assert kept.shape[-1] == tiles
 
 
-def test_token_ids_are_kept_and_probabilities_averaged():
+def test_token_ids_are_kept_and_of_probabilities_the_peaks():
     assert suited_compressor("InputTokens", at(None)) == NoOp()
-    assert suited_compressor("RawAttentionScore_mat_mul", at(None)) == Tile(96, "mean")
+    assert suited_compressor("RawAttentionScore_mat_mul", at(None)) == Peaks(256)
     assert suited_compressor("elsewhere", None) == Tile(96, "rms")
 
 
@@ -59,6 +60,43 @@ def test_the_rms_of_a_tile_is_the_root_of_its_mean_square():
     )
     means = make_kernel(Tile(10))(torch.from_numpy(data), 0).double()
     assert float(means.square().mean().sqrt()) < 0.5 * float(whole.square().mean().sqrt())
+
+
+def test_peaks_are_of_queries_and_keys_only(traced, small_hub):
+    model = GPT(GPTConfig(vocabulary=50, layers=1, hidden=16, heads=2, sequence=12))
+    tracer = traced(model, flags={"RawAttentionScore_mat_mul": True}, samples=None)
+    with pytest.raises(
+        ProtocolError, match="blocks of queries and keys, which HiddenStates has not"
+    ) as caught:
+        tracer.configure(HiddenStates=Peaks())
+    assert (caught.value.code, caught.value.field) == (
+        "unknown-compressor",
+        "flags.HiddenStates.compressor.name",
+    )
+    seen = {}
+    model.blocks[0].attention.scores.register_forward_hook(
+        lambda m, a, y: seen.update(probabilities=y.detach())
+    )
+    with tracer.step():
+        model(torch.randint(0, 50, (2, 9)))
+    (row,) = small_hub.next_rows(1)
+    # Few positions are kept as they are.
+    assert (row["compressor"], row["shape"], row["compression_error"]) == (
+        "Peaks(cells=256)",
+        [2, 2, 9, 9],
+        0,
+    )
+    np.testing.assert_array_equal(
+        np.reshape(row["values"], row["shape"]).astype(np.float32), seen["probabilities"].numpy()
+    )
+
+
+def test_a_budget_takes_cells_as_it_takes_tiles():
+    setting = {"compressor": Peaks(256).to_setting()}
+    less = apply_cost_reduction({"RawAttentionScore_mat_mul": setting}, CostReduction(tiles_divisor=4))
+    assert less["RawAttentionScore_mat_mul"]["compressor"] == Peaks(64).to_setting()
+    small = apply_cost_reduction({"x": {"compressor": Peaks(4).to_setting()}}, CostReduction(tiles_divisor=4))
+    assert small["x"]["compressor"] == Peaks(4).to_setting()
 
 
 def test_what_is_announced_is_what_a_flag_without_a_choice_is_traced_with(traced, small_hub):

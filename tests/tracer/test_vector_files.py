@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 
 from megalens.protocol import ProtocolError, check_message
 from megalens.tracer.tensors.compressing.compression_error import CompressionError
-from megalens.tracer.tensors.compressing.vectors import load_vectors
+from megalens.tracer.vectors import load_vectors
 
 ARRAY = torch.randn(4, 8, generator=torch.Generator().manual_seed(0))
 UNIT = torch.nn.functional.normalize(ARRAY, dim=-1).unsqueeze(1)

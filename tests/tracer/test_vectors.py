@@ -1,4 +1,4 @@
-"""Projection vectors come only from whole files in allowed folders."""
+"""Vectors come only from whole files in allowed folders."""
 
 import pickle
 from pathlib import Path
@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 
 from megalens.protocol import ProtocolError
-from megalens.tracer.tensors.compressing.vectors import load_vectors
+from megalens.tracer.vectors import load_vectors
 
 
 def refused(name: str, folders: list[Path], **options) -> ProtocolError:
@@ -17,7 +17,7 @@ def refused(name: str, folders: list[Path], **options) -> ProtocolError:
         load_vectors(name, folders, **{"layers": 4, "features": [8], "field": "f", **options})
     assert caught.value.code == "bad-vectors"
     assert caught.value.field == "f"
-    assert caught.value.message.endswith("Tracing goes on with the previous setting.")
+    assert caught.value.message.endswith("What was set before stays in force.")
     return caught.value
 
 
@@ -40,8 +40,25 @@ def test_several_vectors_a_layer_keep_their_axis(tmp_path: Path) -> None:
     torch.testing.assert_close(found.norm(dim=-1), torch.ones(4, 3))
 
 
+def test_one_vector_is_that_of_every_layer(tmp_path: Path) -> None:
+    array = torch.randn(8)
+    save_file({"vectors": array}, tmp_path / "a.safetensors")
+    found = load_vectors("a.safetensors", [tmp_path], layers=4, features=[8])
+    torch.testing.assert_close(found, (array / array.norm()).expand(4, 1, 8))
+
+
+def test_vectors_can_keep_their_length_and_be_one_a_layer(tmp_path: Path) -> None:
+    array = np.random.default_rng(0).normal(size=(4, 8)).astype(np.float32)
+    np.save(tmp_path / "a.npy", array)
+    options = {"layers": 4, "features": [8], "several": False}
+    assert np.array_equal(load_vectors("a.npy", [tmp_path], unit=False, **options)[:, 0], array)
+    np.save(tmp_path / "a.npy", array[:, None].repeat(2, 1))
+    error = refused("a.npy", [tmp_path], **options)
+    assert (error.expected, error.got) == ("[8] or [4, 8]", "[4, 2, 8]")
+
+
 def test_a_wrong_shape_is_refused_with_both_shapes(tmp_path: Path) -> None:
-    for shape in ((4, 9), (3, 8), (8,), (4, 1, 1, 8), (4, 0, 8)):
+    for shape in ((4, 9), (3, 8), (9,), (0,), (4, 1, 1, 8), (4, 0, 8)):
         np.save(tmp_path / "a.npy", np.ones(shape))
         error = refused("a.npy", [tmp_path])
         assert "[4, 8]" in str(error.expected)

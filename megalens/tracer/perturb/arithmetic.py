@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...protocol import BitFlip, Noise1, Noise2, Offset, Perturbation
+from ...protocol import AddVector, BitFlip, Noise1, Noise2, Offset, Perturbation
 from .random_values import RandomValues
 
 __all__ = ["FLOATS", "perturbed"]
@@ -22,7 +22,7 @@ FLOATS: dict[torch.dtype, torch.dtype] = {
 """Types that can be perturbed, with the integers of the same width."""
 
 
-def perturbed(x: Tensor, kind: Perturbation, key: tuple[object, ...]) -> Tensor:
+def perturbed(x: Tensor, kind: Perturbation, key: tuple[object, ...], vector: Tensor | None = None) -> Tensor:
     """Return ``x`` perturbed.
 
     NaN and infinity stay as they are in every kind, bit by bit.
@@ -35,6 +35,8 @@ def perturbed(x: Tensor, kind: Perturbation, key: tuple[object, ...]) -> Tensor:
         What to do.
     key : tuple
         What the random numbers depend on.
+    vector : torch.Tensor, optional
+        What :class:`AddVector` adds to each position, ``[features]``, with its coefficient.
 
     Raises
     ------
@@ -43,7 +45,16 @@ def perturbed(x: Tensor, kind: Perturbation, key: tuple[object, ...]) -> Tensor:
     """
     if x.dtype not in FLOATS or x.layout is not torch.strided:
         raise TypeError(f"a {x.layout} tensor of {x.dtype} cannot be perturbed")
+    if isinstance(kind, AddVector):
+        return _added(x, vector)
     return _KINDS[type(kind)](x, kind, RandomValues(key, x))
+
+
+def _added(x: Tensor, vector: Tensor | None) -> Tensor:
+    if vector is None or x.shape[-1:] != vector.shape:
+        found = "no vector" if vector is None else f"a vector of {len(vector)} values"
+        raise ValueError(f"{found} cannot be added to a tensor of shape {list(x.shape)}")
+    return _where_finite(x, x + vector)
 
 
 def _noise1(x: Tensor, kind: Noise1, random: RandomValues) -> Tensor:

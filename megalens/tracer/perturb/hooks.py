@@ -11,9 +11,10 @@ from torch import Tensor, nn
 from torch.utils import checkpoint
 
 from ..own_hooks import OwnHook
+from ..place import Place
 from .arithmetic import perturbed
 from .plan import SitePlan
-from .sharded import is_sharded, on_own_piece
+from .sharded import is_sharded, on_own_piece, own_features
 
 __all__ = ["IClock", "OutputHook", "PerturbHook", "WeightHook"]
 
@@ -105,7 +106,9 @@ class PerturbHook:
         key = (*self._key, clock.step, clock.phase, clock.micro_batch)
 
         def piece(local: Tensor, cut: tuple[object, ...]) -> Tensor:
-            return perturbed(local, self._kind, (*key, *cut)) if local.numel() else local
+            if not local.numel():
+                return local
+            return perturbed(local, self._kind, (*key, *cut), self._vector_of(tensor, local))
 
         changed = on_own_piece(tensor, piece) if is_sharded(tensor) else piece(tensor, self._cut(tensor))
         self.calls += 1
@@ -114,6 +117,9 @@ class PerturbHook:
 
     def _cut(self, tensor: Tensor) -> tuple[object, ...]:
         return ()
+
+    def _vector_of(self, tensor: Any, local: Tensor) -> Tensor | None:
+        return None
 
     def _failed(self, error: Exception) -> None:
         """Count and say it; a fault of ours must not end a training step."""
@@ -176,6 +182,10 @@ class OutputHook(PerturbHook):
     ----------
     piece : callable
         Gives of a tensor what tells apart the processes that hold different pieces of it.
+    vector : torch.Tensor, optional
+        What is added to each position, ``[features]``.
+    place : Place, optional
+        Which piece of the features this process holds, where they are cut.
     """
 
     def __init__(
@@ -187,8 +197,10 @@ class OutputHook(PerturbHook):
         clock: IClock,
         warn: Callable[[str, str], None],
         piece: Callable[[Tensor], tuple[object, ...]],
+        vector: Tensor | None = None,
+        place: Place | None = None,
     ) -> None:
-        self._piece = piece
+        self._piece, self._vector, self._place = piece, vector, place or Place()
         super().__init__(module, site, label, key, clock, warn)
 
     def _register(self, module: nn.Module) -> list[Any]:
@@ -223,6 +235,18 @@ class OutputHook(PerturbHook):
 
     def _cut(self, tensor: Tensor) -> tuple[object, ...]:
         return self._piece(tensor)
+
+    def _vector_of(self, tensor: Any, local: Tensor) -> Tensor | None:
+        if self._vector is None:
+            return None
+        if self._vector.device != local.device:
+            self._vector = self._vector.to(local.device)
+        if is_sharded(tensor):
+            return own_features(tensor, self._vector)
+        size, place = local.shape[-1] if local.ndim else 1, self._place
+        if size * place.tp_size == len(self._vector) and self._piece(tensor):
+            return self._vector[size * place.tp : size * (place.tp + 1)]
+        return self._vector
 
 
 def _take_back(module: nn.Module) -> None:

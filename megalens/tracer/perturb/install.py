@@ -121,7 +121,10 @@ def _hooks(
         else:
             key = (plan.seed, site.name, layer, number, *replica_of_output(points.place))
             piece = piece_of_output(points, site.name, layer)
-            yield OutputHook(module, site, label, key, clock, warn, piece=piece)
+            vector = None if site.vectors is None else site.vectors[layer]
+            yield OutputHook(
+                module, site, label, key, clock, warn, piece=piece, vector=vector, place=points.place
+            )
 
 
 def _modules(points: ModelPoints, site: SitePlan) -> list[tuple[int, int, nn.Module]]:

@@ -10,9 +10,10 @@ from torch import Tensor, nn
 from ..place import Place
 from ..points import ModelPoints, Source
 
-__all__ = ["owner_of_weight", "piece_of_output", "replica_of_output", "replica_of_weight"]
+__all__ = ["SAME_TENSOR", "owner_of_weight", "piece_of_output", "replica_of_output", "replica_of_weight"]
 
-_SAME_TENSOR = {"calculation": "MLP2_mat_mul", "system": "HiddenStates"}
+SAME_TENSOR = {"calculation": "MLP2_mat_mul", "system": "HiddenStates"}
+"""By site the flag that shows what is perturbed there."""
 
 
 def replica_of_output(place: Place) -> tuple[object, ...]:
@@ -26,7 +27,7 @@ def piece_of_output(points: ModelPoints, site: str, layer: int) -> Callable[[Ten
     The trace point of the same tensor knows whether it is cut, as under sequence parallelism.
     """
     place = points.place
-    flag = points.flags.get(_SAME_TENSOR[site])
+    flag = points.flags.get(SAME_TENSOR[site])
     sources = flag.layers.get(layer, ()) if flag is not None else ()
     if place.tp_size == 1 or not sources:
         return lambda tensor: ()

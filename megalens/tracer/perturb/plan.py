@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
+from torch import Tensor
 
-from ...protocol import BitFlip, Perturbation, ProtocolError, no_such, parse_layers, perturbation_from_setting
+from ...protocol import (
+    AddVector,
+    BitFlip,
+    Perturbation,
+    ProtocolError,
+    no_such,
+    parse_layers,
+    perturbation_from_setting,
+)
 from ...protocol.messages_generated import Perturb, PerturbSite, Phase
 from ..points import ModelPoints
+from ..vectors import load_vectors
+from .key import SAME_TENSOR
 from .refusals import refused_layers
 from .sites import SITES
 
@@ -20,7 +33,7 @@ _SEED = 0
 _STEPS = 100
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SitePlan:
     """What is done at one site.
 
@@ -34,12 +47,15 @@ class SitePlan:
         Layers of this process that it is done in; none when all that were asked for are in other processes.
     phases : tuple of str
         When.
+    vectors : torch.Tensor or None
+        What is added in each of the model's layers, ``[layers, features]``, with its coefficient.
     """
 
     name: str
     kind: Perturbation
     layers: tuple[int, ...]
     phases: tuple[Phase, ...]
+    vectors: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -57,7 +73,9 @@ class PerturbPlan:
         return copy.deepcopy(self._setting)
 
 
-def perturb_plan(setting: Perturb, points: ModelPoints) -> PerturbPlan:
+def perturb_plan(
+    setting: Perturb, points: ModelPoints, folders: Sequence[Path] = (), phase: Phase = "train"
+) -> PerturbPlan:
     """Return the plan that a ``Perturb`` object means. All of it can be done, or an error is raised and nothing has changed.
 
     In a pipeline a process knows its own layers only: of the others it believes that they are there, and the process that holds them checks.
@@ -68,11 +86,15 @@ def perturb_plan(setting: Perturb, points: ModelPoints) -> PerturbPlan:
         A ``Perturb`` object that fits its schema.
     points : ModelPoints
         The model, with its sites.
+    folders : sequence of Path
+        Folders in which vector files may lie.
+    phase : str
+        Phase of sites that do not say their own.
 
     Raises
     ------
     ProtocolError
-        ``bad-parameter`` or ``unknown-layer``, with a field such as ``perturb.sites.weight.kind.params.coefficient``.
+        ``bad-parameter``, ``bad-vectors`` or ``unknown-layer``, with a field such as ``perturb.sites.weight.kind.params.coefficient``.
     """
     if "until" in setting:
         raise ProtocolError(
@@ -80,7 +102,7 @@ def perturb_plan(setting: Perturb, points: ModelPoints) -> PerturbPlan:
             "until is told, not asked for. Say how many training steps it is to last: steps.",
             field="perturb.until",
         )
-    plans = [_site_plan(name, given, points) for name, given in setting["sites"].items()]
+    plans = [_site_plan(name, given, points, folders, phase) for name, given in setting["sites"].items()]
     seed, steps = setting.get("seed", _SEED), setting.get("steps", _STEPS)
     complete: Perturb = {
         "sites": {
@@ -97,11 +119,22 @@ def perturb_plan(setting: Perturb, points: ModelPoints) -> PerturbPlan:
     return PerturbPlan(tuple(plans), seed, steps, complete)
 
 
-def _site_plan(name: str, given: PerturbSite, points: ModelPoints) -> SitePlan:
+def _site_plan(
+    name: str, given: PerturbSite, points: ModelPoints, folders: Sequence[Path], phase: Phase
+) -> SitePlan:
     where = f"perturb.sites.{name}"
     if name not in SITES:
         raise no_such("site", name, SITES, where[:300])
     kind = perturbation_from_setting(given["kind"], f"{where}.kind")
+    if name not in kind.sites:
+        expected = " or ".join(kind.sites)
+        raise ProtocolError(
+            "bad-parameter",
+            f"{kind.title} cannot be done at the site {name}, only at {expected}: it adds to what a layer gives at each position.",
+            field=f"{where}.kind.name",
+            expected=expected,
+            got=name,
+        )
     here = points.sites.get(name)
     own = set() if here is None else set(here.layers)
     refused = {} if here is None else refused_layers(points, name)
@@ -122,8 +155,23 @@ def _site_plan(name: str, given: PerturbSite, points: ModelPoints) -> SitePlan:
     layers = tuple(layer for layer in asked if layer in own and layer not in refused)
     if isinstance(kind, BitFlip):
         _check_bit(kind, name, layers, points, f"{where}.kind.params.bit")
-    phases = tuple(phase for phase in _PHASES if phase in given.get("phases", ("train",)))
-    return SitePlan(name, kind, layers, phases)
+    phases = tuple(each for each in _PHASES if each in given.get("phases", (phase,)))
+    vectors = _vectors(kind, name, points, folders, where) if isinstance(kind, AddVector) else None
+    return SitePlan(name, kind, layers, phases, vectors)
+
+
+def _vectors(kind: AddVector, site: str, points: ModelPoints, folders: Sequence[Path], where: str) -> Tensor:
+    flag = points.flags.get(SAME_TENSOR[site])
+    vectors = load_vectors(
+        kind.vectors,
+        folders,
+        layers=points.layers,
+        features=(flag and flag.widths) or (),
+        field=f"{where}.kind.params.vectors",
+        several=False,
+        unit=kind.normalise,
+    )
+    return vectors[:, 0] * kind.coefficient
 
 
 def _check_bit(kind: BitFlip, site: str, layers: tuple[int, ...], points: ModelPoints, field: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-__all__ = ["is_sharded", "on_own_piece"]
+__all__ = ["is_sharded", "on_own_piece", "own_features"]
 
 
 def is_sharded(tensor: Any) -> bool:
@@ -45,3 +45,18 @@ def on_own_piece(tensor: Any, change: Callable[[Tensor, tuple[int, ...]], Tensor
         shape=tensor.shape,
         stride=tensor.stride(),
     )
+
+
+def own_features(tensor: Any, vector: Tensor) -> Tensor:
+    """Return what of ``vector`` ``[features]`` belongs to this process's piece of a DTensor ``[..., features]``; nothing is sent."""
+    home = sys.modules["torch.distributed.tensor"]
+    last = tensor.ndim - 1
+    cut = [each if each.is_shard(last) else home.Replicate() for each in tensor.placements]
+    if not any(each.is_shard() for each in cut):
+        return vector
+    whole = type(tensor).from_local(
+        vector, tensor.device_mesh, [home.Replicate()] * len(cut), run_check=False
+    )
+    pieces = [home.Shard(0) if each.is_shard() else each for each in cut]
+    own: Tensor = whole.redistribute(placements=pieces).to_local()
+    return own

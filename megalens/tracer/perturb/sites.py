@@ -28,7 +28,7 @@ def site_infos(points: ModelPoints) -> list[SiteInfo]:
             "name": name,
             "title": title,
             "layers": layers,
-            "kinds": perturbation_infos(),
+            "kinds": perturbation_infos(name),
         }
         if not layers:
             reason = next(iter(refused.values()), None) or (here.reason if here is not None else None)

@@ -15,7 +15,18 @@ import pyarrow as pa
 
 from ...protocol import FrameTemplate, ProtocolError, Stream, Streams
 from ...protocol.arrow_columns import arrow_batch
-from ...protocol.messages_generated import Announce, ConfigPatch, Configured, Hello, Message, Peer, Status
+from ...protocol.messages_generated import (
+    Announce,
+    Cancel,
+    ConfigPatch,
+    Configured,
+    Generate,
+    Generating,
+    Hello,
+    Message,
+    Peer,
+    Status,
+)
 from ..errors import as_protocol_error, plain_text
 from ..instrument import IGatherer, Rows
 from .hub_connection import HubConnection
@@ -62,6 +73,8 @@ class Producer(Worker):
         Gives the ``announce`` message as of now.
     configure : callable
         Takes a patch and an id, arranges that it is applied and gives the ``configured`` answer, or None where that comes later; raises ``ProtocolError``.
+    request : callable
+        Takes a ``generate`` or ``cancel`` message and gives the ``generating`` answer; raises ``ProtocolError``.
     report : callable, optional
         Adds to the ``status`` message what this thread does not know.
     viewers : callable, optional
@@ -87,6 +100,7 @@ class Producer(Worker):
         peer: Peer,
         announce: Callable[[], Announce],
         configure: Callable[[ConfigPatch, str], Configured | None],
+        request: Callable[[Generate | Cancel], Generating],
         report: Callable[[Status], Status] = lambda status: status,
         viewers: Callable[[int], None] = lambda count: None,
         hub_is: Callable[[bool], None] = lambda there: None,
@@ -115,6 +129,7 @@ class Producer(Worker):
         self._rank = rank
         self._announce = announce
         self._configure = configure
+        self._request = request
         self._streams = streams
         self._sent = self._said_goodbye = False
         self._refusals = 0
@@ -278,9 +293,10 @@ class Producer(Worker):
 
     def _hub_came(self, hello: Hello) -> None:
         self.run_id = hello["run"]["id"]
-        self.connected.set()
         self._hub_is(True)
         self._hub.say(self._announce())
+        # Whoever waited for it may ask the hub at once for what was announced.
+        self.connected.set()
         self._hub.send_early()
         self._send_scalars()
 
@@ -358,6 +374,11 @@ class Producer(Worker):
                 answer = as_protocol_error(error, "This change").to_message(message["id"])
             if answer is not None:
                 self._hub.say(answer)
+        elif message["type"] == "generate" or message["type"] == "cancel":
+            try:
+                self._hub.say(self._request(message))
+            except Exception as error:
+                self._hub.say(as_protocol_error(error, "This request").to_message(message["id"]))
         elif message["type"] == "status":
             self._viewers(message.get("viewers", 0))
         elif message["type"] == "error":

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ..device import to_host
-from ..micro_batches import OUTSIDE, MicroBatches, Unproven
+from ..micro_batches import OUTSIDE, TRAINING, MicroBatches, Unproven
 from ..points import ModelPoints, Shards, Source
 from .batch import NO_ERROR, RAW_BYTES, Batch, RawRows, Row, RowMeta
 from .compressing.compressors import NarrowMean
@@ -21,6 +21,7 @@ from .plan import TracingPlan
 from .probes import TensorProbe, install_probes
 from .staging import StagePool
 from .values import errors_of, in_rows, local_piece, moments_of, parts_of
+from .window import Window
 
 __all__ = ["Capture"]
 
@@ -58,6 +59,8 @@ class Capture(MicroBatches):
         self.spent_ns = 0
         self.scope = 0
         self.positions: int | None = None
+        self.window: Window | None = None
+        """Positions of the next passes that are reported; all when None."""
         self._any_active = False
         self._order = 0
         self._samples_in_batch = 1
@@ -78,6 +81,9 @@ class Capture(MicroBatches):
         if perturbs or any(flag.layers for flag in plan.flags.values()):
             self.probes, self._remove = install_probes(self._points.roots, self._points.flags, plan, self)
         self.plan = plan
+        if self.phase not in (TRAINING, OUTSIDE):
+            # Changed inside of a phase, which goes on.
+            self._activate(False)
 
     def release(self) -> None:
         """Take every hook of ours off the model. Safe twice."""
@@ -93,10 +99,10 @@ class Capture(MicroBatches):
 
     def begin(self, step: int, phase: str, held: bool = False) -> None:
         """Start a step, or a phase; a step that is held is not traced."""
+        if phase == TRAINING or step != self.step:
+            self._order = 0
         super().begin(step, phase)
         self.scope += 1
-        if phase == "train":
-            self._order = 0
         self._activate(held)
 
     def resume(self, saved: tuple[Any, ...], scope: int) -> None:
@@ -257,6 +263,11 @@ class Capture(MicroBatches):
         if source.sequence_first:
             data = data.transpose(0, 1)
         data = self._batched(source, data)
+        if self.window is not None:
+            if source.sparse:
+                # Which of its tokens are new is not known.
+                return
+            data = self.window.of(data)
         samples = data.shape[0]
         if flag.name == "InputTokens":
             self._samples_in_batch = samples

@@ -11,6 +11,7 @@ from ...protocol import (
     EMBEDDING,
     Empty,
     NoOp,
+    Peaks,
     Projection,
     ProtocolError,
     check_message,
@@ -21,13 +22,13 @@ from ...protocol import (
     read_flags,
     read_setting,
 )
-from ...protocol.messages_generated import FlagSetting, Perturb
+from ...protocol.messages_generated import FlagSetting, Perturb, Phase
 from ..flags import FLAGS
 from ..points import NO_EXPERTS, FlagPoints, ModelPoints
+from ..vectors import load_vectors
 from .compressing.compression_error import CompressionError
 from .compressing.compressors import make_kernel
 from .compressing.suited import suited_compressor
-from .compressing.vectors import load_vectors
 from .cost_reduction import CostReduction, apply_cost_reduction
 from .plan import CONTROLS, PASSES, PHASES, FlagPlan, ModePlan, TracingPlan
 
@@ -124,7 +125,7 @@ def change_plan(
         if setting is None:
             asked.pop(name, None)
         else:
-            asked[name] = _flag_plan(name, setting, points, folders, features, where)
+            asked[name] = _flag_plan(name, setting, points, folders, features, where, plan.phase)
     # Whoever asks for something else is given all of it, until it is measured anew.
     cost_reduction = (
         CostReduction(**patch["cost_reduction"]) if "cost_reduction" in patch else plan.cost_reduction
@@ -135,12 +136,13 @@ def change_plan(
     flags = {
         name: flag
         if less[name] == flag.setting
-        else _flag_plan(name, less[name], points, folders, features, f"flags.{name}")
+        else _flag_plan(name, less[name], points, folders, features, f"flags.{name}", plan.phase)
         for name, flag in asked.items()
     }
     plan = replace(plan, flags=flags, asked=asked, cost_reduction=cost_reduction)
     if "perturb" in patch:
-        plan = replace(plan, perturb=_perturb(patch["perturb"], points, controls), perturb_until=None)
+        perturb = _perturb(patch["perturb"], points, controls, folders, plan.phase)
+        plan = replace(plan, perturb=perturb, perturb_until=None)
     if "mode" in patch:
         plan = replace(plan, mode=_mode(plan.mode, patch["mode"], controls))
     if "budget" in patch:
@@ -148,13 +150,19 @@ def change_plan(
     return plan
 
 
-def _perturb(setting: Perturb | None, points: ModelPoints, controls: Sequence[str]) -> PerturbPlan | None:
+def _perturb(
+    setting: Perturb | None,
+    points: ModelPoints,
+    controls: Sequence[str],
+    folders: Sequence[Path],
+    phase: Phase,
+) -> PerturbPlan | None:
     if setting is None:
         return None
     _allow("perturb", "perturb", controls)
     from ..perturb import perturb_plan
 
-    return perturb_plan(setting, points)
+    return perturb_plan(setting, points, folders, phase)
 
 
 def _mode(mode: ModePlan, setting: Mapping[str, Any], controls: Sequence[str]) -> ModePlan:
@@ -184,6 +192,7 @@ def _flag_plan(
     folders: Sequence[Path],
     features: Callable[[str], Sequence[int | None]] | None,
     where: str,
+    phase: Phase,
 ) -> FlagPlan:
     here = points.flags.get(name, NO_EXPERTS)
     elsewhere = points.place.pp_size > 1 and here.reason is None
@@ -209,6 +218,14 @@ def _flag_plan(
             expected="NoOp, Empty",
             got=type(compressor).__name__,
         )
+    if isinstance(compressor, Peaks) and not FLAGS[name].attends:
+        raise ProtocolError(
+            "unknown-compressor",
+            f"Peaks keeps blocks of queries and keys, which {name} has not. Choose Tile, with the reduction max for maxima.",
+            field=f"{where}.compressor.name",
+            expected="Tile, NoOp, Empty, Projection",
+            got="Peaks",
+        )
     vectors = None
     passes = tuple(side for side in PASSES if side in setting.get("passes", ("forward",)))
     if not FLAGS[name].gradient and "backward" in passes:
@@ -233,8 +250,9 @@ def _flag_plan(
             field=f"{where}.compressor.params.vectors",
         )
     every = setting.get("every", 1)
-    phases = tuple(phase for phase in PHASES if phase in setting.get("phases", ("train",)))
-    samples = setting.get("samples", 1)
+    phases = tuple(each for each in PHASES if each in setting.get("phases", (phase,)))
+    # Each sample of a model that writes text is a text of its own.
+    samples = setting.get("samples", 1 if phase == "train" else None)
     complete: FlagSetting = {
         "layers": setting.get("layers", "all"),
         "every": every,

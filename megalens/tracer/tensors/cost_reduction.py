@@ -12,6 +12,8 @@ from ..flags import FLAGS
 __all__ = ["LADDER", "CostReduction", "apply_cost_reduction"]
 
 _FEWEST_TILES = 8
+_PARTS = {"Tile": ("tiles", 96), "Peaks": ("cells", 256)}
+"""By compressor the parameter that says how many parts there are at most, and its default."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,7 @@ class CostReduction:
     samples_limit : int or None
         At most this many samples of a micro-batch.
     tiles_divisor : int
-        A :class:`Tile`'s number of tiles is divided by it, down to 8.
+        A :class:`Tile`'s number of tiles is divided by it, down to 8, and so is a :class:`Peaks`' number of cells.
     whole_to_tiles : int or None
         Whole tensors (``NoOp``) become this many tiles; token ids stay.
     forward_only : bool
@@ -88,10 +90,11 @@ def _smaller(name: str, setting: Mapping[str, Any], cost_reduction: CostReductio
 
 def _coarser(name: str, compressor: Mapping[str, Any], cost_reduction: CostReduction) -> dict[str, Any]:
     params = dict(compressor.get("params") or {})
-    if compressor["name"] == "Tile" and cost_reduction.tiles_divisor > 1:
-        tiles = params.get("tiles", 96)
-        params["tiles"] = min(tiles, max(_FEWEST_TILES, tiles // cost_reduction.tiles_divisor))
-        return {"name": "Tile", "params": params}
+    if compressor["name"] in _PARTS and cost_reduction.tiles_divisor > 1:
+        member, default = _PARTS[compressor["name"]]
+        parts = params.get(member, default)
+        params[member] = min(parts, max(_FEWEST_TILES, parts // cost_reduction.tiles_divisor))
+        return {"name": compressor["name"], "params": params}
     exact = name in FLAGS and FLAGS[name].exact
     if compressor["name"] == "NoOp" and cost_reduction.whole_to_tiles is not None and not exact:
         return {"name": "Tile", "params": {"tiles": cost_reduction.whole_to_tiles, "reduction": "mean"}}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...protocol.messages_generated import Status
+from ...protocol.messages_generated import Phase, Status
 from ..instrument import Instrument
 from ..passes import left_out_sentence
 from ..perturb import Installed, PerturbPlan, install_perturbations
@@ -33,11 +34,16 @@ class TensorTracer(Instrument):
         The model and its trace points.
     decode : callable, optional
         Text of one token id.
+    phase : str
+        What the steps are.
     """
 
     name = STREAM
 
-    def __init__(self, points: ModelPoints, decode: Callable[[int], str] | None = None) -> None:
+    def __init__(
+        self, points: ModelPoints, decode: Callable[[int], str] | None = None, phase: Phase = "train"
+    ) -> None:
+        self._phase = phase
         self._points = points
         self._decode = decode
         self._warn: Callable[[str], None] = lambda text: None
@@ -46,6 +52,8 @@ class TensorTracer(Instrument):
         self._perturbed: Installed | None = None
         self._looked = self._announced = False
         self._phases: list[tuple[tuple[Any, ...], int]] = []
+        self._plan = TracingPlan(phase=self._phase)
+        self._change: Callable[[TracingPlan], TracingPlan] | None = None
         self.capture = Capture(points, lambda text: self._warn(text), self._hand_over)
         self.perturbed_steps = 0
         """Steps that perturbations have touched so far."""
@@ -56,8 +64,8 @@ class TensorTracer(Instrument):
 
     @property
     def plan(self) -> TracingPlan:
-        """What is in force."""
-        return self.capture.plan
+        """What is in force; inside of :meth:`changed` what is again afterwards."""
+        return self._plan
 
     @property
     def positions(self) -> int | None:
@@ -81,16 +89,30 @@ class TensorTracer(Instrument):
     def follow(self, plan: TracingPlan, version: int = 0) -> None:
         """Trace and perturb what a plan says from now on; between steps. Where the hooks cannot be put, none is on the model, and the error is raised."""
         self.capture.version = version
+        self._plan = TracingPlan(phase=self._phase)
         self._perturb(None)
-        self.capture.follow(plan)
-        self._perturb(plan)
+        changed = plan if self._change is None else self._change(plan)
+        self.capture.follow(changed)
+        self._perturb(changed)
+        self._plan = plan
         if plan.perturb is not self._armed:
             # Another change leaves what is armed as it is.
             self._armed, self._armed_steps = plan.perturb, 0
 
+    @contextlib.contextmanager
+    def changed(self, change: Callable[[TracingPlan], TracingPlan]) -> Iterator[None]:
+        """Follow, inside, what ``change`` makes of the plan, whatever the plan becomes meanwhile; then the plan again. Between steps, also inside of a phase there."""
+        before, self._change = self._change, change
+        try:
+            self.follow(self._plan, self.capture.version)
+            yield
+        finally:
+            self._change = before
+            self.follow(self._plan, self.capture.version)
+
     def step_begins(self, step: int, held: bool) -> None:
         """Decide what is traced in this step."""
-        self.capture.begin(step, "train", held)
+        self.capture.begin(step, self._phase, held)
 
     def step_ends(self) -> None:
         """Hand the step's batch over."""
@@ -130,6 +152,7 @@ class TensorTracer(Instrument):
         """Leave the model as it was."""
         self._flush()
         self._perturb(None)
+        self._plan = TracingPlan(phase=self._phase)
         self.capture.release()
 
     def take_ns(self) -> int:

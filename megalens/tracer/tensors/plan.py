@@ -21,7 +21,7 @@ __all__ = ["CONTROLS", "PASSES", "PHASES", "FlagPlan", "ModePlan", "TracingPlan"
 
 PHASES: tuple[Phase, ...] = ("train", "eval", "generate")
 PASSES: tuple[Pass, ...] = ("forward", "backward")
-CONTROLS: tuple[Control, ...] = ("pause", "watched", "perturb")
+CONTROLS: tuple[Control, ...] = ("pause", "watched", "perturb", "generate")
 """What a training script can allow viewers to do beyond looking."""
 _MEASURED = 50
 """The compressor's error is measured in the first traced step and every so many after it."""
@@ -115,6 +115,8 @@ class TracingPlan:
         What tracing may cost, in per cent of step time.
     instruments : mapping
         Settings of instruments, by name.
+    phase : str
+        What the steps are: the phase of flags and perturbations that do not say their own.
     """
 
     flags: Mapping[str, FlagPlan] = field(default_factory=dict)
@@ -125,6 +127,7 @@ class TracingPlan:
     mode: ModePlan = field(default_factory=ModePlan)
     budget: float | None = None
     instruments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    phase: Phase = "train"
 
     @property
     def config(self) -> Config:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from torch import Tensor
 
+from ...protocol import Peaks
 from ..device import to_host
 from ..moments import TYPES, measure
 from ..points import Shards, Source
@@ -70,7 +71,13 @@ def _head(part: Tensor, output: Tensor) -> tuple[Tensor, Tensor]:
     if part.numel() <= _MEASURED_VALUES or part.ndim < 3:
         return part, output
     count = max(1, _MEASURED_VALUES // part[0, 0].numel())
-    return part[:1, :count], output[:1, :count]
+    part, output = part[:1, :count], output[:1, :count]
+    if part.numel() <= _MEASURED_VALUES or part.ndim != 4:
+        return part, output
+    # Of one head some queries: whole blocks of them, where they are cut into blocks.
+    side = Peaks(output.shape[2]).side(part.shape[2])
+    blocks = max(1, _MEASURED_VALUES // (part.shape[3] * side))
+    return part[:, :, : blocks * side], output[:, :, :blocks]
 
 
 def moments_of(parts: Sequence[Tensor]) -> np.ndarray:

@@ -257,8 +257,8 @@ class Schedule(Generic[P]):
                 self._accepted = plan
             self._current = plan
 
-    def at(self, step: int) -> StepStart[P]:
-        """Begin ``step``. Waits only where the training was paused, or where a change that touches the training is being decided."""
+    def at(self, step: int, *, decided: bool = False) -> StepStart[P]:
+        """Begin ``step``. Waits only where the training was paused, or where a change that touches the training is being decided; with ``decided`` for any change that is."""
         with self._condition:
             began = time.monotonic()
             waited = 0.0
@@ -266,7 +266,7 @@ class Schedule(Generic[P]):
                 plan, version, ids = self._in_force(step)
                 undecided = [entry for entry in self._prepared.values() if entry.first <= step]
                 paused = not self._released and _pauses(plan, step)
-                strict = any(entry.strict for entry in undecided)
+                strict = any(decided or entry.strict for entry in undecided)
                 if paused and self._abandoned is not None and self._abandoned():
                     self._released = True
                     continue

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ....protocol import Compressor, Empty, NoOp, Projection, Tile
+from ....protocol import Compressor, Empty, NoOp, Peaks, Projection, Tile
 
 __all__ = ["CompressionError", "compression_error"]
 
@@ -32,6 +32,8 @@ class CompressionError:
     - ``Tile`` by ``mean``, ``median`` or ``sum``: each tile's centre (a sum is divided by the tile's width), repeated over its features. The mean is the
       best that one number for a tile can do, because it minimises the sum of squares.
     - ``Tile`` by anything else: NaN. A maximum, a deviation or a root mean square describes a tile; no tensor is rebuilt from it.
+    - ``Peaks``: each block's largest value, at all of its queries and keys. It is what a picture of blocks shows, an upper bound everywhere: 0 where the
+      blocks are single positions, and above 1 where few of many values are large.
     - ``Projection``: the orthogonal projection on what the vectors span. With an orthonormal basis ``Q`` of the span it is ``x Qᵀ Q``, and the error is the
       part of ``x`` outside (Golub and Van Loan, *Matrix Computations*, 4th ed. 2013, section 2.5.1). NaN for more vectors than their bases can be made of in
       some seconds.
@@ -86,11 +88,12 @@ class CompressionError:
         with torch.autocast(data.device.type, enabled=False):
             if data.numel() == 0:
                 return torch.zeros(3, dtype=wide, device=data.device)
+            kept = kept if kept is None else self._by_row(data, kept.detach())
             data = data.detach().reshape(-1, data.shape[-1])
             rebuild: _Rebuild | None = (lambda x, _: x) if kept is None else self._rebuild(data, layer, wide)
             if rebuild is None:
                 return torch.full((3,), torch.nan, dtype=wide, device=data.device)
-            small = data if kept is None else kept.detach().reshape(len(data), -1)
+            small = data if kept is None else kept.reshape(len(data), -1)
             lost, whole, counted, scale = _sums(data, small, rebuild, wide)
             nothing = torch.full_like(lost, torch.nan)
             positions = torch.full_like(lost, float(len(data)))
@@ -122,12 +125,20 @@ class CompressionError:
         with torch.autocast(data.device.type, enabled=False):
             if data.numel() == 0:
                 return torch.zeros((), dtype=wide, device=data.device)
-            data = data.detach()
+            data, kept = data.detach(), self._by_row(data, kept.detach())
             data = data.reshape(1, 1) if data.ndim == 0 else data.reshape(-1, data.shape[-1])
             rebuild = self._rebuild(data, layer, wide)
             if rebuild is None:
                 return torch.full((), torch.nan, dtype=wide, device=data.device)
-            return _relative(data, kept.detach().reshape(len(data), -1), rebuild, wide)
+            return _relative(data, kept.reshape(len(data), -1), rebuild, wide)
+
+    def _by_row(self, data: Tensor, kept: Tensor) -> Tensor:
+        """Return what is kept with a row for each row of ``data``: blocks have several."""
+        if not isinstance(self._compressor, Peaks):
+            return kept
+        # Of a part of the rows, too: what is kept of them says how they were cut.
+        side = Peaks(kept.shape[-2]).side(data.shape[-2])
+        return kept.repeat_interleave(side, -2)[..., : data.shape[-2], :]
 
     def _rebuild(self, data: Tensor, layer: int, wide: torch.dtype) -> _Rebuild | None:
         compressor, features = self._compressor, data.shape[-1]
@@ -140,6 +151,9 @@ class CompressionError:
                 return None
             basis = self._on(data.device, layer, wide)
             return lambda x, kept: (x @ basis.T) @ basis
+        if isinstance(compressor, Peaks):
+            side = compressor.side(features)
+            return lambda x, kept: kept.repeat_interleave(side, -1)[:, :features]
         assert isinstance(compressor, Tile)
         found = _CENTRES.fullmatch(compressor.reduction.replace(" ", ""))
         if found is None:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ....protocol import Compressor, Empty, Projection, Tile
+from ....protocol import Compressor, Empty, Peaks, Projection, Tile
 from ..staging import Stage
 from .reductions import Reduction, parse_reduction
 
@@ -45,6 +45,8 @@ def make_kernel(compressor: Compressor, vectors: Tensor | None = None, field: st
     if isinstance(compressor, Projection):
         assert vectors is not None
         return _project(vectors)
+    if isinstance(compressor, Peaks):
+        return _peaks(compressor)
     return _empty if isinstance(compressor, Empty) else copy_values
 
 
@@ -177,6 +179,27 @@ def _project(vectors: Tensor) -> Kernel:
 def partial_projection(vectors: Tensor, first: int, features: int) -> Kernel:
     """Return the projection of the features from ``first`` on, which is one term of the whole projection."""
     return _project(vectors[..., first : first + features])
+
+
+def _peaks(peaks: Peaks) -> Kernel:
+    def kernel(data: Tensor, layer: int) -> Tensor:
+        down, across = (peaks.side(size) for size in data.shape[-2:])
+        if down == across == 1:
+            return copy_values(data, layer)
+        # Rows lie behind one another in memory, so that their maxima come first.
+        return _maxima(_maxima(data, -2, down), -1, across).to(torch.float32)
+
+    return kernel
+
+
+def _maxima(data: Tensor, axis: int, side: int) -> Tensor:
+    if side == 1:
+        return data
+    full, rest = divmod(data.shape[axis], side)
+    blocks = torch.unflatten(data.narrow(axis, 0, full * side), axis, (full, side)).amax(axis)
+    if rest == 0:
+        return blocks
+    return torch.cat((blocks, data.narrow(axis, full * side, rest).amax(axis, keepdim=True)), axis)
 
 
 def copy_values(data: Tensor, layer: int) -> Tensor:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ....protocol import Compressor, Empty, Projection, Tile
+from ....protocol import Compressor, Empty, Peaks, Projection, Tile
 from ...points import Shards
 from ..compressing.compression_error import CompressionError
 from ..compressing.compressors import Kernel, copy_values, make_kernel, partial_projection
@@ -178,6 +178,8 @@ def cut_of(
             ranks,
             error and CompressionError(tiles),
         )
+    if isinstance(compressor, Peaks):
+        return Cut(copy_values, PieceJoin("concatenate", -1, kernel, error), last, ranks)
     if not isinstance(compressor, Empty):
         kernel = copy_values
     return Cut(kernel, PieceJoin("concatenate", -1, error=error), last, ranks, error)

@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import torch
 
-from ....protocol import parse_json
+from ...protocol import parse_json
 from .stored import LimitedFile, Stored, row_major, whole_numbers
 
 __all__ = ["READERS"]

@@ -1,4 +1,4 @@
-"""Loading projection vectors from files in allowed folders, without running anything that a file holds."""
+"""Loading vectors from files in allowed folders, without running anything that a file holds."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ....protocol import ProtocolError
-from ...errors import plain_text
+from ...protocol import ProtocolError
+from ..errors import plain_text
 from .stored import Stored
 from .vector_files import READERS
 
@@ -23,7 +23,7 @@ _FLAGS = os.O_RDONLY
 for _name in ("O_BINARY", "O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK"):
     # Not every system has each of them.
     _FLAGS |= getattr(os, _name, 0)
-_GOES_ON = "Tracing goes on with the previous setting."
+_STAYS = "What was set before stays in force."
 
 
 def load_vectors(
@@ -33,8 +33,10 @@ def load_vectors(
     layers: int,
     features: Sequence[int | None] = (),
     field: str = "vectors",
+    several: bool = True,
+    unit: bool = True,
 ) -> Tensor:
-    """Return unit vectors from a file.
+    """Return the vectors of a file.
 
     Parameters
     ----------
@@ -43,16 +45,20 @@ def load_vectors(
     folders : sequence of Path
         Where files may lie. Links that lead out of them are refused.
     layers : int
-        Number of layers of the model; the first axis of the file.
+        Number of layers of the model; the first axis of the file, unless it holds one vector for all of them.
     features : sequence of int or None
         Feature sizes that the vectors will meet, where known.
     field : str
         Dotted path that an error names.
+    several : bool
+        Whether a layer may have several vectors.
+    unit : bool
+        Whether each vector is scaled to length one.
 
     Returns
     -------
     torch.Tensor
-        ``[layers, vectors, features]``, float32, each vector of length one (or zero where the file's is zero).
+        ``[layers, vectors, features]``, float32, each vector of length one (or zero where the file's is zero), or as it is in the file.
 
     Raises
     ------
@@ -72,7 +78,7 @@ def load_vectors(
             if about.st_size > _MAX_BYTES:
                 raise _bad(f"Could not read {_shown(path)}: it is larger than 1 GiB.", field)
             found = READERS[path.suffix](file, about.st_size)
-            array = _checked(found, _shown(path), layers, features, field).read(file)
+            array = _checked(found, _shown(path), layers, features, field, several).read(file)
     except ProtocolError:
         raise
     except Exception as error:  # Readers of several formats, each with errors of its own.
@@ -86,13 +92,16 @@ def load_vectors(
         ) from error
     if not bool(torch.isfinite(array).all()):
         raise _bad(f"Could not use {_shown(path)}: it holds values that are not finite.", field)
-    return torch.nn.functional.normalize(array if array.ndim == 3 else array.unsqueeze(1), dim=-1)
+    if array.ndim == 1:
+        array = array.expand(layers, -1)
+    array = array if array.ndim == 3 else array.unsqueeze(1)
+    return torch.nn.functional.normalize(array, dim=-1) if unit else array.contiguous()
 
 
 def _allowed_path(name: str, folders: Sequence[Path], field: str) -> Path:
     if not folders:
         raise _bad(
-            "No folder is allowed for vectors. Pass vectors_folders=[…] to megalens.trace in the training script.",
+            "No folder is allowed for vectors. Pass vectors_folders=[…] to megalens.trace in the training script, or to megalens.serve.",
             field,
         )
     if "\0" in name:
@@ -109,7 +118,7 @@ def _allowed_path(name: str, folders: Sequence[Path], field: str) -> Path:
     if not inside:
         raise _bad(
             f"{name!r:.200} lies outside of the folders that are allowed for vectors. "
-            "Name a file inside of one of them, or add its folder to vectors_folders=[…] in the training script.",
+            "Name a file inside of one of them, or add its folder to vectors_folders=[…] in the training script, or in megalens.serve.",
             field,
         )
     for path in inside:
@@ -131,11 +140,18 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _checked(found: Stored, name: str, layers: int, features: Sequence[int | None], field: str) -> Stored:
+def _checked(
+    found: Stored, name: str, layers: int, features: Sequence[int | None], field: str, several: bool
+) -> Stored:
     """Return what was found, if it is of the model's sizes: before anything is read, so that no memory is taken for anything else."""
     known = sorted({size for size in features if size is not None})
     wanted = str(known[0]) if len(known) == 1 else "features"
-    expected = f"[{layers}, {wanted}] or [{layers}, vectors, {wanted}]"
+    shapes = [
+        f"[{wanted}]",
+        f"[{layers}, {wanted}]",
+        *([f"[{layers}, vectors, {wanted}]"] if several else []),
+    ]
+    expected = f"{', '.join(shapes[:-1])} or {shapes[-1]}"
     shape = str(list(found.shape))
     if len(known) > 1:
         raise _bad(
@@ -143,7 +159,8 @@ def _checked(found: Stored, name: str, layers: int, features: Sequence[int | Non
             "so no one vector fits them all.",
             field,
         )
-    fits = len(found.shape) in (2, 3) and found.shape[0] == layers and found.values > 0
+    axes = len(found.shape)
+    fits = (axes == 1 or (2 <= axes <= 2 + several and found.shape[0] == layers)) and found.values > 0
     if not fits or (known and found.shape[-1] != known[0]):
         raise _bad(
             f"Could not use {name}: expected {expected}, found {shape}. Choose vectors saved for this model.",
@@ -167,4 +184,4 @@ def _shown(path: Path) -> str:
 
 
 def _bad(message: str, field: str, *, expected: str | None = None, got: str | None = None) -> ProtocolError:
-    return ProtocolError("bad-vectors", f"{message} {_GOES_ON}", field=field, expected=expected, got=got)
+    return ProtocolError("bad-vectors", f"{message} {_STAYS}", field=field, expected=expected, got=got)
