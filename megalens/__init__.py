@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import adapters
+    from .client.direction import save_direction
     from .client.errors import ClientError
     from .engine.errors import EngineError
+    from .generation.errors import GenerationError
     from .hub.errors import HubError
     from .launch import add_arguments, trace_from
     from .notebook import NotebookRun, connect, open, open_all
     from .protocol import (
+        AddVector,
         BitFlip,
         Empty,
         MegalensError,
@@ -23,11 +26,13 @@ if TYPE_CHECKING:
         Noise2,
         NoOp,
         Offset,
+        Peaks,
         Projection,
         ProtocolError,
         Tile,
     )
     from .report.errors import ReportError
+    from .serving import serve
     from .tracer import Tracer
     from .tracer.errors import TracerError
     from .trainermon import TrainerMon
@@ -43,7 +48,9 @@ __all__ = [
     "MegalensError",
     "HubError",
     "EngineError",
+    "GenerationError",
     "ClientError",
+    "AddVector",
     "BitFlip",
     "Empty",
     "NoOp",
@@ -51,6 +58,7 @@ __all__ = [
     "Noise2",
     "NotebookRun",
     "Offset",
+    "Peaks",
     "Projection",
     "ProtocolError",
     "Tile",
@@ -64,12 +72,15 @@ __all__ = [
     "monitor",
     "open",
     "open_all",
+    "save_direction",
+    "serve",
     "trace",
     "trace_from",
 ]
 
 _HOMES = {
     ".protocol": (
+        "AddVector",
         "BitFlip",
         "Empty",
         "MegalensError",
@@ -77,12 +88,15 @@ _HOMES = {
         "Noise1",
         "Noise2",
         "Offset",
+        "Peaks",
         "Projection",
         "ProtocolError",
         "Tile",
     ),
+    ".client.direction": ("save_direction",),
     ".client.errors": ("ClientError",),
     ".engine.errors": ("EngineError",),
+    ".generation.errors": ("GenerationError",),
     ".hub.errors": ("HubError",),
     ".report.errors": ("ReportError",),
     ".tracer.errors": ("TracerError",),
@@ -90,6 +104,7 @@ _HOMES = {
     ".notebook": ("NotebookRun", "connect", "open", "open_all"),
     ".tracer": ("Tracer",),
     ".trainermon": ("TrainerMon",),
+    ".serving": ("serve",),
     ".training": ("trace",),
     ".training_statistics": ("log_statistics",),
     ".training_monitor": ("monitor",),

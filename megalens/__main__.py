@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .dialects.cli import add_commands as add_dialect_commands
+from .generation.cli import add_commands as add_serve_command
 from .hub.cli import add_commands
 from .monitoring.cli import add_commands as add_check_command
 from .monitoring.trainermon.cli import add_commands as add_anomalies_command
@@ -29,6 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_check_command(commands)
     add_anomalies_command(commands)
     add_timeline_command(commands, _open_run)
+    add_serve_command(commands, _serve, _serve_dialect)
     parsed = parser.parse_args(arguments)
     return int(parsed.run(parsed))
 
@@ -38,6 +40,24 @@ def _open_run(folder: str) -> Any:
     from .client import open_run
 
     return open_run(folder)
+
+
+def _serve(*model: Any, **options: Any) -> Any:
+    # torch is loaded only once a model is.
+    from .serving import serve
+
+    return serve(*model, **options)
+
+
+def _serve_dialect(run: str, port: int, host: str) -> Any:
+    from .dialects.errors import DialectError
+    from .dialects.served_inference import ServedInference
+    from .hub.discovery import find_hub
+
+    entry = find_hub(run)
+    if entry is None:
+        raise DialectError("unreachable", "The run's hub could not be found.")
+    return ServedInference(entry, port, host)
 
 
 if __name__ == "__main__":

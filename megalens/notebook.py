@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, nullcontext
+from functools import wraps
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -13,6 +14,7 @@ from .client import Run, open_all_runs, open_run
 from .client import connect as connect_run
 from .client.run_words import unknown_flag
 from .notebook_generated import NotebookViews
+from .notebook_generation import NotebookGeneration
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -117,6 +119,21 @@ class NotebookRun(NotebookViews):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._run.close()
+
+    @wraps(Run.generate)
+    def generate(self, *arguments: Any, **named: Any) -> NotebookGeneration:
+        """See ``Run.generate``."""
+        return NotebookGeneration(self, self._run.generate(*arguments, **named).number)
+
+    @wraps(Run.generation)
+    def generation(self, number: int | None = None) -> NotebookGeneration:
+        """See ``Run.generation``."""
+        return NotebookGeneration(self, self._run.generation(number).number)
+
+    @property
+    def generations(self) -> list[NotebookGeneration]:
+        """Every generation of the run, by number."""
+        return [NotebookGeneration(self, each.number) for each in self._run.generations]
 
     def view(self, name: str, **options: Any) -> View:
         """Show any view by its name: one of Megalens's own, or one that a JupyterLab extension brings.

@@ -6,8 +6,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..protocol import Compressor, Perturbation, check_settings_size, named_flags, parse_budget
-from ..protocol.messages_generated import ConfigPatch, Hello, Mode, Perturb, SiteInfo
+from ..protocol import (
+    Compressor,
+    Perturbation,
+    check_settings_size,
+    named_flags,
+    parse_budget,
+)
+from ..protocol.messages_generated import (
+    ConfigPatch,
+    Hello,
+    Mode,
+    Perturb,
+    SiteInfo,
+)
 from .arguments import as_arguments, bad_argument, whole
 from .patch import build_patch
 from .perturb import build_perturb
@@ -27,7 +39,7 @@ class Controls(ABC):
 
     @property
     def controls(self) -> list[str]:
-        """What the training script allows: ``pause``, ``watched``, ``perturb``."""
+        """What the training script allows: ``pause``, ``watched``, ``perturb``, ``generate``."""
         return list(self._hello.get("controls", []))
 
     @property

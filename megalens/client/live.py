@@ -24,9 +24,13 @@ from ..protocol import (
     Streams,
 )
 from ..protocol.messages_generated import (
+    Cancel,
     ConfigPatch,
+    Configure,
     Configured,
     ErrorMessage,
+    Generate,
+    Generating,
     Goodbye,
     Hello,
     Join,
@@ -87,7 +91,7 @@ class LiveRun(Run):
         self._memory = {name: StreamMemory(stream) for name, stream in self._declared.items()}
         if limit_bytes is not None:
             self._memory["tensors"] = StreamMemory(STREAMS["tensors"], limit_bytes)
-        self._answers: dict[str, Configured | ProtocolError | None] = {}
+        self._answers: dict[str, Configured | Generating | ProtocolError | None] = {}
         self._seq = 0
         self._expected: int | None = None
         self._newest = self._newest_tensors = 0
@@ -260,13 +264,44 @@ class LiveRun(Run):
         return query.filter(table)
 
     def _configure(self, patch: ConfigPatch, timeout: float) -> int:
+        answer = self._ask({"type": "configure", "id": "", "patch": patch}, timeout, "change")
+        if answer is not None and answer["type"] == "configured" and answer["applied"]:
+            return int(answer["step"])
+        if not self.live or not self._connected:
+            raise ClientError(
+                "The connection broke before the change was confirmed. Look at run.config, then try again.",
+                code="disconnected",
+            )
+        if answer is not None and answer["type"] == "configured":
+            raise ClientError(
+                f"The change was accepted for step {answer['step']}, but that step did not start within {timeout:g} s. "
+                "It applies when training goes on.",
+                code="timeout",
+            )
+        raise ClientError(f"The change was not answered within {timeout:g} s.", code="timeout")
+
+    def _request(self, message: Generate | Cancel, timeout: float) -> Generating:
+        answer = self._ask(message, timeout, "request")
+        if answer is not None and answer["type"] == "generating":
+            return answer
+        broken = not self.live or not self._connected
+        said = "before the connection broke" if broken else f"within {timeout:g} s"
+        raise ClientError(
+            f"The request was not answered {said}. Look at run.generations, then try again.",
+            code="disconnected" if broken else "timeout",
+        )
+
+    def _ask(
+        self, message: Configure | Generate | Cancel, timeout: float, what: str
+    ) -> Configured | Generating | None:
+        """Send a message under an id of its own and return the last answer that came in time; raises what it was refused with."""
         if not self.live:
-            raise ClientError(f"{self.name} has ended, so nothing of it can be changed.", code="closed")
+            raise ClientError(f"{self.name} has ended, so no {what} reaches it.", code="closed")
         key = f"kernel-{uuid.uuid4().hex[:12]}"
         with self._changed:
             self._answers[key] = None
         try:
-            self._link.send({"type": "configure", "id": key, "patch": patch})
+            self._link.send({**message, "id": key})  # type: ignore[arg-type]
             with self._changed:
                 self._changed.wait_for(
                     lambda: self._settled(key) or not self._connected or not self.live, timeout
@@ -277,24 +312,32 @@ class LiveRun(Run):
                 self._answers.pop(key, None)
         if isinstance(answer, ProtocolError):
             raise answer
-        if answer is not None and answer["applied"]:
-            return int(answer["step"])
-        if not self.live or not self._connected:
-            raise ClientError(
-                "The connection broke before the change was confirmed. Look at run.config, then try again.",
-                code="disconnected",
-            )
-        if answer is not None:
-            raise ClientError(
-                f"The change was accepted for step {answer['step']}, but that step did not start within {timeout:g} s. "
-                "It applies when training goes on.",
-                code="timeout",
-            )
-        raise ClientError(f"The change was not answered within {timeout:g} s.", code="timeout")
+        return answer
+
+    def _await(self, stream: str, done: Callable[[], bool], timeout: float | None) -> bool:
+        """Wait until something holds of a stream's rows that arrived, and return whether it does."""
+        seen = -1
+
+        def settled() -> bool:
+            nonlocal seen
+            # Other rows come hundreds of times a second, and reading is not free.
+            memory = self._memory.get(stream)
+            rows = 0 if memory is None else memory.rows + memory.evicted_rows
+            if rows != seen:
+                seen = rows
+                if done():
+                    return True
+            return not self.live
+
+        with self._changed:
+            self._changed.wait_for(settled, timeout)
+            return done()
 
     def _settled(self, key: str) -> bool:
         answer = self._answers[key]
-        return isinstance(answer, ProtocolError) or (answer is not None and bool(answer["applied"]))
+        if answer is None or isinstance(answer, ProtocolError):
+            return answer is not None
+        return answer["type"] == "generating" or bool(answer["applied"])
 
     # What the link tells
 
@@ -419,6 +462,10 @@ class LiveRun(Run):
     def _on_configured(self, message: Configured) -> None:
         if message["applied"]:
             self._hello = {**self._hello, "config": message["config"]}
+        if message["id"] in self._answers:
+            self._answers[message["id"]] = message
+
+    def _on_generating(self, message: Generating) -> None:
         if message["id"] in self._answers:
             self._answers[message["id"]] = message
 

@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from ..protocol import Streams, renamed, shown_text
 from ..protocol.messages_generated import CompressorInfo, FlagInfo, FlagSetting, Hello, Layout, Model, Origin
-from .controls import Controls
 from .experts import with_experts
+from .generations import Generations
 from .query import LayerChoice, Query, StepChoice
 from .run_words import check_flag, run_words
 from .status import RunStatus
@@ -32,7 +32,7 @@ __all__ = ["Run"]
 _Self = TypeVar("_Self", bound="Run")
 
 
-class Run(Controls):
+class Run(Generations):
     """One training run. Made by :func:`megalens.client.connect` and :func:`megalens.client.open_run`.
 
     Use it as a context manager, or call :meth:`close`, to let go of the connection. What arrived before stays readable.

@@ -126,6 +126,8 @@ class RunFolder:
             "origin",
             "configurable",
             "statistics",
+            "generation",
+            "phase",
         )
         known: Any = {name: self.header[name] for name in told if name in self.header}  # type: ignore[literal-required]
         hello.update(known)

@@ -30,16 +30,22 @@ from ..tracer import Tracer
 from ..tracer.tensors.plan import CONTROLS
 from ..training import trace
 from ..training_monitor import monitor
+from .checkpoint import save_checkpoint
 from .model import GPT
 from .state_line import StateLine
 from .text import load_corpus
 from .tokenizer import ByteTokenizer
 from .train import Progress, TrainConfig, Trainer
+from .writing import PROMPT, TEXT_EVERY, ask_for_text
 
 __all__ = ["main"]
 
-FLAGS = ("MLP1_mat_mul", "MLP2_mat_mul", "HiddenStates")
-"""Divides the model's widths, so that every tile has as many features."""
+FLAGS: dict[str, Any] = {
+    "MLP1_mat_mul": True,
+    "MLP2_mat_mul": True,
+    # Of what it writes, too: the views of generated text have vectors then.
+    "HiddenStates": {"phases": ["train", "generate"]},
+}
 STATISTICS: dict[str, Any] = {
     "param": 10,
     "grad": 1,
@@ -51,7 +57,6 @@ STATISTICS: dict[str, Any] = {
 """Every how many steps each is logged."""
 BROKEN_BATCH = 150
 """Reached within a minute on two cores."""
-PROMPT = "The "
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -94,18 +99,28 @@ def main(arguments: list[str] | None = None) -> int:
     began = time.monotonic()
     sample = ""
     try:
+        if tracer is not None:
+            ask_for_text(tracer, 0)
         for progress in trainer.run(lambda: bool(stopped)):
             line.say(_state(progress, config.steps, time.monotonic() - began))
+            if progress.step % TEXT_EVERY == 0 and progress.step < config.steps:
+                if tracer is not None:
+                    ask_for_text(tracer, progress.step)
+                if options.save is not None:
+                    save_checkpoint(model, options.save)
         seconds = time.monotonic() - began
         # Whoever asked it to stop wants it to stop: the held-out loss is then the last one measured, and there is no sample.
         if not stopped:
             line.say("measuring the held-out loss")
             trainer.measure_held_out(1 << 20)
-            sample = _sample(trainer)
+        if options.save is not None:
+            save_checkpoint(model, options.save)
     finally:
         line.end()
         if tracer is not None:
             tracer.close()
+    if not stopped:
+        sample = _sample(model)
     progress = trainer.progress
     print(
         f"loss {progress.first_loss:.3f} → {progress.loss:.3f} · held-out {progress.held_out_loss:.3f} nats/byte · "
@@ -138,10 +153,9 @@ def _trace(model: GPT, options: argparse.Namespace) -> Tracer:
     )
 
 
-def _sample(trainer: Trainer, count: int = 240) -> str:
+def _sample(model: GPT, count: int = 240) -> str:
     tokenizer = ByteTokenizer()
-    with trainer.tracer.phase("generate"):
-        tokens = trainer.model.eval().generate(tokenizer.tensor(PROMPT), count)
+    tokens = model.eval().generate(tokenizer.tensor(PROMPT), count)
     # An untrained model makes up control characters, and a terminal would obey them.
     return "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in tokenizer.decode(tokens[0]))
 
@@ -187,6 +201,11 @@ def _parser() -> argparse.ArgumentParser:
         default=500_000_000,
         metavar="N",
         help="what the recording may take while it is written: its oldest steps are given up for newer ones (%(default)s)",
+    )
+    parser.add_argument(
+        "--save",
+        metavar="DIR",
+        help=f"folder that the model is saved in for megalens serve: every {TEXT_EVERY} steps, and at the end",
     )
     parser.add_argument(
         "--linger",

@@ -9,6 +9,8 @@ Every tensor that Megalens can trace has a module of its own here, so that a for
 ``attention.projection``  its input is the context ``[B, S, H]``, its output the attention output
 ``mlp.fc1, mlp.fc2``    ``[B, S, 4H]`` and ``[B, S, H]``
 ======================  =====================================================================
+
+With a :class:`~megalens.demo.cache.Cache` a pass reads S new positions, and sees those that were read before.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+
+from .cache import Cache, LayerCache
 
 __all__ = ["GPT", "GPTConfig"]
 
@@ -49,15 +53,16 @@ class AttentionScores(nn.Module):
         future = torch.ones(sequence, sequence, dtype=torch.bool).triu(1)
         self.register_buffer("future", future, persistent=False)
 
-    def forward(self, query: Tensor, key: Tensor) -> Tensor:
-        """Return probabilities ``[B, heads, S, S]`` from ``query`` and ``key`` of ``[B, heads, S, H / heads]``."""
+    def forward(self, query: Tensor, key: Tensor, hidden: Tensor | None = None) -> Tensor:
+        """Return probabilities ``[B, heads, S, S]`` from ``query`` and ``key`` of ``[B, heads, S, H / heads]``; ``hidden`` says what is not seen, the future when absent."""
         length = query.shape[-2]
         scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
-        probabilities: Tensor = scores.masked_fill(self.future[:length, :length], -math.inf).softmax(dim=-1)
+        hidden = self.future[:length, :length] if hidden is None else hidden
+        probabilities: Tensor = scores.masked_fill(hidden, -math.inf).softmax(dim=-1)
         return probabilities
 
 
-class Attention(nn.Module):
+class SelfAttention(nn.Module):
     """Causal self-attention with fused queries, keys and values."""
 
     def __init__(self, config: GPTConfig) -> None:
@@ -67,12 +72,16 @@ class Attention(nn.Module):
         self.scores = AttentionScores(config.sequence)
         self.projection = nn.Linear(config.hidden, config.hidden)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, cache: LayerCache | None = None) -> Tensor:
         """Return the attention output ``[B, S, H]`` of ``x``, ``[B, S, H]``."""
         batch, length, hidden = x.shape
         parts = self.qkv(x).view(batch, length, 3, self.heads, hidden // self.heads)
         query, key, value = parts.permute(2, 0, 3, 1, 4)
-        context = self.scores(query, key) @ value
+        if cache is None:
+            context = self.scores(query, key) @ value
+        else:
+            key, value = cache.extend(key, value)
+            context = self.scores(query, key, cache.hidden) @ value
         output: Tensor = self.projection(context.transpose(1, 2).reshape(batch, length, hidden))
         return output
 
@@ -97,13 +106,13 @@ class Block(nn.Module):
     def __init__(self, config: GPTConfig) -> None:
         super().__init__()
         self.norm1 = nn.LayerNorm(config.hidden)
-        self.attention = Attention(config)
+        self.attention = SelfAttention(config)
         self.norm2 = nn.LayerNorm(config.hidden)
         self.mlp = MLP(config)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, cache: LayerCache | None = None) -> Tensor:
         """Return the hidden states ``[B, S, H]`` after this layer."""
-        x = x + self.attention(self.norm1(x))
+        x = x + self.attention(self.norm1(x), cache)
         x = x + self.mlp(self.norm2(x))
         return x
 
@@ -128,12 +137,15 @@ class GPT(nn.Module):
         self.head = nn.Linear(config.hidden, config.vocabulary, bias=False)
         self._initialise(blocks)
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        """Return logits ``[B, S, vocabulary]`` for token ids ``[B, S]``."""
-        places = torch.arange(tokens.shape[1], device=tokens.device)
+    def forward(self, tokens: Tensor, cache: Cache | None = None) -> Tensor:
+        """Return logits ``[B, S, vocabulary]`` for token ids ``[B, S]``, which follow those that are in the cache."""
+        if cache is None:
+            places = torch.arange(tokens.shape[1], device=tokens.device)
+        else:
+            places = cache.advance(tokens.shape[1])
         x = self.embedding(tokens) + self.positions(places)
-        for block in self.blocks:
-            x = block(x)
+        for number, block in enumerate(self.blocks):
+            x = block(x) if cache is None else block(x, cache.layers[number])
         logits: Tensor = self.head(self.norm(x))
         return logits
 

@@ -24,6 +24,10 @@ class ByteTokenizer:
         numbers = ids.tolist() if isinstance(ids, Tensor) else [int(i) for i in ids]
         return bytes(numbers).decode("utf-8", "replace")
 
+    def token_bytes(self, token: int) -> bytes:
+        """Return the byte that an id stands for."""
+        return bytes([token])
+
     def tensor(self, text: str) -> Tensor:
         """Return the ids of ``text`` as ``[1, S]`` int64."""
         return torch.tensor([self.encode(text)], dtype=torch.long)

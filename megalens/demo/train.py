@@ -130,7 +130,10 @@ class Trainer:
         rate = self._learning_rate(self.progress.step + 1)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
+        waits = time.perf_counter()
         with self.tracer.step():
+            # What viewers have it do between two steps is no part of the training speed.
+            self._clock += time.perf_counter() - waits
             tokens = self._windows.random(self.config.batch)
             if self.progress.step + 1 == self.config.broken_batch:
                 tokens = torch.randint_like(tokens, 256)

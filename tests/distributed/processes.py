@@ -23,7 +23,7 @@ __all__ = ["run_job"]
 _SECONDS = 240.0
 
 
-def run_job(processes: int, work: str, *args: Any) -> list[Any]:
+def run_job(processes: int, work: str, *args: Any, gone: bool = False) -> list[Any]:
     """Call ``work(rank, *args)`` in ``processes`` processes with a gloo group, and return what each gave, by rank.
 
     Parameters
@@ -34,6 +34,8 @@ def run_job(processes: int, work: str, *args: Any) -> list[Any]:
         ``module:function``, imported in those processes alone: Megatron-Core is kept out of the test process.
     *args
         What else the function takes.
+    gone : bool
+        Whether processes may end without a word; then they gave None.
 
     Raises
     ------
@@ -53,7 +55,7 @@ def run_job(processes: int, work: str, *args: Any) -> list[Any]:
             theirs.close()
             started.append((process, ours))
         try:
-            return _results(started)
+            return _results(started, gone)
         finally:
             for process, ours in started:
                 process.join(5 if process.exitcode is None else None)
@@ -77,7 +79,7 @@ def _start_server() -> None:
             os.environ["PYTHONPATH"] = before
 
 
-def _results(started: list[tuple[Any, Connection]]) -> list[Any]:
+def _results(started: list[tuple[Any, Connection]], gone: bool) -> list[Any]:
     results: list[Any] = [None] * len(started)
     waiting = {ours: rank for rank, (_, ours) in enumerate(started)}
     while waiting:
@@ -89,7 +91,7 @@ def _results(started: list[tuple[Any, Connection]]) -> list[Any]:
             try:
                 fault, results[rank] = ours.recv()  # type: ignore[union-attr]
             except EOFError:
-                fault = "it ended without a word"
+                fault = None if gone else "it ended without a word"
             if fault:
                 for process, _ in started:
                     process.kill()
