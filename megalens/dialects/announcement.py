@@ -28,8 +28,9 @@ def announcement(name: str, dialect: Dialect | None, *, layers: int, config: Con
     """
     flags: list[FlagInfo] = []
     for flag, facts in (dialect.flags if dialect else {}).items():
-        alone = flag in ("InputTokens", "Result")
-        there = [] if facts.never or not layers else [EMBEDDING] if alone else list(range(layers))
+        there = list(range(layers)) if layers and not facts.never else []
+        if flag == "InputTokens" and there:
+            there = [EMBEDDING]
         info: FlagInfo = {
             "name": flag,
             "title": facts.title,

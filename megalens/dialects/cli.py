@@ -1,4 +1,4 @@
-"""The command line: ``megalens record``, ``megalens connect`` and ``megalens serve-3606``."""
+"""The command line: ``megalens record`` and ``megalens connect``, ``megalens serve-3606`` and ``megalens serve-inference``."""
 
 from __future__ import annotations
 
@@ -48,15 +48,31 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
                 help="record in DIR/<run id> (default: megalens-runs)",
             )
         parser.set_defaults(run=run)
-    serve = commands.add_parser(
-        "serve-3606",
-        help="serve a live run to a client of Megatron-LM's tensor tracer",
-        description="Serve a live run in the language of Megatron-LM's pull request 3606, on loopback only, to pages of this machine and to programs.",
-        epilog="Exit codes: 0 done, 1 an error of Megalens itself, 2 wrong arguments or a port in use, 3 there is no such live run.",
-    )
-    serve.add_argument("target", metavar="RUN", nargs="?", help="name or id of the run (default: the newest)")
-    serve.add_argument("--port", type=int, default=5000, help="port on loopback (default: 5000)")
-    serve.set_defaults(run=_serve_3606)
+    for name, client, dialect in (
+        ("serve-3606", "Megatron-LM's tensor tracer", "Megatron-LM's pull request 3606"),
+        (
+            "serve-inference",
+            "MegatronApp's inference",
+            "MegatronApp's inference hub: it can generate and perturb",
+        ),
+    ):
+        serve = commands.add_parser(
+            name,
+            help=f"serve a live run to a client of {client}",
+            description=f"Serve a live run in the language of {dialect}, to pages of this machine and to programs. Clients bring no token.",
+            epilog="Exit codes: 0 done, 1 an error of Megalens itself, 2 wrong arguments or a port in use, 3 there is no such live run.",
+        )
+        serve.add_argument(
+            "target", metavar="RUN", nargs="?", help="name or id of the run (default: the newest)"
+        )
+        serve.add_argument("--port", type=int, default=5000, help="port to listen on (default: 5000)")
+        if name == "serve-inference":
+            serve.add_argument(
+                "--host",
+                default="127.0.0.1",
+                help="address or name of this machine, if other machines are to have it (default: loopback)",
+            )
+        serve.set_defaults(run=_serve, command=name, host="127.0.0.1")
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -177,29 +193,34 @@ def _plan(arguments: argparse.Namespace) -> Translation:
     )
 
 
-def _serve_3606(arguments: argparse.Namespace) -> int:
+def _serve(arguments: argparse.Namespace) -> int:
     from ..hub.discovery import find_hub
     from .errors import DialectError
     from .gateway import Gateway
+    from .inference_gateway import InferenceGateway
+    from .local_server import address_of
 
+    command, host = arguments.command, arguments.host
     entry = find_hub(arguments.target)
     if entry is None:
         wanted = arguments.target or "any name"
-        print(
-            shown_text(f"megalens serve-3606: no live run of {wanted}. See megalens runs."), file=sys.stderr
-        )
+        print(shown_text(f"megalens {command}: no live run of {wanted}. See megalens runs."), file=sys.stderr)
         return 3
 
     async def serve() -> None:
-        gateway = Gateway(entry, arguments.port)
-        await ask_to_stop(gateway.run(lambda port: print(f"ws://127.0.0.1:{port}", flush=True)))
+        gateway = (
+            Gateway(entry, arguments.port)
+            if command == "serve-3606"
+            else InferenceGateway(entry, arguments.port, host=host)
+        )
+        await ask_to_stop(gateway.run(lambda port: print(address_of(host, port), flush=True)))
         if gateway.dropped:
             print(f"{gateway.dropped} updates were given up because a client was slow.", file=sys.stderr)
 
     try:
         asyncio.run(serve())
     except DialectError as error:
-        print(shown_text(f"megalens serve-3606: {error.message}"), file=sys.stderr)
+        print(shown_text(f"megalens {command}: {error.message}"), file=sys.stderr)
         return {"bad-parameter": 2}.get(error.code, 3)
     return 0
 

@@ -86,6 +86,8 @@ class Dialect:
         How often ``run_training_step`` may be sent before the peer blocks on it.
     generates : bool
         Whether it generates text, instead of training.
+    candidates : int
+        ``update_type`` of the candidates for the next token, which end a forward pass; 0 where there are none.
     config : mapping
         The flags that are asked for when nobody chose any: flag to compressor setting.
     """
@@ -100,6 +102,7 @@ class Dialect:
     claims: bool = False
     most_requests: int = 1_000_000
     generates: bool = False
+    candidates: int = 0
     config: Mapping[str, CompressorSetting] = field(default_factory=dict)
 
     @property
@@ -160,16 +163,11 @@ DIALECTS: dict[str, Dialect] = {
         Dialect(
             "inference",
             "MegatronApp inference",
-            numbers={**_MEGATRONAPP_NUMBERS, 6: "Result", 7: "MLP2_Plot"},
+            numbers={**_MEGATRONAPP_NUMBERS, 7: "MLP2_Plot"},
+            candidates=6,
             flags={
                 **_MEGATRONAPP,
                 "InputTokens": FlagFacts("Prompt tokens", axes=("position",), parts=("ids",)),
-                "Result": FlagFacts(
-                    "Candidates for the next token",
-                    axes=("candidate",),
-                    parts=("probability", "logit", "sampled"),
-                    always=True,
-                ),
                 "MLP2_Plot": FlagFacts(
                     "MLP2 output on its two principal axes",
                     axes=("position", "dimension"),
@@ -179,7 +177,7 @@ DIALECTS: dict[str, Dialect] = {
             generates=True,
             config={
                 **_TRAINING,
-                **dict.fromkeys(("RawAttentionScore_mat_mul", "InputTokens", "Result"), _NO_OP),
+                **dict.fromkeys(("RawAttentionScore_mat_mul", "InputTokens"), _NO_OP),
             },
         ),
     )

@@ -3,41 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import http
 import json
-import re
 from collections.abc import Callable
 from typing import Any
 
-from websockets.asyncio.client import ClientConnection, connect
-from websockets.asyncio.server import ServerConnection, serve
-from websockets.exceptions import ConnectionClosed, InvalidHandshake
-from websockets.http11 import Request, Response
-from websockets.typing import Subprotocol
+from websockets.asyncio.server import ServerConnection
+from websockets.exceptions import ConnectionClosed
 
 from ..hub.discovery import HubEntry
-from ..protocol import (
-    SUBPROTOCOL,
-    ProtocolError,
-    compressor_from_setting,
-    decode_frame,
-    decode_message,
-    encode_message,
-)
-from ..protocol.messages_generated import FlagSetting, Hello, Join, Peer
-from ..protocol.version import own_version
+from ..protocol import ProtocolError, compressor_from_setting, decode_frame
+from ..protocol.messages_generated import FlagSetting
 from .client_request import read_request
-from .errors import DialectError
 from .gateway_client import GatewayClient
+from .hub_viewer import HubViewer
+from .local_server import open_server
 from .peer_message import read_message
 from .update_writer import updates
 
 __all__ = ["Gateway"]
 
-_LOCAL = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:[0-9]{1,5})?")
 _MOST_CLIENTS = 16
-_MOST_REQUEST = 1 << 20
 
 
 class Gateway:
@@ -57,8 +42,7 @@ class Gateway:
         self._entry = entry
         self._port = port
         self._queue_bytes = queue_bytes
-        self._hub: ClientConnection | None = None
-        self._hello: Hello | None = None
+        self._hub: HubViewer | None = None
         self._shape: list[int] | None = None
         self._clients: set[GatewayClient] = set()
         self._asked: dict[str, GatewayClient] = {}
@@ -78,74 +62,25 @@ class Gateway:
         DialectError
             ``bad-parameter`` when the port is in use, ``unreachable`` when the hub is.
         """
-        try:
-            self._hub = await connect(
-                self._entry.address,
-                additional_headers={"Authorization": f"Bearer {self._entry.token}"},
-                subprotocols=[Subprotocol(SUBPROTOCOL)],
-                compression=None,
-                proxy=None,
-                max_size=512 << 20,
-                ping_interval=None,
-            )
-        except (OSError, InvalidHandshake, asyncio.TimeoutError) as error:
-            raise DialectError("unreachable", "The run's hub could not be reached.") from error
-        peer: Peer = {"name": "3606 client", "version": own_version()}
-        join: Join = {"type": "join", "protocol": SUBPROTOCOL, "role": "viewer", "peer": peer}
-        try:
-            await self._hub.send(encode_message(join))
-            hello = decode_message(await self._hub.recv(), allowed=("hello",))
-            assert hello["type"] == "hello"
-            self._hello = hello
-            async with await self._open() as server:
+        async with HubViewer(self._entry, "3606 client") as hub:
+            self._hub = hub
+            # Several clients share a port by what they say first.
+            async with await open_server(self._serve, self._port) as server:
                 ready(next(iter(server.sockets)).getsockname()[1])
-                await self._follow(self._hub)
-        except ConnectionClosed:
-            pass
-        finally:
-            await self._hub.close()
-
-    async def _open(self) -> Any:
-        try:
-            # Several clients share a port by what they say first; a browser's page must be of this machine.
-            return await serve(
-                self._serve,
-                "127.0.0.1",
-                self._port,
-                process_request=_admit,
-                compression=None,
-                max_size=_MOST_REQUEST,
-                ping_timeout=None,
-                close_timeout=2,
-                server_header=None,
-            )
-        except (OSError, OverflowError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            raise DialectError(
-                "bad-parameter",
-                f"Could not listen on 127.0.0.1:{self._port}: {reason}. Choose another --port.",
-            ) from error
+                await self._follow(hub)
 
     # -- the hub's side --------------------------------------------------------------------------------------------
 
-    async def _follow(self, hub: ClientConnection) -> None:
-        async for data in hub:
-            if isinstance(data, bytes):
-                frame = decode_frame(data)
+    async def _follow(self, hub: HubViewer) -> None:
+        while (said := await hub.read()) is not None:
+            if isinstance(said, bytes):
+                frame = decode_frame(said)
                 if frame.stream == "tensors":
                     await self._pass_on(frame.table(), bool(frame.bits & 1))
-                continue
-            message = decode_message(data)
-            if message["type"] == "hello":
-                self._hello = message
-            elif message["type"] == "configured" and self._hello is not None:
-                self._hello["config"] = message["config"]
-            elif message["type"] == "error":
-                client = self._asked.pop(message.get("reply_to", ""), None)
+            elif said["type"] == "error":
+                client = self._asked.pop(said.get("reply_to", ""), None)
                 if client is not None:
-                    client.put(json.dumps({"type": "error", "message": message["message"]}))
-            elif message["type"] == "goodbye":
-                return
+                    client.put(json.dumps({"type": "error", "message": said["message"]}))
 
     async def _pass_on(self, table: Any, caught_up: bool) -> None:
         for update in updates(table):
@@ -162,7 +97,7 @@ class Gateway:
 
     def _start(self) -> str | None:
         """Return the ``start`` message, once a tensor has shown the sizes."""
-        model = self._hello and self._hello["model"]
+        model = None if self._hub is None else self._hub.hello["model"]
         if self._shape is None or model is None:
             return None
         batch, positions = [*self._shape, 1, 1][:2]
@@ -219,9 +154,9 @@ class Gateway:
 
     async def _configure(self, client: GatewayClient, asked: dict[str, FlagSetting]) -> None:
         """Switch on what is off or differs; what others have on and this client did not name stays."""
-        assert self._hello is not None
-        known = {info["name"]: info for info in self._hello["flags"]}
-        now = self._hello["config"]["flags"]
+        assert self._hub is not None
+        known = {info["name"]: info for info in self._hub.hello["flags"]}
+        now = self._hub.hello["config"]["flags"]
         patch: dict[str, FlagSetting | None] = {}
         for name, setting in asked.items():
             compressor = compressor_from_setting(setting["compressor"], f"compressor_config.{name}")
@@ -234,24 +169,8 @@ class Gateway:
                 continue
             # Samples stay as they are where the flag is on.
             patch[name] = {**now[name], **setting} if name in now else setting
-        if patch and self._hub is not None:
+        if patch:
             self._count += 1
             change = f"3606-{self._count}"
             self._asked[change] = client
-            with contextlib.suppress(ConnectionClosed):
-                await self._hub.send(
-                    encode_message({"type": "configure", "id": change, "patch": {"flags": patch}})
-                )
-
-
-def _admit(connection: ServerConnection, request: Request) -> Response | None:
-    """Refuse pages of other sites, by their origin and by the name under which they found this port."""
-    hosts = request.headers.get_all("Host")
-    origins = request.headers.get_all("Origin")
-    if len(hosts) != 1 or not _LOCAL.fullmatch(hosts[0].lower()):
-        return connection.respond(http.HTTPStatus.FORBIDDEN, "Ask for localhost.\n")
-    for origin in origins:
-        scheme, _, host = origin.lower().partition("://")
-        if scheme not in ("http", "https") or not _LOCAL.fullmatch(host):
-            return connection.respond(http.HTTPStatus.FORBIDDEN, "Only pages of this machine may connect.\n")
-    return None
+            await self._hub.say({"type": "configure", "id": change, "patch": {"flags": patch}})

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from ..protocol import EMBEDDING
 from .dialect import Dialect
 
 __all__ = [
@@ -19,7 +18,6 @@ __all__ = [
     "TensorRow",
     "is_shape",
     "read_message",
-    "read_prompts",
     "read_update",
 ]
 
@@ -86,20 +84,6 @@ def read_message(data: str | bytes) -> dict[str, Any]:
     return message
 
 
-def read_prompts(prompts: Any, sequences: int) -> TensorRow:
-    """Return the prompts' first positions, which come as one flat list.
-
-    Raises
-    ------
-    BadMessage
-        When it is none, or of another number of sequences.
-    """
-    if not isinstance(prompts, list) or not prompts or len(prompts) % sequences:
-        raise BadMessage("start messages whose prompts fit no batch size")
-    values, labels = _tokens(prompts, "id", "start messages whose prompts have no token")
-    return TensorRow("InputTokens", "ids", EMBEDDING, values.reshape(sequences, -1), labels)
-
-
 def read_update(
     dialect: Dialect, message: Mapping[str, Any], pixels: Mapping[str, int], batch: int | None = None
 ) -> list[TensorRow]:
@@ -128,8 +112,6 @@ def read_update(
     result = message.get("result")
     if not isinstance(result, list):
         raise BadMessage("updates without a list of results")
-    if flag == "Result":
-        return _candidates(result, message.get("sampled"))
     layer = message.get("layer_id")
     if type(layer) is not int or not 0 <= layer <= MOST_LAYERS:
         raise BadMessage("updates without a layer_id")
@@ -203,24 +185,3 @@ def _divided(flag: str, length: int, size: int, batch: int | None) -> int:
             f"updates of {flag} with {length} values where {batch * size} were expected at the batch size {batch} that start said, as if someone else's request were in force"
         )
     return length // size
-
-
-def _candidates(result: list[Any], sampled: Any) -> list[TensorRow]:
-    """Twenty candidates a sequence, in descending probability, and the one that was chosen."""
-    if not isinstance(sampled, list) or not sampled or not result or len(result) % len(sampled):
-        raise BadMessage("updates of Result whose candidates fit no batch size")
-    rows = []
-    for part, tokens, key in (
-        ("probability", result, "probability"),
-        ("logit", result, "logit"),
-        ("sampled", sampled, "id"),
-    ):
-        values, labels = _tokens(tokens, key, "updates of Result whose candidates have no token")
-        rows.append(TensorRow("Result", part, EMBEDDING, values.reshape(len(sampled), -1), labels))
-    return rows
-
-
-def _tokens(tokens: list[Any], key: str, reason: str) -> tuple[_Values, list[str]]:
-    if not all(isinstance(token, dict) and isinstance(token.get("token"), str) for token in tokens):
-        raise BadMessage(reason)
-    return _numbers([token.get(key) for token in tokens]), [token["token"][:200] for token in tokens]

@@ -75,9 +75,7 @@ def peer_request(dialect: Dialect, config: Config) -> dict[str, Any]:
     }
     return {
         # Strings: a boolean crashes MegatronApp, and pull request 3606 takes both.
-        "visualization_flags": {
-            name: "True" if name in chosen else "False" for name in dialect.flags if name != "Result"
-        },
+        "visualization_flags": {name: "True" if name in chosen else "False" for name in dialect.flags},
         "disturbance_configs": {},
         "compressor_config": {
             **tracer,

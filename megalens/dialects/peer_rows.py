@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..protocol import Tile, compressor_from_setting, join_numbers, ranges_text
+import numpy as np
+
+from ..protocol import EMBEDDING, GenerationRequest, Tile, compressor_from_setting, join_numbers, ranges_text
 from .dialect import Dialect
 from .errors import DialectError
 from .left_out import LeftOut
 from .pass_counter import PassCounter
-from .peer_message import MOST_LAYERS, BadMessage, TensorRow, read_prompts, read_update
+from .peer_generation import PeerGeneration
+from .peer_message import MOST_LAYERS, BadMessage, TensorRow, read_update
 from .peer_request import asked_config, compressor_text, default_config, peer_request
+from .peer_token import PeerToken, read_candidates, read_prompts
 from .rows import PlacedRow
 from .stage_counter import StageCounter
 from .standing_config import StandingConfig
@@ -60,6 +64,11 @@ class PeerRows:
         self._batch: int | None = None
         self.started = self.done = False
         self.layers = 0
+        self.generation: PeerGeneration | None = None
+        if dialect.generates:
+            attention = "RawAttentionScore_mat_mul" in config["flags"]
+            asked_for = GenerationRequest(plan.prompts, tokens=plan.tokens, attention=attention)
+            self.generation = PeerGeneration(asked_for, f"translation of {plan.address}"[:200])
 
     def sentences(self, *, ended: bool) -> list[str]:
         """Return what the person must know of the order in which updates came and, once it has ended, of what never came."""
@@ -89,15 +98,20 @@ class PeerRows:
         Raises
         ------
         BadMessage
-            When it does not say how many layers the model has, or its prompts cannot be read.
+            When it does not say how many layers the model has, its prompts cannot be read, or it comes again in a generation.
         """
         layers = message.get("num_layers")
         if type(layers) is not int or not 0 < layers <= MOST_LAYERS:
             raise BadMessage("start messages without a number of layers")
+        if self.generation is not None:
+            if self.generation.started:
+                raise BadMessage("start messages in a generation that has started")
+            prompts = read_prompts(message.get("prompts"), len(self._plan.prompts))
+            self.generation.start(prompts)
         self.started = True
         self.layers = max(self.layers, layers)
-        if self.dialect.generates:
-            row = read_prompts(message.get("prompts"), len(self._plan.prompts))
+        if self.generation is not None:
+            row = _input_tokens(prompts)
             self._missing.pop(row.flag, None)
             return [(row, 1, 0)]
         batch = message.get("micro_batch_size")
@@ -113,6 +127,9 @@ class PeerRows:
         BadMessage
             When it is not what the dialect says, or nobody asked for it.
         """
+        if self.generation is not None and message.get("update_type") == self.dialect.candidates:
+            self._end_pass(self.generation, message)
+            return []
         rows = read_update(self.dialect, message, self._pixels, self._batch)
         first = rows[0]
         if self.started and first.layer >= self.layers:
@@ -129,6 +146,8 @@ class PeerRows:
             most = self._plan.most_steps * self._plan.micro_batches
             self.done = self._counter.all_past(most, self.layers)
             return []
+        if self.generation is not None and first.flag != "MLP2_Plot":
+            self.generation.go_on((step + 1, micro_batch))
         self._missing.pop(first.flag, None)
         self._heard.add(first.layer)
         # Where no start was seen, the model is as deep as what came from it.
@@ -150,10 +169,24 @@ class PeerRows:
             )
         return PlacedRow(kept, step, micro_batch, self.dialect.phase, text, tuple(row.values.shape))
 
+    def _end_pass(self, generation: PeerGeneration, message: Mapping[str, Any]) -> None:
+        """Take the candidates, which end a forward pass."""
+        if not generation.started:
+            raise BadMessage("updates of candidates before the prompts")
+        candidates, sampled = read_candidates(message, len(self._plan.prompts))
+        assert isinstance(self._counter, PassCounter)
+        step, micro_batch = divmod(self._counter.end_pass(), self._plan.micro_batches)
+        if self._plan.most_steps is not None and step >= self._plan.most_steps:
+            self.done = True
+        else:
+            generation.take(candidates, sampled, (step + 1, micro_batch))
+
     def _place(self, row: TensorRow) -> int | None:
-        if isinstance(self._counter, PassCounter):
-            if row.flag == "Result":
-                return self._counter.end_pass()
-            if row.flag == "MLP2_Plot":
-                return max(self._counter.newest, 0)
+        if isinstance(self._counter, PassCounter) and row.flag == "MLP2_Plot":
+            return max(self._counter.newest, 0)
         return self._counter.place(row.layer, row.flag, row.values)
+
+
+def _input_tokens(prompts: list[list[PeerToken]]) -> TensorRow:
+    ids = np.array([[token.id for token in tokens] for tokens in prompts], np.float32)
+    return TensorRow("InputTokens", "ids", EMBEDDING, ids, [token.text for each in prompts for token in each])

@@ -111,10 +111,13 @@ class Translator:
         beat = asyncio.create_task(self._beat())
         try:
             await self._follow()
+            self._end_generation("cancelled", self._end)
         except DialectError as error:
             self._end = self.failure = error.message
+            self._end_generation("failed", error.message)
             raise
         finally:
+            self._end_generation("cancelled")
             beat.cancel()
             await asyncio.wait([beat])
             self._done = True
@@ -215,6 +218,8 @@ class Translator:
         else:
             request = {"type": "run_training_step", **request}
         self._requests += 1
+        if peer.generation is not None:
+            peer.generation.ask()
         await connection.send(json.dumps(request))
 
     def _broke(self, end: ConnectionClosed) -> None:
@@ -252,6 +257,7 @@ class Translator:
                 said = message.get("text")
                 texts = said if isinstance(said, list) else []
                 self.text = [shown_text(text) for text in texts if isinstance(text, str)]
+                self._end_generation("finished")
                 self._done = True
             elif kind == "error":
                 self._left_out.note(f"The peer says: {str(message.get('message'))[:300]}")
@@ -261,6 +267,10 @@ class Translator:
             if isinstance(data, str) and not data.lstrip().startswith(("{", "[")):
                 self._said_plainly(data)
             self._left_out.leave_out(str(bad))
+
+    def _end_generation(self, state: str, message: str = "") -> None:
+        if self._peer is not None and self._peer.generation is not None:
+            self._peer.generation.end(state, self.step, message)
 
     def _said_plainly(self, text: str) -> None:
         """Peers say errors as plain text."""
@@ -279,6 +289,9 @@ class Translator:
             if placed is not None:
                 self._rows.append(placed)
                 self._waiting_bytes += placed.row.values.nbytes
+        generation = self._peer.generation
+        if generation is not None and generation.step > self.step:
+            await self._begin(generation.step)
         if self._waiting_bytes > _FRAME_BYTES:
             await self._flush()
 
@@ -315,6 +328,10 @@ class Translator:
         if rows:
             self.sent_rows += len(rows)
             await self._host.send("tensors", tensors_table(rows), max(row.step for row in rows))
+        if self._peer is not None and self._peer.generation is not None:
+            for stream, table in self._peer.generation.tables():
+                self.sent_rows += table.num_rows
+                await self._host.send(stream, table, self.step)
 
     async def _beat(self) -> None:
         told = 0.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from .browser_json import numbers_json
 from .dialect import DIALECTS
 from .peer_message import is_shape
 
@@ -50,7 +50,7 @@ def updates(table: pa.Table) -> Iterator[Update]:
             f'{{"type":"update","update_type":{_NUMBERS[first["flag"]]},"layer_id":{first["layer"] + 1},'
             f'"args":[{",".join(map(str, values.shape))}],"result":'
         )
-        yield Update(first["flag"], list(first["source_shape"]), f"{head}{_numbers_json(values)}}}")
+        yield Update(first["flag"], list(first["source_shape"]), f"{head}{numbers_json(values)}}}")
 
 
 def _tensors(table: pa.Table) -> Iterator[list[dict[str, Any]]]:
@@ -90,19 +90,3 @@ def _joined(rows: list[dict[str, Any]]) -> np.ndarray[Any, Any]:
             positions = np.broadcast_to(np.arange(ids.shape[-1], dtype=ids.dtype), ids.shape)
         return np.stack([ids, positions])
     return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
-
-
-def _numbers_json(values: np.ndarray[Any, Any]) -> str:
-    """Return a JSON list that a browser's ``JSON.parse`` takes. Not-a-number is ``null``, as a browser itself writes it; infinity is ``1e999``, which is JSON and is read as infinity."""
-    flat = values.ravel().tolist()
-    if np.isfinite(values).all():
-        return json.dumps(flat, separators=(",", ":"))
-    return f"[{','.join(_number(value) for value in flat)}]"
-
-
-def _number(value: float) -> str:
-    if math.isnan(value):
-        return "null"
-    if math.isinf(value):
-        return "1e999" if value > 0 else "-1e999"
-    return repr(value)

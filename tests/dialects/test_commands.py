@@ -12,10 +12,13 @@ from pathlib import Path
 import pytest
 from peers import input_tokens, start, t1_pass, tracer_layer
 from recorded_run import write_run
+from websockets.sync.client import connect
 from websockets.sync.server import serve
 
 import megalens
 from megalens.__main__ import main
+from megalens.demo.checkpoint import save_checkpoint
+from megalens.demo.model import GPT, GPTConfig
 from megalens.hub.discovery import find_hub
 from megalens.replay import serve as serve_replay
 
@@ -191,3 +194,33 @@ def test_a_recording_is_replayed_served_in_the_dialect_and_recorded_again(tmp_pa
         assert 2 <= len(now) <= 3
         at = was.index(now[0])
         assert now == [was[(at + n) % len(was)] for n in range(len(now))]
+
+
+@pytest.mark.slow
+def test_a_folder_is_served_to_the_front_end_of_the_inference_hub_too(tmp_path):
+    save_checkpoint(GPT(GPTConfig(layers=2, hidden=16, heads=2, sequence=16)), tmp_path / "tiny")
+    asked = ("serve", "--model", tmp_path / "tiny", "--dialect", "inference", "--dialect-port", 0)
+    with command(*asked) as process:
+        address = re.search(r"ws://127\.0\.0\.1:\d+", process.stdout.readline())[0]
+        run = re.search(r" as run (\S+)\. ", process.stdout.readline())[1]
+        with connect(address) as front_end:
+            front_end.send(json.dumps({"type": "generate", "prompts": ["To be"], "tokens_to_generate": 2}))
+            said = []
+            while "finish" not in said:
+                said.append(json.loads(front_end.recv(WAIT))["type"])
+        assert said[0] == "start"
+        assert "error" not in said
+        # Beside a run that is there already, and where the port is taken.
+        with command("serve-inference", run, "--port", address.rpartition(":")[2]) as second:
+            assert "Could not listen" in second.communicate(timeout=WAIT)[1]
+            assert second.returncode == 2
+        with command("serve-inference", run, "--port", 0) as second:
+            with connect(second.stdout.readline().strip()) as front_end:
+                front_end.send('{"type": "ping"}')
+                assert json.loads(front_end.recv(WAIT)) == {"type": "pong"}
+            process.send_signal(signal.SIGTERM)
+            # It ends with the run.
+            second.communicate(timeout=WAIT)
+            assert second.returncode == 0
+        process.communicate(timeout=WAIT)
+        assert process.returncode == 0

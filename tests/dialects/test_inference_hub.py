@@ -1,6 +1,8 @@
 """A generation on MegatronApp's inference hub becomes a run of ours."""
 
 import asyncio
+import json
+import math
 
 import pytest
 from peers import Peer, say, t1_layer, update, values
@@ -103,18 +105,87 @@ def test_a_generation_is_recorded_with_its_candidates(tmp_path, named):
         [2, 4],
         ["t00", "t01", "t02", "t03", "t10"],
     )
-    chances = [row for row in out.rows("Result") if row["part"] == "probability"]
-    assert [row["step"] for row in chances] == [1, 2, 3]
-    assert chances[1]["shape"] == [2, CANDIDATES]
-    assert chances[1]["labels"][:2] == ["Ġ10.0", "Ġ10.1"]
-    assert chances[1]["values"][:2] == pytest.approx([1 / 2, 1 / 3])
-    sampled = [row for row in out.rows("Result") if row["part"] == "sampled"]
-    assert (sampled[2]["values"], sampled[2]["labels"]) == ([2001.0, 2101.0], ["Ġ20.1", "Ġ21.1"])
     assert out.said == []
     request = out.peer.of("generate")[0]
     assert (request["prompts"], request["tokens_to_generate"]) == (["To be", "Or not"], 3)
     assert request["visualization_flags"]["RawAttentionScore_mat_mul"] == "True"
     assert request["visualization_flags"]["MLP2_Plot"] == "False"
+
+
+@pytest.mark.parametrize("flags", [None, ["MLP1_mat_mul"], []])
+def test_prompts_and_candidates_become_tokens(tmp_path, flags):
+    """With tensors, with some, and with none of them: a pass is told by its candidates."""
+    config = None if flags is None else no_op()
+    for flag in flags or ():
+        tile = {"name": "Tile", "params": {"tiles": 64}}
+        config["flags"][flag] = {"samples": None, "compressor": tile}
+    out = generate(tmp_path, answer, config=config)
+    rows = out.run.read("tokens").to_pylist()
+    second = [row for row in rows if row["sequence"] == 1]
+    assert [(row["kind"], row["position"], row["text"]) for row in second] == [
+        *(("prompt", at, f"t1{at}") for at in range(4)),
+        *(("generated", 4 + n, f" {10 * n + 1}.1") for n in range(3)),
+    ]
+    places = [(row["step"], row["tensor_step"], row["tensor_pass"], row["tensor_offset"]) for row in second]
+    assert places == [
+        *((1, 1, 0, at) for at in range(4)),
+        (1, 2, 0, 0),
+        (2, 3, 0, 0),
+        # Nobody read the last one.
+        (3, -1, -1, -1),
+    ]
+    prompt, token = second[0], second[5]
+    assert (prompt["rank"], prompt["candidate_ids"]) == (-1, [])
+    assert math.isnan(prompt["probability"])
+    # Decoded from the bytes for which the characters of the vocabulary stand.
+    assert (token["id"], token["piece"], token["text"], token["rank"]) == (1101, "Ġ11.1", " 11.1", 1)
+    assert (token["logit"], token["probability"]) == pytest.approx((-1, 1 / 3))
+    assert token["candidate_ids"] == [1100 + n for n in range(CANDIDATES)]
+    assert token["candidate_texts"][:2] == ["Ġ11.0", "Ġ11.1"]
+    assert token["candidate_probabilities"][:2] == pytest.approx([1 / 2, 1 / 3])
+    # The peer does not tell them.
+    assert token["candidate_sampled"] == []
+    assert math.isnan(token["entropy"])
+    assert math.isnan(token["sampled_probability"])
+
+
+def states(out):
+    return out.run.read("generations").to_pylist()
+
+
+def test_a_generation_says_how_it_stands(tmp_path):
+    out = generate(tmp_path, answer)
+    rows = states(out)
+    assert [row["state"] for row in rows] == ["queued", "running", "finished"]
+    assert json.loads(rows[0]["request"])["prompts"] == ["To be", "Or not"]
+    assert "without a seed" in rows[1]["message"]
+    last = rows[2]
+    assert (last["sequences"], last["padded"], last["first_step"], last["last_step"], last["tokens"]) == (
+        2,
+        4,
+        1,
+        3,
+        6,
+    )
+
+
+def test_what_is_left_of_a_longer_prompt_is_told_from_what_was_generated(tmp_path):
+    pieces = {0: ["To", " be", " or"], 1: ["Or", " not", " to", " be", "!"]}
+
+    async def script(peer, socket, message):
+        def token(text):
+            return {"id": 5, "token": text, "logit": 0.5, "probability": 0.5}
+
+        flat = [token(text) for each in pieces.values() for text in each[:2]]
+        await say(socket, {"type": "start", "prompts": flat, "num_layers": 1})
+        for n in (2, 3, 4):
+            taken = [token(pieces[0][2] if n == 2 else " x"), token(pieces[1][n])]
+            await say(socket, {"type": "update", "update_type": 6, "result": taken, "sampled": taken})
+        await say(socket, {"type": "finish", "text": ["", ""]})
+
+    out = generate(tmp_path, script, config=no_op(), prompts=("To be", "Or not to be"), tokens=1)
+    kinds = [(row["kind"], row["text"]) for row in out.run.read("tokens").to_pylist() if row["sequence"] == 1]
+    assert kinds == [*(("prompt", text) for text in pieces[1][:4]), ("generated", "!")]
 
 
 def test_a_projection_that_was_asked_for_belongs_to_the_last_pass(tmp_path):
@@ -162,7 +233,7 @@ def test_a_flag_that_never_came_is_named_at_the_end(tmp_path, missing):
                 await say(socket, each)
 
     flags = {2: "RawAttentionScore_mat_mul", 7: "MLP2_Plot"}
-    out = generate(tmp_path, withhold, config=no_op(*flags.values(), "Result"))
+    out = generate(tmp_path, withhold, config=no_op(*flags.values()))
     said = f"Asked for, but nothing of it came: {flags[missing]}."
     assert said in out.said
     assert said in out.audit("drop")[0]["warnings"]
@@ -181,6 +252,7 @@ def test_what_the_hub_refuses_is_said(tmp_path, code):
     assert out.error.code == "refused"
     assert ("temperature must be" if code is None else "error in fragmented message") in str(out.error)
     assert out.audit("end") == [{"reason": str(out.error)}]
+    assert [(row["state"], row["message"]) for row in states(out)][1:] == [("failed", str(out.error))]
     assert out.run.closed
 
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from megalens.dialects.dialect import DIALECTS
 from megalens.dialects.pass_counter import PassCounter
-from megalens.dialects.peer_message import BadMessage, read_message, read_prompts, read_update
+from megalens.dialects.peer_message import BadMessage, read_message, read_update
+from megalens.dialects.peer_token import PADDING, read_candidates, read_prompts
 
 SMALL = st.integers(-3, 9)
 ODD = st.one_of(
@@ -23,7 +24,8 @@ ODD = st.one_of(
 )
 NUMBER = st.one_of(st.floats(), st.integers(-5, 5))
 TOKEN = st.fixed_dictionaries(
-    {"token": st.text(max_size=3), "id": NUMBER}, optional={"logit": NUMBER, "probability": NUMBER}
+    {"token": st.text(max_size=3), "id": st.one_of(st.integers(-2, 9), NUMBER)},
+    optional={"logit": NUMBER, "probability": NUMBER},
 )
 UPDATES = st.fixed_dictionaries(
     {"type": st.just("update"), "update_type": st.one_of(SMALL, ODD)},
@@ -73,7 +75,19 @@ def test_messages(data):
 @given(st.one_of(st.lists(TOKEN, max_size=6), st.lists(ODD, max_size=3), ODD), st.integers(1, 3))
 def test_prompts(prompts, sequences):
     try:
-        row = read_prompts(prompts, sequences)
+        rows = read_prompts(prompts, sequences)
     except BadMessage:
         return
-    assert len(row.values) == sequences
+    assert len(rows) == sequences
+    assert all(token.id >= PADDING for row in rows for token in row)
+
+
+@pytest.mark.slow
+@given(UPDATES, st.integers(1, 3))
+def test_candidates(message, sequences):
+    try:
+        candidates, sampled = read_candidates(read_message(json.dumps(message)), sequences)
+    except BadMessage:
+        return
+    assert len(candidates) == len(sampled) == sequences
+    assert all(each for each in candidates)

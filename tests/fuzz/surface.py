@@ -47,6 +47,7 @@ CATALOGUE: dict[str, int] = {
     "dialect_peer": 80,
     "dialect_client": 60,
     "dialect_rows": 40,
+    "dialect_generate": 30,
     "rest": 50,
     "jsonl": 10,
     "traces": 20,

@@ -10,7 +10,7 @@ from websockets.exceptions import ConnectionClosed
 from megalens.dialects.gateway import Gateway
 from megalens.dialects.gateway_client import GatewayClient
 from megalens.hub.discovery import HubEntry
-from megalens.protocol import decode_message
+from megalens.protocol import decode_message, encode_message
 from tests.fuzz.mutate import FIXTURES, json_text, mutated_tree
 from tests.fuzz.surface import Surface
 
@@ -65,11 +65,13 @@ def _mutate(chance: Random, seed: Any) -> Any:
     ]
 
 
-class _Socket:
+class _Hub:
     """The gateway's connection to our hub."""
 
-    async def send(self, text: str) -> None:
-        decode_message(text.encode("utf-8"), ("configure",))
+    hello = json.loads((FIXTURES / "messages" / "hello.json").read_text("utf-8"))
+
+    async def say(self, message: Any) -> None:
+        decode_message(encode_message(message).encode("utf-8"), ("configure",))
 
 
 def _run(messages: Any) -> None:
@@ -80,8 +82,7 @@ async def _serve(messages: Any) -> None:
     gateway = Gateway(
         HubEntry(id="x", name="x", pid=1, host="127.0.0.1", port=1, token="t", started=0.0, record=None), 0
     )
-    gateway._hub = _Socket()
-    gateway._hello = json.loads((FIXTURES / "messages" / "hello.json").read_text("utf-8"))
+    gateway._hub = _Hub()
     client = GatewayClient(None, 1 << 20)
     for data in messages:
         await gateway._take(client, data)

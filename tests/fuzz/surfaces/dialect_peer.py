@@ -111,12 +111,16 @@ async def _translate(translator: Translator, given: Any) -> None:
     host = _Host()
     translator._host = host
     await translator._announce()
+    generation = translator._peer.generation if translator._peer is not None else None
+    if generation is not None:
+        generation.ask()
     try:
         for data in given["messages"]:
             await translator._take(data)
             _no_controls(translator.line())
     except DialectError as error:
         _no_controls(error.message)
+    translator._end_generation("cancelled")
     await translator._flush()
     await translator._tell()
     await translator._leave_note()

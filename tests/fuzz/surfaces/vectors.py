@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save
 
 from megalens.protocol import ProtocolError, encode_message
-from megalens.tracer.tensors.compressing.vectors import load_vectors
+from megalens.tracer.vectors import load_vectors
 from tests.fuzz.mutate import hostile_text, mutated_bytes
 from tests.fuzz.surface import Surface
 
