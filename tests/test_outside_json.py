@@ -10,6 +10,8 @@ ALLOWED = {
     "client/moments/jsonl/parse_process.py": "between this package's own processes",
     "dialects/peer_message.py": "a foreign hub's, which has bare NaN; each value is checked where it is read",
     "engine/child.py": "between this package's own processes",
+    "generation/megatron_control.py": "between the ranks of one job",
+    "generation/texts.py": "what the tokenizers package says of its own decoder",
     "protocol/contract.py": "a file of this package",
     "protocol/plain_json.py": "parse_json itself",
     "report/build.py": "a file of this package",

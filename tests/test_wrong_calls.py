@@ -93,8 +93,11 @@ OF_TRAINING = [
     (lambda: trace(hub_host=5), "hub_host=… must be an address such as '127.0.0.1', got 5."),
     (lambda: trace(linger="long"), "linger=… must be seconds from 0, got 'long'."),
     (lambda: trace(name=5), "name=… must be text, got 5."),
-    (lambda: trace(allow="pause"), "allow=… must be a list out of pause, watched, perturb, got 'pause'."),
-    (lambda: trace(allow=True), "allow=… must be a list out of pause, watched, perturb, got True."),
+    (
+        lambda: trace(allow="pause"),
+        "allow=… must be a list out of pause, watched, perturb, generate, got 'pause'.",
+    ),
+    (lambda: trace(allow=True), "allow=… must be a list out of pause, watched, perturb, generate, got True."),
     (
         lambda: trace(budget="much"),
         "A budget must be per cent of step time, above 0 and at most 100, such as '1%', got",
@@ -144,7 +147,7 @@ OF_A_RUN = [
     (lambda run: run.moments("grad"), "This run has no statistics of grad. It has no statistics at all; see"),
     (
         lambda run: run.table("tensor"),
-        "stream=… must be one of tensors, moments, scalars, alarms, spans, audit",
+        "stream=… must be one of tensors, moments, scalars, alarms, spans, generations, tokens, lens, effects, audit",
     ),
     (
         lambda run: run.table("tensors", colour=1),

@@ -21,7 +21,8 @@ function samples(part: Part): string[] {
     case 'CharacterSet':
     case 'CharacterClass':
     case 'ExpressionCharacterClass': {
-      const taken = new RegExp(`^${part.raw}$`, 's');
+      // Properties of characters, and those beyond 16 bits, are read with that flag only.
+      const taken = new RegExp(`^${part.raw}$`, /\\[pPu]\{/.test(part.raw) ? 'su' : 's');
       return LETTERS.filter(letter => taken.test(letter));
     }
     case 'Quantifier':

@@ -1,4 +1,5 @@
 import { MomentTables } from './moment-tables';
+import { Projections } from './projection/projections';
 import { answer, type Buffers, type WorkerRequest } from './worker-port';
 
 /** The worker's side of the page; its types are not those of a page. */
@@ -10,7 +11,8 @@ interface IWorkerScope {
 const scope = globalThis as unknown as IWorkerScope;
 
 const tables = new MomentTables();
+const projections = new Projections();
 
 scope.onmessage = event => {
-  scope.postMessage(...answer(event.data, tables));
+  scope.postMessage(...answer(event.data, tables, projections));
 };

@@ -2,6 +2,7 @@ import { AggregateError } from './aggregate-error';
 import { MomentTables, type TableAnswer, type TableQuestion } from './moment-tables';
 import { isKnown, momentsOf, remember } from './moments';
 import { packTensors, packedMoments, unpackMoments } from './moments-pack';
+import type { ProjectionAnswer, ProjectionQuestion, Projections } from './projection/projections';
 import type { Buffers, WorkerAnswer, WorkerQuestion, WorkerReply } from './worker-port';
 
 /** The part of a worker that is used: a browser's, or a Node worker behind the same two handlers. */
@@ -21,7 +22,7 @@ export const WORKER_ROWS = 100_000;
 // Bounds the copy that is on its way.
 const PACK_VALUES = 8 << 20;
 
-/** Where tables of moments are kept. */
+/** Where what is kept between questions is. */
 export type TablePlace = 'here' | 'worker';
 
 interface IWaiting {
@@ -71,9 +72,13 @@ export class WorkQueue {
     }
   }
 
-  /** Where tables of many rows are kept: in the worker where there is one. */
-  async placeOf(): Promise<TablePlace> {
-    return (await this.workerFor(Infinity)) === null ? 'here' : 'worker';
+  /**
+   * Where tables of many rows are kept, or so many numbers are worked on: in the worker where there is one.
+   *
+   * @param numbers - Few are worked on here in any case.
+   */
+  async placeOf(numbers = Infinity): Promise<TablePlace> {
+    return (await this.workerFor(numbers)) === null ? 'here' : 'worker';
   }
 
   /**
@@ -95,6 +100,32 @@ export class WorkQueue {
       throw lost();
     });
     if (answer.kind !== 'tables') {
+      throw lost();
+    }
+    return answer.answer;
+  }
+
+  /**
+   * Have points projected, here or in the worker. What does it here is loaded when it is first needed.
+   *
+   * @param place - As `placeOf` said; of one job always the same.
+   * @param buffers - Memory that the worker takes over.
+   * @throws AggregateError as `Projections`; `lost` when the worker broke.
+   */
+  async askProjection(
+    place: TablePlace,
+    question: ProjectionQuestion,
+    buffers: Buffers
+  ): Promise<ProjectionAnswer> {
+    const worker = place === 'here' ? null : await this.workerFor(Infinity);
+    if (worker === null) {
+      this.projections ??= import('./projection/projections').then(code => new code.Projections());
+      return (await this.projections).ask(question);
+    }
+    const answer = await this.ask(worker, { kind: 'points', question }, buffers, () => {
+      throw lost();
+    });
+    if (answer.kind !== 'points') {
       throw lost();
     }
     return answer.answer;
@@ -174,6 +205,7 @@ export class WorkQueue {
   }
 
   private readonly here = new MomentTables();
+  private projections: Promise<Projections> | null = null;
   private readonly waiting = new Map<number, IWaiting>();
   private worker: Promise<IAggregateWorker | null> | null = null;
   private asked = 0;

@@ -2,7 +2,19 @@ import type { IDisposable } from '@lumino/disposable';
 import { Signal, type ISignal } from '@lumino/signaling';
 import { decodeFrame, type IFrame } from '../protocol/frame';
 import { SUBPROTOCOL, decodeMessage, encodeMessage } from '../protocol/messages';
-import type { ConfigPatch, Configured, Hello, Join, Peer, Status } from '../protocol/messages.generated';
+import type {
+  Cancel,
+  ConfigPatch,
+  Configure,
+  Configured,
+  Generate,
+  GenerateRequest,
+  Generating,
+  Hello,
+  Join,
+  Peer,
+  Status
+} from '../protocol/messages.generated';
 import { ProtocolError } from '../protocol/protocol-error';
 import { readableStreams, type StreamMap } from '../protocol/streams';
 import { backOff } from './back-off';
@@ -50,6 +62,7 @@ export type HubEvent =
 
 const TICK_MS = 500;
 const HELLO_MS = 10_000;
+const NO_LINK = 'There is no link to the hub now, so nothing was asked. Try again when the run is live.';
 
 /**
  * A viewer's connection to one hub, directly or through the Jupyter server's relay.
@@ -58,7 +71,15 @@ const HELLO_MS = 10_000;
  */
 export class HubConnection implements IDisposable {
   constructor(private readonly options: IHubConnectionOptions) {
-    this.changes = new PendingChanges(options.answerMs ?? 10_000);
+    const answerMs = options.answerMs ?? 10_000;
+    this.changes = new PendingChanges(
+      answerMs,
+      'The training process did not answer the change in time. Check that it is running.'
+    );
+    this.requests = new PendingChanges(
+      answerMs,
+      'The process that holds the model did not answer in time. Check that it is running.'
+    );
     this.openSocket();
     this.ticker = setInterval(() => this.tick(), TICK_MS);
   }
@@ -95,27 +116,39 @@ export class HubConnection implements IDisposable {
    * @throws ProtocolError as the hub refused it; ClientError when the link is down or breaks before the answer.
    */
   configure(patch: ConfigPatch, accepted?: (message: Configured) => void): Promise<Configured> {
-    const socket = this.joined ? this.socket : null;
-    if (socket === null) {
-      const code = this._isDisposed ? 'disposed' : 'disconnected';
-      return Promise.reject(
-        new ClientError(
-          code,
-          'There is no link to the hub now, so nothing was changed. Try again when the run is live.'
-        )
-      );
-    }
-    this.asked += 1;
-    const id = `${this.options.peer.name.slice(0, 40)}-${this.asked}`;
-    let text: string;
-    try {
-      text = encodeMessage({ type: 'configure', id, patch });
-    } catch (error) {
-      return Promise.reject(error);
-    }
-    const answer = this.changes.add(id, accepted);
-    socket.send(text);
-    return answer;
+    return this.ask(
+      id => ({ type: 'configure', id, patch }),
+      id => this.changes.add(id, accepted),
+      'There is no link to the hub now, so nothing was changed. Try again when the run is live.'
+    );
+  }
+
+  /**
+   * Have the model write text. How it goes is told by rows of the stream `generations`.
+   *
+   * @returns The answer, with the number of the generation.
+   * @throws ProtocolError as the hub or the producer refused it; ClientError when the link is down or breaks before the answer.
+   */
+  generate(request: GenerateRequest): Promise<Generating> {
+    return this.ask(
+      id => ({ type: 'generate', id, request }),
+      id => this.requests.add(id),
+      NO_LINK
+    );
+  }
+
+  /**
+   * End a generation that waits or runs.
+   *
+   * @param generation - Its number.
+   * @throws ProtocolError and ClientError as `generate` does.
+   */
+  cancel(generation: number): Promise<Generating> {
+    return this.ask(
+      id => ({ type: 'cancel', id, generation }),
+      id => this.requests.add(id),
+      NO_LINK
+    );
   }
 
   /** Say goodbye, close, and reject what is open. */
@@ -129,6 +162,29 @@ export class HubConnection implements IDisposable {
     }
     this.end({ kind: 'closed', reason: 'disposed', message: 'The connection was closed here.' }, 'disposed');
     Signal.clearData(this);
+  }
+
+  /** Send something that is answered by id. */
+  private ask<M>(
+    message: (id: string) => Cancel | Configure | Generate,
+    add: (id: string) => Promise<M>,
+    unlinked: string
+  ): Promise<M> {
+    const socket = this.joined ? this.socket : null;
+    if (socket === null) {
+      return Promise.reject(new ClientError(this._isDisposed ? 'disposed' : 'disconnected', unlinked));
+    }
+    this.asked += 1;
+    const id = `${this.options.peer.name.slice(0, 40)}-${this.asked}`;
+    let text: string;
+    try {
+      text = encodeMessage(message(id));
+    } catch (error) {
+      return Promise.reject(error);
+    }
+    const answer = add(id);
+    socket.send(text);
+    return answer;
   }
 
   private openSocket(): void {
@@ -195,7 +251,7 @@ export class HubConnection implements IDisposable {
   }
 
   private receiveMessage(text: string): void {
-    const message = decodeMessage(text, ['hello', 'status', 'configured', 'error', 'goodbye']);
+    const message = decodeMessage(text, ['hello', 'status', 'configured', 'generating', 'error', 'goodbye']);
     switch (message.type) {
       case 'hello':
         this.receiveHello(message);
@@ -215,11 +271,14 @@ export class HubConnection implements IDisposable {
         }
         break;
       case 'configured':
-        this.changes.configured(message);
+        this.changes.answered(message);
         this._event.emit({ kind: 'configured', message });
         break;
+      case 'generating':
+        this.requests.answered(message);
+        break;
       case 'error':
-        if (!this.changes.refused(message)) {
+        if (!this.changes.refused(message) && !this.requests.refused(message)) {
           this.last.error = message.message;
           this._event.emit({ kind: 'problem', error: ProtocolError.fromMessage(message) });
         }
@@ -296,6 +355,12 @@ export class HubConnection implements IDisposable {
         'The link to the hub broke before it answered. Look at the settings in force and try again.'
       )
     );
+    this.requests.rejectAll(
+      new ClientError(
+        'disconnected',
+        'The link to the hub broke before it answered. Look whether the text is written, and try again.'
+      )
+    );
     this.attempt += 1;
     this.setState({ kind: 'reconnecting', attempt: this.attempt, message: breakOf(code, this.last) });
     void this.comeBack();
@@ -320,6 +385,7 @@ export class HubConnection implements IDisposable {
     clearTimeout(this.timer);
     this.drop();
     this.changes.rejectAll(new ClientError(code, state.message));
+    this.requests.rejectAll(new ClientError(code, state.message));
     if (this._state.kind !== 'closed') {
       this.setState(state);
     }
@@ -338,7 +404,8 @@ export class HubConnection implements IDisposable {
   }
 
   private readonly _event = new Signal<this, HubEvent>(this);
-  private readonly changes: PendingChanges;
+  private readonly changes: PendingChanges<Configured>;
+  private readonly requests: PendingChanges<Generating>;
   private readonly sequence = new Sequence();
   private readonly patience = new Patience();
   private readonly ticker: ReturnType<typeof setInterval>;

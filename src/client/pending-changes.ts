@@ -1,47 +1,46 @@
-import type { Configured, ErrorMessage } from '../protocol/messages.generated';
+import type { Configured, ErrorMessage, Generating } from '../protocol/messages.generated';
 import { ProtocolError } from '../protocol/protocol-error';
 import { ClientError } from './client-error';
 
-interface IPending {
-  resolve(message: Configured): void;
+interface IPending<M> {
+  resolve(message: M): void;
   reject(error: Error): void;
-  accepted?: (message: Configured) => void;
+  accepted?: (message: M) => void;
   timer: ReturnType<typeof setTimeout> | undefined;
 }
 
-/** The changes that were asked for and not answered yet, by id. */
-export class PendingChanges {
+/** What was asked for and not answered yet, by id: changes, or texts to write. */
+export class PendingChanges<M extends Configured | Generating> {
   /**
    * @param answerMs - How long the first answer may take. Being applied may take longer: training may be paused.
+   * @param late - What to say when it takes longer.
    */
-  constructor(private readonly answerMs: number) {}
+  constructor(
+    private readonly answerMs: number,
+    private readonly late: string
+  ) {}
 
-  /** Enter a change. The promise resolves when it is applied. */
-  add(id: string, accepted?: (message: Configured) => void): Promise<Configured> {
+  /** Enter what was asked for. The promise resolves with its last answer. */
+  add(id: string, accepted?: (message: M) => void): Promise<M> {
     return new Promise((resolve, reject) => {
       const timer = setTimeout(() => {
-        this.take(id)?.reject(
-          new ClientError(
-            'timeout',
-            'The training process did not answer the change in time. Check that it is running.'
-          )
-        );
+        this.take(id)?.reject(new ClientError('timeout', this.late));
       }, this.answerMs);
       this.pending.set(id, { resolve, reject, accepted, timer });
     });
   }
 
   /** Take in an answer to one of our ids; other viewers' are ignored. */
-  configured(message: Configured): void {
+  answered(message: M): void {
     const entry = this.pending.get(message.id);
     if (entry === undefined) {
       return;
     }
-    if (message.applied) {
-      this.take(message.id)?.resolve(message);
-    } else {
+    if (message.type === 'configured' && !message.applied) {
       clearTimeout(entry.timer);
       entry.accepted?.(message);
+    } else {
+      this.take(message.id)?.resolve(message);
     }
   }
 
@@ -59,12 +58,12 @@ export class PendingChanges {
     }
   }
 
-  private take(id: string): IPending | undefined {
+  private take(id: string): IPending<M> | undefined {
     const entry = this.pending.get(id);
     this.pending.delete(id);
     clearTimeout(entry?.timer);
     return entry;
   }
 
-  private readonly pending = new Map<string, IPending>();
+  private readonly pending = new Map<string, IPending<M>>();
 }

@@ -27,7 +27,8 @@ export async function defaultViews(run: IRunSource, traced: readonly ITraced[]):
   };
   const views = reportViews(
     stream => counts[stream as keyof typeof counts] ?? true,
-    first === undefined ? [] : [first.name]
+    first === undefined ? [] : [first.name],
+    run.hello?.phase
   );
   return layers.length <= MOST_LAYERS
     ? views

@@ -2,8 +2,6 @@ import { byLayer, layoutOf, thinLine, trend, trendOfRows, type Statistic } from 
 import type { IRunDetail } from '../client/runs-api';
 import type { IRunReader } from '../client/run-reader';
 import type { Phase } from '../protocol/messages.generated';
-import { encodeFrame } from '../protocol/encode-frame';
-import { HEADER_BYTES } from '../protocol/frame';
 import { readableStreams } from '../protocol/streams';
 import { RecordedRun } from '../store/recorded-run';
 import { momentsOf, remember } from '../store/row-moments';
@@ -28,6 +26,7 @@ import {
   type IHeldRows,
   type IHeldTimeline
 } from './held';
+import { HeldTables } from './held-tables';
 import { MomentsRecorder } from './record-moments';
 
 /** Most points of one line that a file holds. */
@@ -236,19 +235,14 @@ export class Recorder extends RecordedRun {
     return this._events;
   }
 
-  /** Frames of other streams that were asked for whole, without their headers, by name. */
-  readonly heldTables = new Map<string, Uint8Array>();
+  /** Frames of other streams that were asked for, without their headers, by name. */
+  get heldTables(): ReadonlyMap<string, Uint8Array> {
+    return this._tables.frames(readableStreams(this.hello.streams));
+  }
 
   override async table(stream: string, query: IRowsQuery = {}, signal?: AbortSignal): Promise<IStreamRows> {
     const rows = await super.table(stream, query, signal);
-    const streams = readableStreams(this.hello.streams);
-    const columns = Object.entries(rows.columns).map(([name, cells]) => [
-      name,
-      Array.isArray(cells) ? cells.map(cell => (typeof cell === 'string' ? cleanPaths(cell) : cell)) : cells
-    ]);
-    const header = { step: -1, timeUs: 0 };
-    const frame = encodeFrame(stream, Object.fromEntries(columns), header, streams);
-    this.heldTables.set(stream, frame.slice(HEADER_BYTES));
+    this._tables.add(stream, query, rows);
     return rows;
   }
 
@@ -348,6 +342,7 @@ export class Recorder extends RecordedRun {
   private readonly _entries = new Map<string, IEntry>();
   private readonly _asked = new Map<string, IAsked>();
   private readonly _shapes = new Map<string, ITensorShape>();
+  private readonly _tables = new HeldTables();
 }
 
 /** A reader's own methods, which a spread of a class's object would lose. */

@@ -1,4 +1,5 @@
 export * from './alarms';
+export * from './generations';
 export * from './line-data';
 export * from './live-moments';
 export * from './live-run';

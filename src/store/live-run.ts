@@ -215,6 +215,19 @@ export class LiveRun implements IRunSource {
     return this.alive().hub.configure(patch, accepted);
   }
 
+  get generate(): IRunSource['generate'] {
+    return this.writes
+      ? async request => {
+          const { generation, control = null } = await this.alive().hub.generate(request);
+          return { generation, control };
+        }
+      : undefined;
+  }
+
+  get cancelGeneration(): IRunSource['cancelGeneration'] {
+    return this.writes ? async generation => void (await this.alive().hub.cancel(generation)) : undefined;
+  }
+
   get isDisposed(): boolean {
     return this._isDisposed;
   }
@@ -336,6 +349,11 @@ export class LiveRun implements IRunSource {
   private async indexed(): Promise<readonly ITensorIndex[]> {
     const upTo = Math.max(this.past.joined, this.tensorStore.thinnedTo);
     return upTo < 1 || (this.past.joined <= 1 && upTo <= 1) ? [] : this.past.index(upTo);
+  }
+
+  /** Whether its model can be asked to write text. */
+  private get writes(): boolean {
+    return this._hello?.controls?.includes('generate') ?? false;
   }
 
   private get isThinned(): boolean {

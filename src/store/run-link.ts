@@ -1,17 +1,32 @@
 import type { IDisposable } from '@lumino/disposable';
 import { Signal, type ISignal } from '@lumino/signaling';
 
-/** What somebody points at in a view; null where the view does not tell. */
+/** What somebody points at in a view; null or absent where the view does not tell. */
 export interface IPointed {
   readonly layer: number | null;
   readonly step: number | null;
+  /** Number of a generation, and the sequence of its batch: which text `position` is of. */
+  readonly generation?: number | null;
+  readonly sequence?: number | null;
+  /** Position in the text, counted from 0. */
+  readonly position?: number | null;
+}
+
+/** A position of a text that a model wrote. */
+export interface ITextPosition {
+  /** Number of the generation, from 1. */
+  readonly generation: number;
+  /** Sequence of its batch, from 0. */
+  readonly sequence: number;
+  /** Position in the sequence, from 0. */
+  readonly position: number;
 }
 
 /** First and last step, inclusive. */
 export type StepRange = readonly [number, number];
 
 /** What changed in a link. `pointed` comes at most once per animation frame. */
-export type LinkChange = 'pointed' | 'filter' | 'pinned';
+export type LinkChange = 'pointed' | 'filter' | 'pinned' | 'position';
 
 /** Longest wait of a pointer where no frames are drawn, ms. */
 const FRAME_MS = 50;
@@ -22,11 +37,11 @@ interface IPage {
 }
 
 /**
- * What the views of one run tell one another: the layer and step under the pointer, the steps that were chosen, and the step that is pinned. It belongs to the
- * run's source, which all viewers of a page share; nothing of it is saved or sent.
+ * What the views of one run tell one another: what is under the pointer, the steps that were chosen, the step that is pinned, and the position of a generated
+ * text that is. It belongs to the run's source, which all viewers of a page share; nothing of it is saved or sent.
  */
 export class RunLink implements IDisposable {
-  /** Emitted after `pointed`, `filter` or `pinned` changed. */
+  /** Emitted after `pointed`, `filter`, `pinned` or `position` changed. */
   get changed(): ISignal<this, LinkChange> {
     return this._changed;
   }
@@ -77,7 +92,20 @@ export class RunLink implements IDisposable {
     }
   }
 
-  /** Point at nothing, choose all steps and pin none, whoever did otherwise. */
+  /** The position of a generated text that is pinned: every view of generated text shows that one. */
+  get position(): ITextPosition | null {
+    return this._position;
+  }
+
+  /** Pin a position of a generated text; null unpins. */
+  pinPosition(at: ITextPosition | null): void {
+    if (!this._isDisposed && !alike(at, this._position)) {
+      this._position = at;
+      this._changed.emit('position');
+    }
+  }
+
+  /** Point at nothing, choose all steps and pin none and no position, whoever did otherwise. */
   clear(by: object): void {
     const at = (this._next === undefined ? this._pointed : this._next)?.by;
     if (at !== undefined) {
@@ -85,6 +113,7 @@ export class RunLink implements IDisposable {
     }
     this.choose(by, null);
     this.pin(null);
+    this.pinPosition(null);
   }
 
   get isDisposed(): boolean {
@@ -121,10 +150,21 @@ export class RunLink implements IDisposable {
   private _next: { by: object; at: IPointed } | null | undefined;
   private _filter: { by: object; steps: StepRange } | null = null;
   private _pinned: number | null = null;
+  private _position: ITextPosition | null = null;
   private _timer: ReturnType<typeof setTimeout> | undefined;
   private _isDisposed = false;
   private readonly _changed = new Signal<this, LinkChange>(this);
 }
 
-const same = (a: IPointed, b: IPointed): boolean => a.layer === b.layer && a.step === b.step;
+type Place = Pick<IPointed, 'generation' | 'position' | 'sequence'>;
+
+const same = (a: IPointed, b: IPointed): boolean => a.layer === b.layer && a.step === b.step && alike(a, b);
+/** Whether two places are the same position of the same text. */
+const alike = (a: Place | null, b: Place | null): boolean =>
+  a === b ||
+  (a !== null &&
+    b !== null &&
+    a.generation === b.generation &&
+    a.sequence === b.sequence &&
+    a.position === b.position);
 const equal = (a: StepRange, b: StepRange): boolean => a[0] === b[0] && a[1] === b[1];

@@ -2,7 +2,15 @@ import type { ISignal } from '@lumino/signaling';
 import type { CloseReason } from '../client/hub-state';
 import type { IAlarmCounts } from '../client/run-reader';
 import type { ITimelineAnswer, ITimelineRequest } from '../client/timeline-api';
-import type { Configured, ConfigPatch, Hello, Pass, Phase, Status } from '../protocol/messages.generated';
+import type {
+  Configured,
+  ConfigPatch,
+  GenerateRequest,
+  Hello,
+  Pass,
+  Phase,
+  Status
+} from '../protocol/messages.generated';
 import type { IAuditEvent } from './audit-log';
 import type { IMissingSteps, IScalarAnswer, IScalarQuery, ITrendAnswer, ITrendQuery } from './line-data';
 import type { IMomentSource } from './moment-source';
@@ -153,6 +161,14 @@ export interface IScalarColumns {
   readonly thinned?: number;
 }
 
+/** What became of a request to write text. */
+export interface IGenerationStart {
+  /** Its number. */
+  readonly generation: number;
+  /** Number of the clean one beside it, where there is a perturbation; null where there is none. */
+  readonly control: number | null;
+}
+
 /**
  * A run as the views see it, live or recorded. Views, charts and panel know runs only through this.
  *
@@ -203,6 +219,13 @@ export interface IRunSource {
    * Rejects with the hub's typed error.
    */
   configure(patch: ConfigPatch, accepted?: (message: Configured) => void): Promise<Configured>;
+  /**
+   * Have the model write text. Absent where nobody can be asked: of recorded runs, and of those whose `hello.controls` lacks `generate`.
+   * How it goes is told by rows of the stream `generations`. Rejects with the typed error of the hub or of the producer.
+   */
+  generate?(request: GenerateRequest): Promise<IGenerationStart>;
+  /** End a generation that waits or runs; as `generate`. */
+  cancelGeneration?(generation: number): Promise<void>;
   readonly isDisposed: boolean;
   dispose(): void;
 }

@@ -7,6 +7,7 @@ import type { IContent, Loaded } from './shared/content';
 import type { Create, ICompositionEnvironment, IViewPart } from './shared/definition';
 import { eventsOf, withEvents } from './shared/event-strip';
 import { originWords } from './shared/origin-words';
+import { squareExtent } from './shared/square';
 import type { IStateActions } from './shared/states';
 import { untranslated, type Translate } from './shared/translate';
 import { ViewError } from './shared/view-error';
@@ -131,9 +132,19 @@ function stillOf(loaded: Loaded, subject: string, origin: readonly string[], wid
     title: cleanPaths(content.title),
     caption: [...origin, ...content.caption, ...noted].map(cleanPaths),
     summary: cleanPaths(content.summary),
-    recipe: recipe && sized(recipe, width),
-    ...(printed ? { inDark: () => sized(printed(true), width) } : {})
+    recipe: recipe && fitted(recipe, loaded, width),
+    ...(printed ? { inDark: () => fitted(printed(true), loaded, width) } : {})
   };
+}
+
+/** A recipe in the size of the picture; where a unit must be as long across as down, with the extent that makes it so. */
+function fitted(recipe: IRecipe, loaded: Loaded, width: number): IRecipe {
+  const fit = sized(recipe, width);
+  if (!('content' in loaded && loaded.content.isSquare)) {
+    return fit;
+  }
+  const { x, y } = squareExtent(loaded.content.extent, { width: fit.width ?? 0, height: fit.height ?? 0 });
+  return { ...fit, params: { ...fit.params, x0: x[0], x1: x[1], y0: y[0], y1: y[1] } };
 }
 
 /** What a view knows where there is no page: its options and how wide it may be. Nothing can be pressed, zoomed or chosen. */
@@ -155,6 +166,8 @@ function pageless(
     actions: NO_ACTIONS,
     within: steps => steps,
     pinned: null,
+    pinnedPosition: null,
+    pinPosition: nothing,
     choose: nothing,
     refresh: nothing,
     place: nothing,

@@ -11,10 +11,13 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 import megalens
+from megalens.demo.checkpoint import load_checkpoint
+from megalens.demo.model import GPTConfig
 from megalens.demo.state_line import StateLine
 
 COMMAND = [sys.executable, "-m", "megalens.demo"]
@@ -40,10 +43,14 @@ def test_a_short_training_says_how_the_loss_went_and_nothing_else_when_piped() -
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_the_training_cleanly(number: signal.Signals) -> None:
+def test_a_signal_ends_the_training_cleanly_and_saves_the_model(
+    number: signal.Signals, tmp_path: Path
+) -> None:
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        [*COMMAND, "--no-trace", "--steps", "100000", "--batch", "2"], stdout=theirs, stderr=theirs
+        [*COMMAND, "--no-trace", "--steps", "100000", "--batch", "2", "--save", tmp_path / "model"],
+        stdout=theirs,
+        stderr=theirs,
     )
     os.close(theirs)
     try:
@@ -57,6 +64,7 @@ def test_a_signal_ends_the_training_cleanly(number: signal.Signals) -> None:
         process.wait()
         os.close(ours)
     assert re.search(r"loss 5\.\d{3} → .* steps in", last)
+    assert load_checkpoint(tmp_path / "model").config == GPTConfig()
 
 
 @pytest.mark.slow
@@ -99,6 +107,10 @@ def test_the_demo_shows_every_system_and_ends_also_where_a_viewer_has_paused_it(
         assert time.monotonic() < end
         time.sleep(0.1)
     assert {row["stat"] for row in recorded.table("moments").to_pylist()} >= {"param", "grad", "residual"}
+    written = recorded.generation(1)
+    assert (written.state, written.prompts, len(written.tokens())) == ("finished", ["The "], 52)
+    assert len(written.lens(layers=3)) == 51
+    assert written.array("HiddenStates", 1).shape == (52, 64)
     (row, *_) = recorded.tensors("HiddenStates", layers=1).to_pylist()
     assert (row["source_shape"][-1], row["shape"][-1]) == (128, 64)
 

@@ -9,7 +9,7 @@ import {
   type IHubConnectionOptions,
   type IHubSocket
 } from '..';
-import { RealHub, RealProducer, Road, lossFrame, until } from './real-hub';
+import { announcement, RealHub, RealProducer, Road, lossFrame, until } from './real-hub';
 
 const peer = { name: 'jest', version: '0.1.0' };
 const closers: (() => unknown)[] = [];
@@ -200,6 +200,41 @@ describe('a connection to a real hub', () => {
     await expect(
       viewer.connection.configure({ flags: { F: { every: 0, compressor: { name: 'Tile' } } } })
     ).rejects.toBeInstanceOf(ProtocolError);
+  });
+
+  it('carries a request to write text to the producer, its answer to the viewer that asked, and its error', async () => {
+    const hub = await startHub();
+    const [ada, ben] = [hub.opener(), hub.opener()].map(openSocket => new Viewer({ openSocket }));
+    await ada?.state('live');
+    await expect(ada?.connection.generate({ prompts: ['x'] })).rejects.toMatchObject({ code: 'refused' });
+    const producer = await RealProducer.join(hub, { ...announcement(), controls: ['generate'] });
+    closers.push(() => producer.close());
+    await Promise.all([ada?.attached(), ben?.attached()]);
+    let number = 0;
+    producer.onRequest = message => {
+      number += 1;
+      if (message.type === 'generate' && message.request.tokens === 900) {
+        const field = 'request.tokens';
+        const said = 'tokens must be 0 to 512, got 900.';
+        producer.say({ type: 'error', code: 'bad-parameter', message: said, reply_to: message.id, field });
+      } else {
+        const generation = message.type === 'cancel' ? message.generation : number;
+        producer.say({ type: 'generating', id: message.id, generation });
+      }
+    };
+    const answers = await Promise.all([
+      ada?.connection.generate({ prompts: ['Once'] }),
+      ben?.connection.generate({ prompts: ['Twice'] })
+    ]);
+    expect(answers.map(each => each?.generation).sort()).toEqual([1, 2]);
+    expect(await ada?.connection.cancel(2)).toMatchObject({ generation: 2 });
+    await expect(ben?.connection.generate({ prompts: ['x'], tokens: 900 })).rejects.toMatchObject({
+      name: 'ProtocolError',
+      code: 'bad-parameter',
+      field: 'request.tokens'
+    });
+    const [first] = producer.received.filter(message => message.type === 'generate');
+    expect(first).toMatchObject({ by: { name: 'jest' }, request: { prompts: ['Once'] } });
   });
 
   it('rejects open changes when the link breaks, and ends when the diagnosis says so', async () => {

@@ -10,7 +10,9 @@ import {
   encodeMessage,
   readableStreams,
   type Announce,
+  type Cancel,
   type Configure,
+  type Generate,
   type Message
 } from '../../protocol';
 import { byName } from '../../protocol/by-name';
@@ -113,6 +115,8 @@ export class RealProducer {
         this.received.push(message);
         if (message.type === 'configure') {
           this.onConfigure?.(message);
+        } else if (message.type === 'generate' || message.type === 'cancel') {
+          this.onRequest?.(message);
         }
       }
     });
@@ -122,6 +126,8 @@ export class RealProducer {
   readonly received: Message[] = [];
   /** What is done when a viewer asks for a change. */
   onConfigure: ((message: Configure) => void) | null = null;
+  /** What is done when a viewer has the model write, or ends that. */
+  onRequest: ((message: Cancel | Generate) => void) | null = null;
 
   static async join(hub: RealHub, announce = announcement()): Promise<RealProducer> {
     const socket = new WebSocket(`ws://127.0.0.1:${hub.port}`, ['megalens.v2'], {

@@ -128,7 +128,11 @@ export class PerturbModel {
     if (on && first !== undefined) {
       this._sites.set(
         site,
-        this._last.get(site) ?? { kind: compressorWithDefaults(first), layers: 'all', phases: ['train'] }
+        this._last.get(site) ?? {
+          kind: compressorWithDefaults(first),
+          layers: 'all',
+          phases: [this.source.hello?.phase ?? 'train']
+        }
       );
     }
     this._edited();

@@ -1,5 +1,6 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { Signal, type ISignal } from '@lumino/signaling';
+import { own } from '../../protocol/own';
 import { reportViews, viewInfo, viewInfos } from '../../protocol/view-info';
 import type { ViewOptions } from '../../protocol/views.generated';
 import { isOver } from '../../store/is-over';
@@ -149,10 +150,11 @@ export class PanelModel {
     if (open === null) {
       return null;
     }
-    const { needs, first } = viewInfo(view) ?? {};
+    const { needs, first, phases } = viewInfo(view) ?? {};
+    const ofPhase = own(phases ?? {}, open.source.hello?.phase ?? 'train');
     // One that is open stays as it was left.
     const isOpen = this.host.openViews(open.id).some(each => each.view === view);
-    const known = { view, ...(isOpen ? {} : first), ...options } as ViewOptions;
+    const known = { view, ...(isOpen ? {} : { ...first, ...ofPhase }), ...options } as ViewOptions;
     if (needs?.flag !== true) {
       return { run: open.id, options: known };
     }
@@ -223,7 +225,7 @@ export class PanelModel {
     }
     const files = this.runs.chosen?.kind === 'statistics';
     const fits = (stream: string): boolean => (files ? stream === 'moments' : hasRows(open, stream));
-    return reportViews(fits, Object.keys(open.trace.config.flags).slice(0, 3));
+    return reportViews(fits, Object.keys(open.trace.config.flags).slice(0, 3), open.source.hello?.phase);
   }
 
   /** Python that does in a cell what the panel shows. */

@@ -112,9 +112,9 @@ function Watched({
 }
 
 /** One quiet line on what the training's script could allow. */
-function NotAllowed(props: { controls: readonly Control[]; trans: TranslationBundle }): React.ReactElement {
+function NotAllowed(props: { controls: readonly Hinted[]; trans: TranslationBundle }): React.ReactElement {
   const { controls, trans } = props;
-  const words: Record<Control, string> = {
+  const words: Record<Hinted, string> = {
     pause: trans.__('pausing'),
     watched: trans.__('training only while watched'),
     perturb: trans.__('perturbing')
@@ -123,7 +123,7 @@ function NotAllowed(props: { controls: readonly Control[]; trans: TranslationBun
   return (
     <details className="jp-MegalensControls-hint">
       <summary>
-        {controls.length === 3
+        {controls.length === HINTED.length
           ? trans.__('View-only: the script allows no control')
           : trans.__('Off in this run: %1', controls.map(control => words[control]).join(', '))}
       </summary>
@@ -133,8 +133,12 @@ function NotAllowed(props: { controls: readonly Control[]; trans: TranslationBun
   );
 }
 
-function missing(controls: readonly Control[]): Control[] {
-  return (['pause', 'watched', 'perturb'] as const).filter(control => !controls.includes(control));
+/** What the script could allow by its name alone; writing text needs a tokenizer too. */
+const HINTED = ['pause', 'watched', 'perturb'] as const;
+type Hinted = (typeof HINTED)[number];
+
+function missing(controls: readonly Control[]): Hinted[] {
+  return HINTED.filter(control => !controls.includes(control));
 }
 
 function askedText(asked: ApplyState, trans: TranslationBundle): string {

@@ -4,9 +4,11 @@ import type {
   Config,
   ConfigPatch,
   FlagInfo,
-  FlagSetting
+  FlagSetting,
+  Phase
 } from '../../protocol/messages.generated';
 import { own } from '../../protocol/own';
+import { schemaDefaults } from '../../protocol/schema-defaults';
 
 /** A setting with every member written out, as the form edits it. */
 export interface IFullSetting {
@@ -38,20 +40,24 @@ export function fullSetting(setting: FlagSetting): IFullSetting {
 /** What a flag gets when it is switched on: what the run says suits it, else the first compressor that needs no further answer. */
 export function firstSetting(
   info: FlagInfo | undefined,
-  compressors: readonly CompressorInfo[]
+  compressors: readonly CompressorInfo[],
+  phase: Phase = 'train'
 ): FlagSetting | null {
+  // Each sample of a model that writes text is a text of its own.
+  const others: Partial<FlagSetting> = phase === 'train' ? {} : { phases: [phase], samples: null };
   if (info?.compressor !== undefined) {
-    return { compressor: info.compressor };
+    return { compressor: info.compressor, ...others };
   }
   const choice =
-    compressors.find(each => requiredOf(each).every(name => own(defaultsOf(each), name) !== undefined)) ??
-    compressors[0];
-  return choice === undefined ? null : { compressor: compressorWithDefaults(choice) };
+    compressors.find(each =>
+      requiredOf(each).every(name => own(schemaDefaults(each.schema), name) !== undefined)
+    ) ?? compressors[0];
+  return choice === undefined ? null : { compressor: compressorWithDefaults(choice), ...others };
 }
 
 /** A compressor, or whatever else is chosen by name, with the defaults of its parameters. */
 export function compressorWithDefaults(info: Pick<CompressorInfo, 'name' | 'schema'>): CompressorSetting {
-  return { name: info.name, params: defaultsOf(info) };
+  return { name: info.name, params: schemaDefaults(info.schema) };
 }
 
 /** The setting that a flag would have after Apply; null is off. */
@@ -96,13 +102,4 @@ function canonical(setting: FlagSetting): string {
 function requiredOf(info: CompressorInfo): string[] {
   const required = (info.schema as { required?: unknown }).required;
   return Array.isArray(required) ? required.filter((name): name is string => typeof name === 'string') : [];
-}
-
-function defaultsOf(info: Pick<CompressorInfo, 'schema'>): Record<string, unknown> {
-  const properties = (info.schema as { properties?: Record<string, { default?: unknown }> }).properties ?? {};
-  return Object.fromEntries(
-    Object.entries(properties).flatMap(([name, spec]) =>
-      spec.default === undefined ? [] : [[name, spec.default]]
-    )
-  );
 }

@@ -43,7 +43,7 @@ export function estimateBytes(
     return null;
   }
   const parts = Math.max(1, info.parts.length);
-  const kept = keptShare(info, setting, parts);
+  const kept = keptShare(info, setting, parts, positions);
   if (kept === null) {
     return null;
   }
@@ -57,8 +57,19 @@ export function tilesOf(features: number, asked: number): number {
   return features === 0 ? 0 : Math.ceil(features / Math.ceil(features / asked));
 }
 
+/** Into how many blocks an axis is cut where at most so many are asked for: their side is a power of two. */
+export function blocksOf(positions: number, cells: number): number {
+  const side = 2 ** Math.ceil(Math.log2(Math.max(1, positions / cells)));
+  return Math.ceil(positions / side);
+}
+
 /** Share of the values that a compressor keeps, or null when it cannot be known here. */
-function keptShare(info: FlagInfo, setting: FlagSetting, parts: number): number | null {
+function keptShare(
+  info: FlagInfo,
+  setting: FlagSetting,
+  parts: number,
+  positions: number | null
+): number | null {
   const { name, params = {} } = setting.compressor;
   const features = info.features ?? null;
   switch (name) {
@@ -76,6 +87,10 @@ function keptShare(info: FlagInfo, setting: FlagSetting, parts: number): number 
     }
     case 'Projection':
       return features === null ? null : Math.min(1, parts / features);
+    case 'Peaks': {
+      const cells = Number(params['cells'] ?? NaN);
+      return positions === null || !(cells >= 1) ? null : (blocksOf(positions, cells) / positions) ** 2;
+    }
     default:
       return null;
   }

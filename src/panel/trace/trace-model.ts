@@ -158,7 +158,7 @@ export class TraceModel {
     const setting =
       this._last.get(flag) ??
       own(this._config.flags, flag) ??
-      firstSetting(this._infoOf(flag), this.hello?.compressors ?? []);
+      firstSetting(this._infoOf(flag), this.hello?.compressors ?? [], this.hello?.phase);
     if (setting !== null) {
       this._edit(flag, setting);
     }

@@ -6,6 +6,8 @@ import { timelineOf, type ITimelineRequest } from '../../client/timeline-api';
 import { timelineAnswer } from '../../client/__tests__/timeline-answer';
 import { readAlarms } from '../../store/alarms';
 import { alarmBytes, alarmRow } from '../../store/__tests__/memory-run';
+import { readTokens } from '../../store/generations';
+import { streamBytes } from '../../store/__tests__/written-run';
 import { momentsOf } from '../../store/row-moments';
 import type { ITensorQuery } from '../../store/source';
 import { readPageRun, writePageRun } from '../page-data';
@@ -71,6 +73,27 @@ it('holds the alarms of the run, without paths of its machine', async () => {
     [4, NaN, 'See …/rules.py.']
   ]);
   await expect(readAlarms(await opened(record()))).rejects.toThrow('This file holds what its views drew');
+});
+
+it('holds each row of a stream once, whichever parts of it were asked for', async () => {
+  const reader = fakeReader(ROWS);
+  const tokens = [1, 2].flatMap(generation =>
+    ['a', '/home/u/x'].map((text, position) => ({ generation, position, text, candidate_texts: [text] }))
+  );
+  const stream: IRunReader['stream'] = (run, name, query) =>
+    name === 'tokens'
+      ? Promise.resolve({ bytes: streamBytes('tokens', tokens), sampledEvery: 1 })
+      : reader.stream(run, name, query);
+  const recorder = Recorder.of('r1', detailOf(), { ...reader, stream }, 0);
+  const asked = await readTokens(recorder, 1, 0);
+  expect(asked).toHaveLength(2);
+  await readTokens(recorder, 1);
+  await readTokens(recorder, 2);
+  const held = await opened(recorder);
+  expect((await held.table('tokens')).length).toBe(4);
+  const [, last] = await readTokens(held, 2);
+  expect(last).toMatchObject({ position: 1, text: '…/x' });
+  expect(last?.candidates).toEqual([]);
 });
 
 it('holds a timeline as it was drawn, coarse and whole', async () => {

@@ -67,6 +67,29 @@ describe('RunLink', () => {
     expect(link.filter).toBeNull();
   });
 
+  it('tells at once of a position of a text that is pinned, once, and lets go of it with everything else', () => {
+    const at = { generation: 3, sequence: 1, position: 12 };
+    link.pinPosition(at);
+    link.pinPosition({ ...at });
+    expect(link.position).toBe(at);
+    expect(told).toEqual(['position']);
+    link.pinPosition({ ...at, sequence: 0 });
+    link.clear(one);
+    expect(link.position).toBeNull();
+    expect(told).toEqual(['position', 'position', 'position']);
+  });
+
+  it('tells a position under the pointer from the same one of another text', () => {
+    const at = { layer: null, step: null, generation: 3, position: 12 };
+    link.point(one, at);
+    frame();
+    link.point(one, { ...at });
+    link.point(one, { ...at, generation: 4 });
+    frame();
+    expect(told).toEqual(['pointed', 'pointed']);
+    expect(link.pointed?.at.generation).toBe(4);
+  });
+
   it('tells nobody once it is disposed', () => {
     link.point(one, { layer: 1, step: 5 });
     link.dispose();

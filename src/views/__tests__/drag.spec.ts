@@ -13,9 +13,9 @@ function chart(): { zoom: Zoom; node: HTMLElement } {
     stage: node,
     takes: event => !event.shiftKey && !zoom.isZoomed,
     locate,
-    shown: () => [zoom.domain.x0, zoom.domain.x1],
+    shown: () => ({ x: [zoom.domain.x0, zoom.domain.x1], y: null }),
     draft: () => undefined,
-    chosen: span => zoom.to(span)
+    chosen: ({ x }) => zoom.to(x)
   });
   return { zoom, node };
 }

@@ -1,5 +1,6 @@
 import { fullViewOptions } from '../../protocol/view-options';
 import type { ViewOptions } from '../../protocol/views.generated';
+import type { ITextPosition } from '../../store/run-link';
 import type { Loaded } from '../shared/content';
 import { untranslated } from '../shared/translate';
 import type { IViewModel } from '../shared/definition';
@@ -40,6 +41,8 @@ export async function loadModel(
     actions: { retry: nothing, cancel: nothing, reset: nothing, copy: nothing, copyCode: nothing, save },
     within: (steps: [number, number] | null) => steps,
     pinned: null as number | null,
+    pinnedPosition: null as ITextPosition | null,
+    pinPosition: nothing,
     choose: nothing,
     refresh: nothing,
     place: nothing,

@@ -1,6 +1,8 @@
 import type { ViewOptions } from '../../protocol/views.generated';
 import { grads } from './moments-page';
-import { alarmRow, MemoryRun } from '../../store/__tests__/memory-run';
+import { alarmRow } from '../../store/__tests__/memory-run';
+import { WrittenRun } from '../../store/__tests__/written-run';
+import { textRows } from './generated-text';
 
 /** Every view and kind, by a name. */
 export const PICTURED: readonly (readonly [string, ViewOptions])[] = [
@@ -14,13 +16,15 @@ export const PICTURED: readonly (readonly [string, ViewOptions])[] = [
     (kind): [string, ViewOptions] => [`moments as ${kind}`, { view: 'moments', kind, by: ['family'] }]
   ),
   ['health', { view: 'health' }],
+  ['tokens', { view: 'tokens' }],
+  ['tokens up to a position', { view: 'tokens', color: 'surprise', position: 2 }],
   ['moments as a map over ranks', { view: 'moments', kind: 'map', columns: 'rank', colors: 'sigma' }],
   ['moments as bars', { view: 'moments', kind: 'layers', marks: 'bars' }]
 ];
 
 /** A run that has something of everything, with values that are not finite. */
-export function fullRun(): MemoryRun {
-  const run = new MemoryRun();
+export function fullRun(): WrittenRun {
+  const run = new WrittenRun();
   run.connection = { kind: 'recorded' };
   for (const step of [1, 2, 4]) {
     for (const layer of [1, 2]) {
@@ -39,5 +43,7 @@ export function fullRun(): MemoryRun {
     alarmRow({ step: 3 }),
     alarmRow({ step: 3, name: 'decoder.layers.0.mlp.linear_fc1.weight', place: 5 })
   );
+  run.generated(1, { prompts: ['Once'], tokens: 3 }, { tokens: 3, seconds: 0.1 });
+  run.write('tokens', ...textRows([['Once'], [' upon', 0.9], ['\n', 0.1], ['漢', NaN]], 1));
   return run;
 }

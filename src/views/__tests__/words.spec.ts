@@ -138,6 +138,9 @@ it('reads a compressor with commas inside its values', () => {
   expect(compressorWords("Tile(tiles=96, reduction='mean')", untranslated)).toBe('mean of 96 tiles');
   expect(compressorWords("Tile(tiles=96, reduction='mean')", untranslated, 64)).toBe('mean of 64 tiles');
   expect(compressorWords('NoOp()', untranslated)).toBe('every value');
+  expect(compressorWords('Peaks(cells=256)', untranslated)).toBe(
+    'largest of blocks, at most 256 along an axis'
+  );
 });
 
 it.each([

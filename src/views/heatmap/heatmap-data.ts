@@ -2,8 +2,9 @@ import { ColorScale, lowMagnitude, type IColorLook, type Transform } from '../..
 import type { Hello } from '../../protocol/messages.generated';
 import type { ITensorRow } from '../../store/source';
 import { placeNear } from '../shared/places';
-import { lastAxis, tokenText } from '../shared/describe';
-import { axesOf, sliceOf, type IAxes, type ISlice } from './matrix';
+import { lastAxis, readCompressor, tokenText } from '../shared/describe';
+import type { ITextShown } from './heatmap-read';
+import { axesOf, maskedSlice, sliceOf, type IAxes, type ISlice } from './matrix';
 
 /** One layer's slice at the step that is drawn. */
 export interface ILayer {
@@ -27,6 +28,8 @@ export interface IShown {
   readonly nonFinite: number;
   /** Text of each position; empty when it is not traced. */
   readonly tokens: readonly string[];
+  /** Set where a whole text is drawn, not a step. */
+  readonly text?: ITextShown | undefined;
 }
 
 /** What a heatmap is asked to show of its rows. */
@@ -40,6 +43,7 @@ export interface IHeatmapWish {
   readonly axes: readonly string[];
   readonly tokens: readonly string[];
   readonly look?: IColorLook;
+  readonly text?: ITextShown | undefined;
 }
 
 /**
@@ -65,18 +69,25 @@ export function shapeHeatmap(
   const same =
     before?.sample === sample && before.head === head && before.axes.transposed === axes.transposed;
   const known = new Map(same ? before.layers.map(({ row, slice }) => [row, slice]) : []);
-  const slices = rows.map(row => ({ row, slice: known.get(row) ?? sliceOf(row, axes, sample, head) }));
+  const cut = (row: ITensorRow): ISlice => {
+    const slice = sliceOf(row, axes, sample, head);
+    return maskedSlice(slice, wish.text?.maskOf(row, slice));
+  };
+  const slices = rows.map(row => ({ row, slice: known.get(row) ?? cut(row) }));
   const extent = union(slices.map(each => each.slice.extent));
   const low = (parts: readonly ISlice[]): number =>
     wish.transform === 'log' ? lowMagnitude(parts.map(slice => slice.values)) : NaN;
   const shared = new ColorScale(extent, wish.transform, low(slices.map(each => each.slice)), wish.look);
+  const blocks = wish.text ? wish.text.block !== null : isInBlocks(first);
   return {
     step: wish.step,
-    axes,
+    axes: blocks ? { ...axes, x: `${axes.x} block`, y: `${axes.y} block` } : axes,
     sample,
     head,
     extent,
-    tokens: wish.tokens,
+    // A block is no one token.
+    tokens: blocks ? [] : wish.tokens,
+    text: wish.text,
     nonFinite: slices.reduce((sum, each) => sum + each.slice.nonFinite, 0),
     layers: slices.map(({ row, slice }) => ({
       layer: row.layer,
@@ -86,6 +97,12 @@ export function shapeHeatmap(
         wish.scale === 'own' ? new ColorScale(slice.extent, wish.transform, low([slice]), wish.look) : shared
     }))
   };
+}
+
+/** Whether a cell stands for a block of several queries and keys. */
+function isInBlocks({ compressor, shape, sourceShape }: ITensorRow): boolean {
+  const last = shape.length - 1;
+  return readCompressor(compressor).name === 'Peaks' && (shape[last] ?? 0) < (sourceShape[last] ?? 0);
 }
 
 /** Keep the first micro-batch and lowest rank of each layer, layers ascending. */

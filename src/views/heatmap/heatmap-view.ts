@@ -1,33 +1,31 @@
 import { flagColor, formatFull, formatInteger, Pictures, type IPlace, type IRecipe } from '../../charts';
-import type { HeatmapOptions } from '../../protocol/views.generated';
-import type { ITensorQuery, ITensorRow, ITensorShape, SourceChange } from '../../store/source';
-import type { IPointed } from '../../store/run-link';
-import { ViewModel } from '../shared/view-model';
-import type { IMark, IMoved, INote, Loaded } from '../shared/content';
-import { colorRangeControl, goControl, stepsControl, transformControl } from '../shared/controls';
-import { flagInfo, flagWords } from '../shared/describe';
-import { errorWords, unmeasured } from './error-words';
-import { firstOfEach, shapeHeatmap, tokenRow, tokensOf, type ILayer, type IShown } from './heatmap-data';
-import { heatmapRecipe } from './heatmap-recipe';
-import { heatmapCaption, heatmapSummary, heatmapTitle, peakOf, positionWords } from './heatmap-words';
 import { own } from '../../protocol/own';
-import { rangesText } from '../../protocol/ranges';
-import { isOver } from '../../store/is-over';
-import { chosenLayers, layerName, layerWords } from '../shared/layers';
-import type { ILinkedMarks } from '../shared/links';
-import { hold } from '../shared/places';
-import { StepShown } from '../shared/pinned-step';
-import { lockedRange } from '../shared/scale';
-import { rankWords } from '../shared/place-words';
-import { readStep } from './read-step';
-import { emptyFlag, emptyState, type IState, type IStateActions } from '../shared/states';
+import type { HeatmapOptions } from '../../protocol/views.generated';
+import type { IPointed } from '../../store/run-link';
+import type { ITensorShape, SourceChange } from '../../store/source';
+import type { IMark, IMoved, Loaded } from '../shared/content';
 import type { Control } from '../shared/control';
-import { selectControl } from '../shared/select-control';
-import { tensorControls, type TensorOptions } from '../shared/tensor-controls';
+import { flagInfo, flagWords } from '../shared/describe';
+import { chosenLayers, layerName } from '../shared/layers';
+import type { ILinkedMarks } from '../shared/links';
+import { PositionShown } from '../shared/pinned-position';
+import { StepShown } from '../shared/pinned-step';
+import { rankWords } from '../shared/place-words';
+import { hold } from '../shared/places';
+import { lockedRange } from '../shared/scale';
+import { emptyFlag, type IState, type IStateActions } from '../shared/states';
 import type { ITip } from '../shared/tip';
-
-/** Trace point that carries the texts of positions. */
-const TOKENS = 'InputTokens';
+import { ViewModel } from '../shared/view-model';
+import { errorWords } from './error-words';
+import { heatmapControls } from './heatmap-controls';
+import { shapeHeatmap, type ILayer, type IShown } from './heatmap-data';
+import type { HeatmapQuestion, IHeatmapRead } from './heatmap-read';
+import { heatmapRecipe } from './heatmap-recipe';
+import { noPositions, noRow, noText, noValues, untraced, type IHeatmapSubject } from './heatmap-states';
+import { heatmapCaption, heatmapSummary, heatmapTitle, peakOf, positionWords } from './heatmap-words';
+import { valueIn } from './matrix';
+import { queryOf, StepRows } from './step-rows';
+import { TextRows } from './text-rows';
 
 /** Steps of the cursor by key: columns, rows, layers. */
 const MOVES: Readonly<Record<string, readonly [number, number, number]>> = {
@@ -42,9 +40,12 @@ const MOVES: Readonly<Record<string, readonly [number, number, number]>> = {
   copy: [0, 0, 0]
 };
 
-const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
-
 const around = (center: number): readonly [number, number] => [center - 0.5, center + 0.5];
+
+const columnOf = (position: number): IMark => ({ facet: null, x: around(position), y: null });
+
+/** What was read, and the step that was asked for; or why there is nothing. */
+type IFound = { readonly read: IHeatmapRead; readonly wanted: number | null } | { readonly state: IState };
 
 /** Position × tile of one flag at a step, one picture for each layer. */
 export class HeatmapView extends ViewModel<HeatmapOptions> {
@@ -60,8 +61,14 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
     return this.options.part ?? this._shape.parts[0] ?? null;
   }
 
+  override get followsPosition(): boolean {
+    return this.options.generation !== null;
+  }
+
   concerns(change: SourceChange): boolean {
-    return change.kind === 'rows' && change.stream === 'tensors';
+    this._texts.note(change);
+    const streams = this.options.generation === null ? ['tensors'] : ['generations', 'tensors', 'tokens'];
+    return change.kind === 'rows' && streams.includes(change.stream);
   }
 
   protected override get actions(): IStateActions {
@@ -69,51 +76,31 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
   }
 
   async load(signal: AbortSignal): Promise<Loaded> {
-    const { flag, phase, pass, rank, sample, head, scale, transform } = this.options;
-    const known = await this.source.shapeOf(flag);
-    this._shape = known;
-    const layers = chosenLayers(this.options.layers, known.layers);
-    const part = this._part;
-    const query: ITensorQuery = {
-      flag,
-      phase,
-      pass,
-      rank: rank ?? 'lowest',
-      layers,
-      ...(part ? { part } : {})
-    };
-    const all = await this.source.steps(flag, phase, query);
-    const [from, to] = this.env.within(null) ?? [-Infinity, Infinity];
-    const steps = all.filter(step => step >= from && step <= to);
-    this._steps = steps;
-    const wanted = this._step.of(this.options.step);
-    const read = await readStep(this.source, query, steps, wanted, signal);
-    if (read === null) {
+    const { flag } = this.options;
+    this._shape = await this.source.shapeOf(flag);
+    const layers = chosenLayers(this.options.layers, this._shape.layers);
+    const question = { ...this.options, layers, part: this._part };
+    const found = await (this.options.generation === null
+      ? this._readStep(question, signal)
+      : this._readText(question, this.options.generation, signal));
+    if ('state' in found) {
       this._shown = null;
-      if (layers.length === 0 && known.layers.length > 0) {
-        return { state: this._noRow(layers, 0) };
-      }
-      return { state: await emptyFlag(this.source, flag, phase, this.actions, this.t, pass) };
+      return found;
     }
-    const { step, result } = read;
-    const [tokens, measured] = await Promise.all([
-      this._tokens(step, result.rows[0]?.rank ?? 0, signal),
-      this._measured(query, result.rows, step, signal)
-    ]);
-    const [first, ...others] = firstOfEach(result.rows);
-    if (first === undefined) {
-      this._shown = null;
-      return { state: this._noRow(layers, step) };
-    }
-    const axes = flagInfo(this.source.hello, flag)?.axes ?? ['position', 'feature'];
+    const { read, wanted } = found;
+    const { sample, head, step, tokens, text } = read;
+    const { scale, transform } = this.options;
     const look = { dark: this.env.isDark, range: lockedRange(this.options.color_range ?? []) };
-    const wish = { step, sample, head, scale, transform, axes, tokens, look };
-    const shown = shapeHeatmap([first, ...others], wish, this._shown);
+    const wish = { step, sample, head, scale, transform, axes: this._axes, tokens, text, look };
+    const shown = shapeHeatmap(read.rows, wish, this._shown);
     this._shown = shown;
     if (shown.layers.every(({ slice }) => slice.values.length === 0)) {
-      return { state: this._noValues() };
+      return { state: noValues(this._subject) };
     }
-    const notes = await this._untraced(layers, query);
+    const notes = text
+      ? []
+      : await untraced(layers, queryOf(question), this._step.of(this.options.step), this._subject);
+    const drawnHead = text ? Math.min(this.options.head, text.heads - 1) : shown.head;
     return {
       content: {
         notes,
@@ -121,25 +108,10 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
         // What leaves the page is light.
         ...(look.dark && {
           printed: () =>
-            this._printed(shapeHeatmap([first, ...others], { ...wish, look: { range: look.range } }, shown))
+            this._printed(shapeHeatmap(read.rows, { ...wish, look: { range: look.range } }, shown))
         }),
-        title: heatmapTitle(shown, this.subject, this.t),
-        caption: heatmapCaption(
-          shown,
-          { ...this.options, step: wanted },
-          result,
-          {
-            rank: rankWords(
-              [...new Set([first, ...others].map(row => row.rank))].sort((a, b) => a - b),
-              known,
-              rank,
-              this.source.hello,
-              this.t
-            ),
-            error: errorWords([first, ...others], measured, this.t)
-          },
-          this.t
-        ),
+        title: heatmapTitle(shown, this.subject, drawnHead, this.t),
+        caption: this._caption(read, shown, wanted),
         summary: heatmapSummary(shown, this.t),
         swatch: flagColor(flag, this.source.hello?.flags.map(each => each.name) ?? [])
       }
@@ -147,33 +119,14 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
   }
 
   override controls(): Control[] {
-    const { options, t, source } = this;
-    const shown = this._shown;
-    const domain = shown?.layers[0]?.scale.domain;
+    const { options, t, source, _shape: shape, _shown: shown, _steps: steps } = this;
     const toStep = (step: number | null): void => {
       this.leavePin();
       this.choose({ step });
     };
-    const pickers = [
-      ...this._picker('head', t('Head'), shown?.axes.heads ?? 1),
-      ...this._picker('sample', t('Sample'), shown?.axes.samples ?? 1)
-    ];
-    const choose = (change: Partial<TensorOptions>): void =>
-      this.choose({
-        ...change,
-        ...(change.flag === undefined ? {} : { head: 0 }),
-        ...(change.phase === undefined ? {} : { step: null })
-      });
-    return [
-      ...tensorControls(source, options, this._shape, pickers, choose, t),
-      stepsControl(this._steps, this._step.of(options.step), source.connection, toStep, t),
-      goControl(toStep, t),
-      ...(shown && shown.layers.length > 1 ? [this._scaleControl()] : []),
-      transformControl(t('Colours'), options.transform, transform => this.choose({ transform }), t),
-      ...(domain
-        ? [colorRangeControl(options.color_range, domain, range => this.choose({ color_range: range }), t)]
-        : [])
-    ];
+    const step = this._step.of(options.step);
+    const toolbar = { source, options, shape, shown, steps, step, offered: this._texts.offered };
+    return heatmapControls(toolbar, change => this.choose(change), toStep, t);
   }
 
   override probe(place: IPlace): IMark | null {
@@ -196,10 +149,10 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
     return {
       heading: layerName(layer.layer, this.t),
       lines: [
-        { name: this.t('value'), value: formatFull(value, true) },
+        { name: this.t('value'), value: this._valueName(value) },
         { name: this.t(axes.x), value: positionWords(shown, column) },
         ...(axes.y ? [{ name: this.t(axes.y), value: formatInteger(row) }] : []),
-        { name: this.t('step'), value: formatInteger(shown.step) }
+        ...(shown.text ? [] : [{ name: this.t('step'), value: formatInteger(shown.step) }])
       ]
     };
   }
@@ -231,7 +184,7 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
     const row = hold((before?.row ?? 0) + (before ? by[1] : 0), slice.rows);
     this._at = { place, column, row };
     this.env.zoom?.reveal(column, row);
-    const value = formatFull(slice.values[row * slice.columns + column] ?? NaN, true);
+    const value = this._valueName(valueIn(slice, row * slice.columns + column));
     const where = `${this.t(shown.axes.x)} ${positionWords(shown, column)}`;
     const down = shown.axes.y ? `, ${this.t(shown.axes.y)} ${row}` : '';
     const said = this.t('%1, %2%3: %4', layerName(layer.layer, this.t), where, down, value);
@@ -246,10 +199,26 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
 
   override pointedBy(mark: IMark): IPointed {
     const layer = mark.facet?.[1];
-    return { layer: typeof layer === 'number' ? layer : null, step: this._shown?.step ?? null };
+    const { step = null, text } = { ...this._shown };
+    return {
+      layer: typeof layer === 'number' ? layer : null,
+      step: text ? null : step,
+      ...(text && this._isByPosition ? { ...this._text, position: mark.x[0] + 0.5 } : {})
+    };
   }
 
-  override marksOf({ layer }: IPointed): ILinkedMarks {
+  /** The position of a text that is pinned. */
+  override pinned(): IMark | null {
+    const text = this._text;
+    const position = text && this._isByPosition ? this._position.of(null, text) : null;
+    return position === null ? null : columnOf(position);
+  }
+
+  override marksOf({ layer, generation, sequence, position }: IPointed): ILinkedMarks {
+    const text = this._text;
+    if (typeof position === 'number' && generation === text?.generation && sequence === text?.sequence) {
+      return { marks: text && this._isByPosition ? [columnOf(position)] : [] };
+    }
     const slice = this._shown?.layers.find(each => each.layer === layer)?.slice;
     return {
       marks: slice
@@ -274,23 +243,13 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
     return recipe;
   }
 
-  private _picker(id: 'sample' | 'head', label: string, count: number): Control[] {
-    const change = (value: number): void => this.choose(id === 'head' ? { head: value } : { sample: value });
-    return count < 2
-      ? []
-      : [{ kind: 'number', id, label, value: this.options[id], least: 0, most: count - 1, change }];
-  }
-
-  private _scaleControl(): Control {
-    const words = { shared: this.t('shared'), own: this.t('own') };
-    return selectControl('scale', this.t('Scale'), this.options.scale, words, scale =>
-      this.choose({ scale })
-    );
+  private _valueName(value: number | null): string {
+    return value === null ? this.t('nothing') : formatFull(value, true);
   }
 
   private _cellOf(
     mark: IMark
-  ): { shown: IShown; layer: ILayer; column: number; row: number; value: number } | null {
+  ): { shown: IShown; layer: ILayer; column: number; row: number; value: number | null } | null {
     const shown = this._shown;
     const layer = shown?.layers.find(each => each.layer === mark.facet?.[1]);
     const [column, row] = [mark.x[0] + 0.5, (mark.y?.[0] ?? 0) + 0.5];
@@ -302,115 +261,82 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
       layer,
       column,
       row,
-      value: layer.slice.values[row * layer.slice.columns + column] ?? NaN
+      value: valueIn(layer.slice, row * layer.slice.columns + column)
     };
   }
 
-  /** Where the newest step is followed: which of the layers it follows are not traced any more, and what is. */
-  private async _untraced(layers: readonly number[], query: ITensorQuery): Promise<INote[]> {
-    const { flag, phase } = this.options;
-    const step = this._step.of(this.options.step);
-    const { hello, connection } = this.source;
-    if (step !== null || hello === null || isOver(this.source) || connection.kind === 'closed') {
-      return [];
+  private async _readStep(question: HeatmapQuestion, signal: AbortSignal): Promise<IFound> {
+    const { source, t } = this;
+    const { flag, phase, pass, layers } = question;
+    const [all] = await Promise.all([source.steps(flag, phase, queryOf(question)), this._offer()]);
+    const [from, to] = this.env.within(null) ?? [-Infinity, Infinity];
+    this._steps = all.filter(step => step >= from && step <= to);
+    const wanted = this._step.of(this.options.step);
+    const read = await this._stepRows.read(question, this._steps, wanted, signal);
+    if (read !== null && typeof read === 'object') {
+      return { read, wanted };
     }
-    const setting = own(hello.config.flags, flag);
-    const traced = setting === undefined ? [] : chosenLayers(setting.layers ?? 'all', this._shape.layers);
-    const gone = layers.filter(layer => !traced.includes(layer));
-    const ends = gone.length > 0 ? await this.source.steps(flag, phase, { ...query, layers: gone }) : [];
-    const last = ends[ends.length - 1];
-    if (last === undefined) {
-      return [];
+    if (read !== null || (layers.length === 0 && this._shape.layers.length > 0)) {
+      return { state: noRow(layers, read ?? 0, this._subject) };
     }
-    const text = this.t(
-      '%1 of %2: not traced any more since step %3.',
-      capital(layerWords(gone)),
-      this.subject,
-      formatInteger(last)
-    );
-    const others = Object.keys(hello.config.flags);
-    const [layer, other] = [traced[0], others.find(name => name !== flag)];
-    const action =
-      layer !== undefined
-        ? {
-            label: this.t('Show %1', layerName(layer, this.t)),
-            run: () => this.choose({ layers: rangesText([layer]) })
-          }
-        : other !== undefined
-          ? {
-              label: this.t('Show %1', flagWords(hello, other, null, this.t)),
-              run: () => this.choose({ flag: other, part: null, layers: 'all', head: 0 })
-            }
-          : { label: this.t('Check again'), run: () => this.actions.retry() };
-    return [{ text, action }];
+    return { state: await emptyFlag(source, flag, phase, this.actions, t, pass) };
   }
 
-  private _noValues(): IState {
-    return emptyState(
-      this.t(
-        'Only the shape and the counts of %1 were kept. Choose a compressor that keeps values.',
-        this.subject
-      ),
-      this.t('Check again'),
-      () => this.actions.retry()
+  private async _readText(question: HeatmapQuestion, wished: number, signal: AbortSignal): Promise<IFound> {
+    await this._texts.offer();
+    if (!this._axes.some(axis => axis === 'position' || axis === 'query')) {
+      return { state: noPositions(this._subject) };
+    }
+    const { generation, read } = await this._texts.read(question, wished, this._axes, signal);
+    return read ? { read, wanted: null } : { state: noText(generation, this._subject) };
+  }
+
+  /** Which generations there are; a picture of a step is drawn without an answer too. */
+  private _offer(): Promise<void> {
+    return this._texts.offer().catch(() => undefined);
+  }
+
+  private _caption(read: IHeatmapRead, shown: IShown, wanted: number | null): string[] {
+    const ranks = [...new Set(read.rows.map(row => row.rank))].sort((a, b) => a - b);
+    return heatmapCaption(
+      shown,
+      { ...this.options, step: wanted },
+      read.result,
+      {
+        rank: rankWords(ranks, this._shape, this.options.rank, this.source.hello, this.t),
+        error: errorWords(read.rows, read.measured, this.t)
+      },
+      this.t
     );
   }
 
-  private _noRow(layers: readonly number[], step: number): IState {
-    const first = this._shape.layers[0];
-    const sentence =
-      layers.length === 0
-        ? this.t(
-            'Layers %1 are not traced; there are rows of %2.',
-            this.options.layers,
-            layerWords(this._shape.layers)
-          )
-        : this.t('%1 has no row of %2 at step %3.', this.subject, layerWords(layers), formatInteger(step));
-    const action =
-      first === undefined || layers.includes(first)
-        ? { label: this.t('Check again'), run: () => this.actions.retry() }
-        : {
-            label: this.t('Show %1', layerName(first, this.t)),
-            run: () => this.choose({ layers: String(first) })
-          };
-    return { kind: 'empty', sentence, action };
+  /** The text that is drawn; null where a step is. */
+  private get _text(): { readonly generation: number; readonly sequence: number } | null {
+    const { generation, sequence } = { ...this._shown?.text };
+    return generation === undefined || sequence === undefined ? null : { generation, sequence };
   }
 
-  /** The newest measured rows up to a step, where a drawn one was not measured. */
-  private async _measured(
-    query: ITensorQuery,
-    rows: readonly ITensorRow[],
-    step: number,
-    signal: AbortSignal
-  ): Promise<readonly ITensorRow[]> {
-    const key = JSON.stringify(query);
-    const inVain = this.source.connection.kind === 'recorded' && key === this._unmeasured.key;
-    if (!unmeasured(rows) || (inVain && step <= this._unmeasured.upTo)) {
-      return [];
-    }
-    const found = await this.source.tensors({ ...query, steps: [0, step], measured: true }, signal);
-    if (found.rows.length === 0) {
-      this._unmeasured = { key, upTo: step };
-    }
-    return found.rows;
+  /** Whether a column is a position. */
+  private get _isByPosition(): boolean {
+    return this._shown?.axes.x === 'position';
   }
 
-  /** Texts of the positions of the chosen sample at a step; empty when they are not traced. */
-  private async _tokens(step: number, rank: number, signal: AbortSignal): Promise<string[]> {
-    const { phase, flag, sample } = this.options;
-    if (flag === TOKENS || !this.source.hello?.flags.some(each => each.name === TOKENS)) {
-      return [];
-    }
-    const { rows } = await this.source.tensors({ flag: TOKENS, phase, steps: [step, step] }, signal);
-    return tokensOf(tokenRow(rows, rank, this.source.hello), sample);
+  private get _axes(): readonly string[] {
+    return flagInfo(this.source.hello, this.options.flag)?.axes ?? ['position', 'feature'];
+  }
+
+  private get _subject(): IHeatmapSubject {
+    const { source, subject, options, actions, t, _shape: shape } = this;
+    return { source, subject, options, actions, t, shape, choose: change => this.choose(change) };
   }
 
   private _shape: ITensorShape = { parts: [], layers: [] };
-  /** What was asked for errors in vain, and up to which step. */
-  private _unmeasured = { key: '', upTo: -Infinity };
   private _steps: readonly number[] = [];
   private _shown: IShown | null = null;
   private readonly _pictures = new Pictures();
   private readonly _step = new StepShown(this.env);
+  private readonly _position = new PositionShown(this.env);
+  private readonly _stepRows = new StepRows(this.source);
+  private readonly _texts = new TextRows(this.source);
   private _at: { place: number; column: number; row: number } | null = null;
 }

@@ -4,6 +4,7 @@ import type { ITensorResult, ITensorRow } from '../../store/source';
 import { lockedWords } from '../shared/controls';
 import { compressorWords, omissionWords, thinnedWords } from '../shared/describe';
 import type { ILayer, IShown } from './heatmap-data';
+import type { ITextShown } from './heatmap-read';
 import { layerName, layerWords } from '../shared/layers';
 import type { Translate } from '../shared/translate';
 
@@ -13,15 +14,38 @@ export function positionWords(shown: IShown, column: number): string {
   return token === undefined ? formatInteger(column) : `${formatInteger(column)} “${token}”`;
 }
 
+/** Say which step, or which text. */
+const ofWords = ({ step, text }: Pick<IShown, 'step' | 'text'>, t: Translate): string =>
+  text ? t('generation %1', formatInteger(text.generation)) : t('step %1', formatInteger(step));
+
+/** Say of a text what is not there, and what cells of attention hold. */
+function textWords({ sequence, sequences, missing, unread, block }: ITextShown, t: Translate): string[] {
+  return [
+    t('Sequence %1 of %2, put together from all its passes.', sequence + 1, sequences),
+    ...(block
+      ? [
+          t(
+            'Each cell is the largest of %1 × %2 probabilities.',
+            formatInteger(block[0]),
+            formatInteger(block[1])
+          )
+        ]
+      : []),
+    ...(missing > 0 ? [t('Positions of which nothing came, left blank: %1.', formatInteger(missing))] : []),
+    ...(unread === 1 ? [t('The last token was not read by the model.')] : []),
+    ...(unread > 1 ? [t('Positions that the model did not read: %1.', formatInteger(unread))] : [])
+  ];
+}
+
 /** Say what the picture is: `MLP1 output, mean of 96 tiles, layer 3, step 1 240`. */
-export function heatmapTitle(shown: IShown, flag: string, t: Translate): string {
+export function heatmapTitle(shown: IShown, flag: string, head: number, t: Translate): string {
   const row = shown.layers[0]?.row;
   return [
     flag,
     compressorWords(row?.compressor ?? '', t, row?.shape[row.shape.length - 1]),
-    ...(shown.axes.heads > 1 ? [t('head %1', shown.head)] : []),
+    ...((shown.text?.heads ?? shown.axes.heads) > 1 ? [t('head %1', head)] : []),
     layerWords(shown.layers.map(each => each.layer)),
-    t('step %1', formatInteger(shown.step))
+    ofWords(shown, t)
   ].join(', ');
 }
 
@@ -29,7 +53,7 @@ export function heatmapTitle(shown: IShown, flag: string, t: Translate): string 
 export function heatmapCaption(
   shown: IShown,
   options: Required<HeatmapOptions>,
-  result: ITensorResult,
+  result: Omit<ITensorResult, 'rows'>,
   words: { readonly rank: readonly string[]; readonly error: readonly string[] },
   t: Translate
 ): string[] {
@@ -40,13 +64,15 @@ export function heatmapCaption(
   const lines = [
     t('Compressor: %1.', first?.compressor ?? ''),
     ...words.error,
-    t('Sample %1 of %2.', shown.sample + 1, first?.sourceShape[0] ?? 1)
+    ...(shown.text
+      ? textWords(shown.text, t)
+      : [t('Sample %1 of %2.', shown.sample + 1, first?.sourceShape[0] ?? 1)])
   ];
   if (first && first.microBatch > 0) {
     lines.push(t('Micro-batch %1.', first.microBatch));
   }
   lines.push(...words.rank);
-  if (options.step !== null && options.step !== shown.step) {
+  if (!shown.text && options.step !== null && options.step !== shown.step) {
     lines.push(
       options.step <= (result.kept?.thinnedTo ?? -Infinity)
         ? t('Step %1 is not kept any more; this is the nearest one.', formatInteger(options.step))
@@ -95,7 +121,11 @@ export function heatmapSummary(shown: IShown, t: Translate): string {
   const { extent, axes } = shown;
   if (extent) {
     const [lo, hi] = [formatNumber(extent[0]), formatNumber(extent[1])];
-    parts.push(t('At step %1 values run from %2 to %3.', formatInteger(shown.step), lo, hi));
+    parts.push(
+      shown.text
+        ? t('In %1 values run from %2 to %3.', ofWords(shown, t), lo, hi)
+        : t('At step %1 values run from %2 to %3.', formatInteger(shown.step), lo, hi)
+    );
     const peak = peakOf(shown);
     if (peak) {
       const { layer, column, row, value } = peak;

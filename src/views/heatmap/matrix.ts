@@ -40,6 +40,23 @@ export function axesOf(row: ITensorRow, axes: readonly string[], last: string): 
     : { x: first, y: last, heads, samples, transposed: true };
 }
 
+/** A slice of which some cells are not there: they are drawn as nothing, and are not among those that are not finite. */
+export function maskedSlice(slice: ISlice, missing: Uint8Array | undefined): ISlice {
+  if (missing === undefined) {
+    return slice;
+  }
+  const nonFinite = slice.values.reduce(
+    (sum, value, cell) => sum + (missing[cell] === 1 || Number.isFinite(value) ? 0 : 1),
+    0
+  );
+  return { ...slice, missing, nonFinite };
+}
+
+/** The value of a cell; null where there is none. */
+export function valueIn({ values, missing }: ISlice, cell: number): number | null {
+  return missing?.[cell] === 1 ? null : (values[cell] ?? NaN);
+}
+
 /** Cut one sample and head out of a row. Values are copied only where the axes must be swapped. */
 export function sliceOf(row: ITensorRow, axes: IAxes, sample: number, head: number): ISlice {
   const dimensions = row.shape.slice(1);

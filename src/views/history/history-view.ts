@@ -139,7 +139,7 @@ function mapOptions(options: Required<HistoryOptions>): Required<TrendOptions> {
 
 function tensorOptions(options: Required<HistoryOptions>, layer: number): Required<HeatmapOptions> {
   const { flag, part, step, sample, head, transform, color_range, phase, rank, pass } = options;
-  const one = { layers: String(layer), scale: 'own' } as const;
+  const one = { layers: String(layer), scale: 'own', generation: null } as const;
   return {
     view: 'heatmap',
     flag,

@@ -1,5 +1,6 @@
 import type { IDisposable } from '@lumino/disposable';
 import { followPointer, type IPlace } from '../../charts';
+import type { IMark } from '../shared/content';
 import type { Span } from '../shared/links';
 
 /** What a brush needs of its view. */
@@ -10,18 +11,21 @@ export interface IBrushHost {
   readonly stage: HTMLElement;
   /** What lies under the pointer, or null outside every plot or where nothing is drawn. */
   locate(event: PointerEvent): IPlace | null;
-  /** What is shown of the x axis now. */
-  shown(): Span;
-  /** The span under the hand while it moves; null when it was let go of. */
-  draft(span: Span | null): void;
-  /** The span that was chosen. */
-  chosen(span: Span): void;
+  /** What is shown of the axes now; `y` is null where a whole column is chosen. */
+  shown(): IBrushed;
+  /** What is under the hand while it moves; null when it was let go of. */
+  draft(brushed: IBrushed | null): void;
+  /** What was chosen. */
+  chosen(brushed: IBrushed): void;
 }
+
+/** A stretch of the x axis, and of the y axis where a box is drawn. */
+export type IBrushed = Pick<IMark, 'x' | 'y'>;
 
 const DRAG_PIXELS = 3;
 
 /**
- * Choosing a span of the x axis by dragging. It listens before the chart's own gestures do, so that zoom and pan never see the
+ * Choosing a span of the x axis, or a box, by dragging. It listens before the chart's own gestures do, so that zoom and pan never see the
  * drag, and before JupyterLab, for which Shift and the mouse mean a range of cells.
  */
 export class Brush implements IDisposable {
@@ -58,23 +62,26 @@ export class Brush implements IDisposable {
     event.preventDefault();
     event.stopPropagation();
     host.stage.focus({ preventScroll: true });
-    const [least, most] = host.shown();
-    const unit = (most - least) / place.frame.width;
-    let span: Span | null = null;
+    const shown = host.shown();
+    const { width, height } = place.frame;
+    let brushed: IBrushed | null = null;
     this._release?.();
     this._release = followPointer({
       move: next => {
-        const by = next.clientX - event.clientX;
-        if (span === null && Math.abs(by) < DRAG_PIXELS) {
+        const by = [next.clientX - event.clientX, next.clientY - event.clientY] as const;
+        const far = shown.y === null ? Math.abs(by[0]) : Math.hypot(...by);
+        if (brushed === null && far < DRAG_PIXELS) {
           return;
         }
-        const end = Math.min(most, Math.max(least, place.x + by * unit));
-        span = [Math.min(place.x, end), Math.max(place.x, end)];
-        host.draft(span);
+        brushed = {
+          x: stretched(place.x, by[0] / width, shown.x),
+          y: shown.y && stretched(place.y, by[1] / height, shown.y)
+        };
+        host.draft(brushed);
       },
       up: () => {
-        if (span !== null) {
-          host.chosen(span);
+        if (brushed !== null) {
+          host.chosen(brushed);
         }
       },
       released: () => {
@@ -86,4 +93,10 @@ export class Brush implements IDisposable {
 
   private _release: (() => void) | null = null;
   private _isDisposed = false;
+}
+
+/** From a place to where the hand is, within what is shown; `by` is a part of it. */
+function stretched(from: number, by: number, [least, most]: Span): Span {
+  const end = Math.min(most, Math.max(least, from + by * (most - least)));
+  return [Math.min(from, end), Math.max(from, end)];
 }

@@ -2,7 +2,7 @@ import type { Chart, Zoom } from '../../charts';
 import type { IMark } from '../shared/content';
 import type { ITip } from '../shared/tip';
 import { element } from './dom';
-import { framesOf, markBox, putAt } from './place-mark';
+import { framesOf, markBox, putAt, type IBox } from './place-mark';
 import type { Shell } from './shell';
 import { Tooltip } from './tooltip';
 
@@ -11,10 +11,12 @@ export class Cursor {
   /**
    * @param shell The view's elements.
    * @param tipOf What to say of a mark as the data are now; null when it is gone.
+   * @param bandOf What belongs to it and is outlined with it.
    */
   constructor(
     private readonly _shell: Shell,
-    private readonly _tipOf: (mark: IMark) => ITip | null
+    private readonly _tipOf: (mark: IMark) => ITip | null,
+    private readonly _bandOf: (mark: IMark) => IMark | null = () => null
   ) {
     this._tooltip = new Tooltip(_shell.stage);
   }
@@ -45,9 +47,17 @@ export class Cursor {
     }
     const outline = element('div', { class: `jp-MegalensCursor jp-mod-${this.mark.y ? 'cell' : 'rule'}` });
     putAt(outline, box);
-    this._shell.overlay.replaceChildren(outline);
+    const band = frame && this._bandOf(this.mark);
+    const around = band ? markBox(band, frame, chart, zoom, this._shell.stage) : null;
+    this._shell.overlay.replaceChildren(...(around ? [bandNode(around)] : []), outline);
     this._tooltip.show(tip, box.left + box.width, box.top + box.height / 2);
   }
 
   private readonly _tooltip: Tooltip;
+}
+
+function bandNode(box: IBox): HTMLElement {
+  const node = element('div', { class: 'jp-MegalensLinked jp-mod-box' });
+  putAt(node, box);
+  return node;
 }

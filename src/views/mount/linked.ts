@@ -1,10 +1,10 @@
 import type { IDisposable } from '@lumino/disposable';
 import { formatInteger, type Chart, type Zoom } from '../../charts';
-import type { LinkChange, RunLink, StepRange } from '../../store/run-link';
+import type { IPointed, ITextPosition, LinkChange, RunLink, StepRange } from '../../store/run-link';
 import type { SourceChange } from '../../store/source';
 import type { IStepAxis, Span } from '../shared/links';
 import type { ViewModel } from '../shared/view-model';
-import { Brush } from './brush';
+import { Brush, type IBrushed } from './brush';
 import { drawTrace } from './draw-trace';
 import type { IMark } from '../shared/content';
 import { element } from './dom';
@@ -27,7 +27,10 @@ export class Linked implements IDisposable {
   constructor(
     private readonly _link: RunLink | undefined,
     private readonly _shell: Shell,
-    private readonly _view: Pick<ViewModel, 'marksOf' | 'pinned' | 'pointedBy' | 'stepAxis'>,
+    private readonly _view: Pick<
+      ViewModel,
+      'boxed' | 'followsPosition' | 'marksOf' | 'pinned' | 'pointedBy' | 'stepAxis'
+    >,
     private readonly _refresh: () => void,
     private readonly _t: Translate
   ) {
@@ -35,20 +38,27 @@ export class Linked implements IDisposable {
     const brush = {
       stage: _shell.stage,
       locate: (event: PointerEvent) => (this._axis ? (this._chart?.locate(event) ?? null) : null),
-      shown: (): Span => [this._zoom?.domain.x0 ?? 0, this._zoom?.domain.x1 ?? 1],
-      draft: (span: Span | null) => {
-        this._draft = span;
+      shown: (): IBrushed => ({ x: this._shown('x'), y: null }),
+      draft: (brushed: IBrushed | null) => {
+        this._draft = brushed;
         this._draw();
       }
     };
     this._brush = _link
-      ? new Brush({ ...brush, takes: event => event.shiftKey, chosen: span => this.chooseSpan(span) })
+      ? new Brush({ ...brush, takes: event => event.shiftKey, chosen: ({ x }) => this.chooseSpan(x) })
       : null;
+    this._box = new Brush({
+      ...brush,
+      takes: event => event.shiftKey && _view.boxed !== undefined,
+      locate: event => this._chart?.locate(event) ?? null,
+      shown: () => ({ x: this._shown('x'), y: this._shown('y') }),
+      chosen: brushed => _view.boxed?.({ facet: null, ...brushed })
+    });
     // What is zoomed already is moved by a drag; with Ctrl it is zoomed further.
     this._magnifier = new Brush({
       ...brush,
       takes: event => !event.shiftKey && (event.ctrlKey || event.metaKey || !this._zoom?.isZoomed),
-      chosen: span => this._zoom?.to(span)
+      chosen: ({ x }) => this._zoom?.to(x)
     });
   }
 
@@ -117,6 +127,16 @@ export class Linked implements IDisposable {
     return this._link?.pinned ?? null;
   }
 
+  /** The position of a generated text that is pinned; null while none is. */
+  get position(): ITextPosition | null {
+    return this._link?.position ?? null;
+  }
+
+  /** Pin a position of a generated text in every view of the run; null unpins. */
+  pinPosition(at: ITextPosition | null): void {
+    this._link?.pinPosition(at);
+  }
+
   /**
    * Pin the step of a mark, or unpin where it is pinned already or there is no mark.
    *
@@ -124,7 +144,12 @@ export class Linked implements IDisposable {
    * @returns What to say, or null where there is nothing to pin.
    */
   pin(mark: IMark | null, keeps = false): string | null {
-    const step = mark && this._view.pointedBy(mark).step;
+    const at = mark && this._view.pointedBy(mark);
+    const said = this._view.followsPosition && this._link ? this._pinText(this._link, at, keeps) : null;
+    if (said !== null) {
+      return said;
+    }
+    const step = at && at.step;
     if (!this._link || (step === null && this.pinned === null)) {
       return null;
     }
@@ -133,12 +158,29 @@ export class Linked implements IDisposable {
     return next === null ? this._t('No step is pinned.') : this._t('Step %1 pinned.', formatInteger(next));
   }
 
-  /** Pin the step that was clicked at, where the axis has steps. */
+  /** Pin what was clicked at: a position of a text, or the step where the axis has steps. */
   clicked(mark: IMark, keeps: boolean): void {
-    const said = this.canChoose ? this.pin(mark, keeps) : null;
+    const said = this.canChoose || this._view.followsPosition ? this.pin(mark, keeps) : null;
     if (said !== null) {
       this._shell.say(said);
     }
+  }
+
+  /** As `pin`, of a position; null where it has none, and nothing is pinned that could be unpinned. */
+  private _pinText(link: RunLink, at: IPointed | null, keeps: boolean): string | null {
+    const before = link.position;
+    if (typeof at?.position === 'number' && typeof at.generation === 'number') {
+      const { generation, position } = at;
+      link.pinPosition({ generation, sequence: at.sequence ?? 0, position });
+      // What is pinned already stays the same object.
+      if (keeps || link.position !== before) {
+        return this._t('Position %1 pinned.', formatInteger(position));
+      }
+    } else if (at !== null || before === null) {
+      return null;
+    }
+    link.pinPosition(null);
+    return this._t('No position is pinned.');
   }
 
   /** The next range begins anew. */
@@ -150,7 +192,7 @@ export class Linked implements IDisposable {
   /** Let go of a drag, or else forget what is marked and chosen in every view of the run. */
   clear(): void {
     this._anchor = null;
-    const brush = [this._brush, this._magnifier].find(each => each?.isDragging);
+    const brush = [this._brush, this._box, this._magnifier].find(each => each?.isDragging);
     if (brush) {
       brush.cancel();
     } else {
@@ -161,25 +203,13 @@ export class Linked implements IDisposable {
   /** The toolbar's words on the pinned step and the chosen steps, which take them back. */
   controls(): Control[] {
     const filter = this._link?.filter;
-    const { pinned, _t: t } = this;
-    const pin: Control[] =
-      pinned === null
-        ? []
-        : [
-            {
-              kind: 'chip',
-              id: 'pin',
-              text: t('Pinned: step %1', formatInteger(pinned)),
-              title: t('Tips compare with this step, and it is marked in every view of this run. Unpin'),
-              remove: () => this._link?.pin(null)
-            }
-          ];
+    const pins = [...this._positionChip(), ...this._stepChip()];
     if (!filter) {
-      return pin;
+      return pins;
     }
     const { first, last } = wordsOf(filter.steps);
     return [
-      ...pin,
+      ...pins,
       {
         kind: 'chip',
         id: 'filter',
@@ -191,6 +221,36 @@ export class Linked implements IDisposable {
         remove: () => this._link?.choose(this, null)
       }
     ];
+  }
+
+  private _positionChip(): Control[] {
+    const { position: pinned, _t: t } = this;
+    return pinned === null || !this._view.followsPosition
+      ? []
+      : [
+          {
+            kind: 'chip',
+            id: 'pin-position',
+            text: t('Pinned: position %1', formatInteger(pinned.position)),
+            title: t('Every view of generated text of this run shows this position. Unpin'),
+            remove: () => this.pinPosition(null)
+          }
+        ];
+  }
+
+  private _stepChip(): Control[] {
+    const { pinned, _t: t } = this;
+    return pinned === null
+      ? []
+      : [
+          {
+            kind: 'chip',
+            id: 'pin',
+            text: t('Pinned: step %1', formatInteger(pinned)),
+            title: t('Tips compare with this step, and it is marked in every view of this run. Unpin'),
+            remove: () => this._link?.pin(null)
+          }
+        ];
   }
 
   /** What to say where nothing is left to draw: that the chosen steps are why, when they are. */
@@ -224,9 +284,16 @@ export class Linked implements IDisposable {
     }
     this._isDisposed = true;
     this._brush?.dispose();
+    this._box.dispose();
     this._magnifier.dispose();
     this._link?.changed.disconnect(this._onLink, this);
     this._link?.point(this, null);
+  }
+
+  /** What is shown of an axis now. */
+  private _shown(axis: 'x' | 'y'): Span {
+    const { x0 = 0, x1 = 1, y0 = 0, y1 = 1 } = this._zoom?.domain ?? {};
+    return axis === 'x' ? [x0, x1] : [y0, y1];
   }
 
   private get _axis(): IStepAxis | undefined {
@@ -234,7 +301,7 @@ export class Linked implements IDisposable {
   }
 
   private _onLink(_: RunLink, change: LinkChange): void {
-    if (change !== 'pointed') {
+    if (change === 'position' ? this._view.followsPosition : change !== 'pointed') {
       // Who chose shows where; everybody else shows less, and again more when it is taken back. Pictures of one step go to the pinned one.
       this._refresh();
     }
@@ -254,8 +321,9 @@ export class Linked implements IDisposable {
   private _band(): HTMLElement[] {
     const filter = this._link?.filter;
     const axis = this._axis;
-    const span = this._draft ?? (filter?.by === this && axis ? axis.spanOf(filter.steps) : null);
-    return span ? this._boxes({ facet: null, x: span, y: null }, 'jp-MegalensBand') : [];
+    const steps = filter?.by === this && axis ? { x: axis.spanOf(filter.steps), y: null } : null;
+    const brushed = this._draft ?? steps;
+    return brushed ? this._boxes({ facet: null, ...brushed }, 'jp-MegalensBand') : [];
   }
 
   private _pin(): HTMLElement[] {
@@ -301,10 +369,11 @@ export class Linked implements IDisposable {
   }
 
   private readonly _brush: Brush | null;
+  private readonly _box: Brush;
   private readonly _magnifier: Brush;
   private _chart: Chart | null = null;
   private _zoom: Zoom | null = null;
-  private _draft: Span | null = null;
+  private _draft: IBrushed | null = null;
   private _anchor: number | null = null;
   private _isDisposed = false;
 }

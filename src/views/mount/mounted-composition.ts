@@ -70,16 +70,19 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
   }
 
   summary(): string {
-    return [...new Set(this._parts.map(({ view }) => view.summary()))].filter(Boolean).join(' ');
+    const shown = this._parts.filter(({ node }) => !node.hidden);
+    return [...new Set(shown.map(({ view }) => view.summary()))].filter(Boolean).join(' ');
   }
 
   async toSVG(): Promise<string> {
-    return stackSVG(await Promise.all(this._pictured().map(view => view.toSVG())));
+    const pictured = await this._pictured();
+    return stackSVG(await Promise.all(pictured.map(view => view.toSVG())));
   }
 
   /** The pictures with titles and captions as a PNG data URL. */
   async toPNG(): Promise<string> {
-    return stackPNG(await Promise.all(this._pictured().map(view => view.toPNG())));
+    const pictured = await this._pictured();
+    return stackPNG(await Promise.all(pictured.map(view => view.toPNG())));
   }
 
   /** The parts that are mounted, by their keys. */
@@ -197,8 +200,10 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
     this._folded.update(folded?.controls ?? []);
   }
 
-  private _pictured(): MountedView<ViewOptions>[] {
-    const pictured = this._parts.filter(({ part }) => !part.unpictured);
+  /** The parts that an exported picture is made of: those that are none, or have nothing to show, are left out. */
+  private async _pictured(): Promise<MountedView<ViewOptions>[]> {
+    await this.settled();
+    const pictured = this._parts.filter(({ part, node }) => !part.unpictured && !node.hidden);
     if (pictured.length === 0) {
       throw new ViewError(this._whole.unpictured);
     }

@@ -83,7 +83,11 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
       openRecording: host.openRecording
     };
     this.model = create(_source, this._environment());
-    this._cursor = new Cursor(this._shell, mark => (this._content ? this.model.tipOf(mark) : null));
+    this._cursor = new Cursor(
+      this._shell,
+      mark => (this._content ? this.model.tipOf(mark) : null),
+      mark => this.model.bandOf?.(mark) ?? null
+    );
     this._linked = new Linked(_source.link, this._shell, this.model, () => this.refresh(), this.t);
     this._eventMarks = new EventMarks(this._shell.stage, step => this._linked.tellStep(step));
     this._shell.stage.append(this._eventMarks.node);
@@ -191,7 +195,7 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
   private _environment(): IViewEnvironment<O> {
     const picture = this._picture;
     const read = (): Readonly<Required<O>> => this.options;
-    const linked = (): number | null => this._linked.pinned;
+    const linked = (): Linked => this._linked;
     const painter = this.host.renderer === 'svg' ? null : new LinePainter();
     return {
       t: this.t,
@@ -215,8 +219,12 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
         return picture.isDark;
       },
       get pinned() {
-        return linked();
+        return linked().pinned;
       },
+      get pinnedPosition() {
+        return linked().position;
+      },
+      pinPosition: at => this._linked.pinPosition(at),
       within: steps => this._linked.within(steps),
       choose: options =>
         this._part ? this._part.choose(options) : this.update(options).catch(reason => this._fail(reason)),

@@ -8,6 +8,7 @@ import {
   type IZoomOptions
 } from '../../charts';
 import type { IContent } from '../shared/content';
+import { squareExtent } from '../shared/square';
 import { fitRecipe } from './fit-recipe';
 import { roomIn } from './room-in';
 import type { Shell } from './shell';
@@ -74,7 +75,7 @@ export class Picture {
       }
       this._chart = chart;
       this._zoom = new Zoom(chart, zooms);
-      this._zoom.extent(content.extent.x, content.extent.y);
+      this._zoom.extent(content.extent.x, content.extent.y, content.home);
       this._zoom.changed.connect(() => {
         void chart.settled().then(() => this._events.placed());
         this._events.zoomed();
@@ -83,7 +84,7 @@ export class Picture {
       await this._chart.apply(recipe);
     }
     await this._chart.resize(this.width);
-    const fitting = this.frame && content.refit?.(this.frame);
+    const fitting = (this.frame && content.refit?.(this.frame)) ?? (content.isSquare ? content.recipe : null);
     const again = fitting && this._fit({ ...content, recipe: fitting });
     if (again) {
       await this._chart.apply(again);
@@ -103,7 +104,9 @@ export class Picture {
   }
 
   private _fit(content: IContent): IRecipe | null {
-    return fitRecipe(content, this._zoom, roomIn(this._host.frame, this._shell.plot));
+    const { frame } = this;
+    const extent = content.isSquare && frame ? squareExtent(content.extent, frame) : content.extent;
+    return fitRecipe({ ...content, extent }, this._zoom, roomIn(this._host.frame, this._shell.plot));
   }
 
   private _chart: Chart | null = null;

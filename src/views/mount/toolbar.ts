@@ -22,6 +22,14 @@ function labelled(label: string, ...children: (Node | string)[]): HTMLElement {
   return element('label', { class: 'jp-MegalensControl' }, element('span', {}, label), ...children);
 }
 
+/** Mark a field that something was said against. */
+function blame(field: HTMLElement, fault: string | undefined, title = ''): void {
+  field.title = fault ?? title;
+  if (fault !== undefined) {
+    field.setAttribute('aria-invalid', 'true');
+  }
+}
+
 const MOUNTS: { readonly [K in Control['kind']]: Mount<K> } = {
   name: () => {
     const node = element('span', { class: 'jp-MegalensToolbar-name' });
@@ -95,7 +103,7 @@ const MOUNTS: { readonly [K in Control['kind']]: Mount<K> } = {
     let suggested = '';
     return {
       node: labelled(label, input, list),
-      update: ({ suggestions, value }) => {
+      update: ({ fault, suggestions, value }) => {
         const key = suggestions.join('\n');
         if (key !== suggested) {
           suggested = key;
@@ -106,25 +114,80 @@ const MOUNTS: { readonly [K in Control['kind']]: Mount<K> } = {
           input.value = value;
           input.setAttribute('aria-invalid', 'false');
         }
+        blame(input, fault);
       }
     };
   },
 
-  number: ({ label }, now) => {
-    const input = element('input', { class: 'jp-MegalensInput jp-mod-number', type: 'number', step: '1' });
+  area: ({ label }, now) => {
+    const area = element('textarea', { class: 'jp-MegalensInput jp-mod-area', rows: '2' });
+    area.addEventListener('input', () => now().change(area.value));
+    area.addEventListener('keydown', event => {
+      if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) {
+        event.preventDefault();
+        now().enter();
+      }
+    });
+    const node = labelled(label, area);
+    node.classList.add('jp-mod-area');
+    return {
+      node,
+      update: ({ fault, value }) => {
+        if (document.activeElement !== area && area.value !== value) {
+          area.value = value;
+        }
+        area.setAttribute('aria-invalid', 'false');
+        blame(area, fault);
+      }
+    };
+  },
+
+  button: (_, now) => {
+    const node = element('button', { class: 'jp-MegalensButton', type: 'button' });
+    node.addEventListener('click', () => now().press());
+    return {
+      node,
+      update: ({ isDisabled, text, title }) => {
+        writeText(node, text);
+        node.title = title;
+        node.disabled = isDisabled ?? false;
+      }
+    };
+  },
+
+  status: () => {
+    const node = element('span', { class: 'jp-MegalensToolbar-status', role: 'status' });
+    return {
+      node,
+      update: ({ isFault, text }) => {
+        writeText(node, text);
+        node.classList.toggle('jp-mod-fault', isFault ?? false);
+      }
+    };
+  },
+
+  number: ({ isFraction, label }, now) => {
+    const input = element('input', {
+      class: 'jp-MegalensInput jp-mod-number',
+      type: 'number',
+      step: isFraction ? 'any' : '1'
+    });
     input.addEventListener('change', () => {
       if (input.value !== '') {
         const { least, most, change } = now();
-        const value = Math.round(Math.min(most, Math.max(least, Number(input.value))));
+        const held = Math.min(most, Math.max(least, Number(input.value)));
+        const value = isFraction ? held : Math.round(held);
         input.value = String(value);
         change(value);
       }
     });
     return {
       node: labelled(label, input),
-      update: ({ least, most, value }) => {
+      update: ({ fault, least, most, title, value }) => {
         input.min = String(least);
         input.max = String(most);
+        input.removeAttribute('aria-invalid');
+        blame(input, fault, title);
         if (document.activeElement !== input) {
           input.value = String(value);
         }
@@ -314,10 +377,13 @@ function textsOf(control: Control): readonly string[] {
     case 'select':
       return control.options.map(({ text }) => text);
     case 'name':
+    case 'button':
     case 'chip':
+    case 'status':
     case 'toggle':
     case 'steps':
       return [control.text];
+    case 'area':
     case 'text':
     case 'number':
       return [];

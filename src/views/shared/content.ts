@@ -21,6 +21,10 @@ export interface IContent {
   rows?: number;
   /** What the data cover, for zooming. */
   extent: { x: readonly [number, number]; y: readonly [number, number] };
+  /** What is shown of the x axis until someone zooms; all of it where absent. */
+  home?: readonly [number, number];
+  /** A unit is as long across as down: the extent grows along one axis until it has the shape of the plot. */
+  isSquare?: true;
   title: string;
   /** Everything that is not literal, a sentence each. */
   caption: readonly string[];

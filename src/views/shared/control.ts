@@ -18,7 +18,36 @@ export type Control =
       valid: (value: string) => boolean;
       /** Spaces are part of the text; otherwise they are dropped. */
       spaced?: boolean;
+      /** What was said against the value, where something was. */
+      fault?: string | undefined;
       change: (value: string) => void;
+    }
+  | {
+      /** A text of several lines. */
+      kind: 'area';
+      id: string;
+      label: string;
+      value: string;
+      fault?: string | undefined;
+      /** Told of every letter. */
+      change: (value: string) => void;
+      /** Ctrl and Enter were pressed. */
+      enter: () => void;
+    }
+  | {
+      kind: 'button';
+      id: string;
+      text: string;
+      title: string;
+      isDisabled?: boolean;
+      press: () => void;
+    }
+  | {
+      /** A sentence that a screen reader says when it changes. */
+      kind: 'status';
+      id: string;
+      text: string;
+      isFault?: boolean;
     }
   | {
       kind: 'number';
@@ -27,6 +56,10 @@ export type Control =
       value: number;
       least: number;
       most: number;
+      /** Not rounded. */
+      isFraction?: boolean;
+      title?: string | undefined;
+      fault?: string | undefined;
       change: (value: number) => void;
     }
   | {

@@ -73,6 +73,8 @@ export function compressorWords(text: string, t: Translate, tiles?: number): str
     }
     case 'NoOp':
       return t('every value');
+    case 'Peaks':
+      return t('largest of blocks, at most %1 along an axis', params['cells'] ?? '?');
     case 'Projection':
       return t('projected on %1', params['vectors'] ?? t('vectors'));
     default:

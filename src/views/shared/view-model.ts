@@ -1,6 +1,6 @@
 import type { IPlotFrame, IPlace, IZoomOptions, Row, Zoom } from '../../charts';
 import type { ViewOptions } from '../../protocol/views.generated';
-import type { IPointed } from '../../store/run-link';
+import type { IPointed, ITextPosition } from '../../store/run-link';
 import type { IRunSource, SourceChange } from '../../store/source';
 import type { IMark, IMoved, Loaded } from './content';
 import type { IViewRuns } from '../view';
@@ -34,7 +34,7 @@ export interface IViewEnvironment<O extends object = ViewOptions> {
   /** Pixels of the first plot; null while nothing is drawn. */
   readonly frame: IPlotFrame | null;
   /** What is shown of the picture; null while nothing is drawn. */
-  readonly zoom: Pick<Zoom, 'domain' | 'isDragging' | 'isZoomed' | 'reveal'> | null;
+  readonly zoom: Pick<Zoom, 'domain' | 'isDragging' | 'isHome' | 'isZoomed' | 'reveal'> | null;
   readonly isDark: boolean;
   /** Whether times are told in UTC: a picture that is passed on says the same to everybody. */
   readonly isUtc: boolean;
@@ -47,6 +47,13 @@ export interface IViewEnvironment<O extends object = ViewOptions> {
   within(steps: [number, number] | null): [number, number] | null;
   /** The step that is pinned in the views of the run; null while none is. */
   readonly pinned: number | null;
+  /**
+   * The position of a generated text that is pinned in the views of the run; null while none is. A view that reads it says so with `followsPosition`;
+   * `PositionShown` weighs it against the view's own option.
+   */
+  readonly pinnedPosition: ITextPosition | null;
+  /** Pin a position in all views of the run; null unpins. */
+  pinPosition(at: ITextPosition | null): void;
   /** Change options, as a person does by the toolbar. */
   choose(options: Partial<O>): void;
   /** Read and draw again, now or with the next picture. */
@@ -75,6 +82,11 @@ export abstract class ViewModel<O extends object = ViewOptions> {
 
   /** Which axes zoom. */
   readonly zooms: IZoomOptions = { axes: 'x', least: 4 };
+
+  /** Whether the picture depends on the position of a generated text that is pinned: it is then drawn again when another is, and a click pins what `pointedBy` says. */
+  get followsPosition(): boolean {
+    return false;
+  }
 
   /** What is looked at, in words, whether or not there is something of it to draw. */
   abstract readonly subject: string;
@@ -122,8 +134,12 @@ export abstract class ViewModel<O extends object = ViewOptions> {
 
   /** What is marked until something else is chosen; absent where nothing can be. */
   pinned?(): IMark | null;
+  /** What belongs to a mark and is outlined with it, such as the row of a cell; absent where nothing does. */
+  bandOf?(mark: IMark): IMark | null;
   /** A mark was clicked at; absent where that means nothing. */
   clicked?(mark: IMark): void;
+  /** A box was drawn with Shift held, to choose what lies in it; absent where that means nothing. */
+  boxed?(box: IMark): void;
   /** Where the summary's sentence points, for a cursor that goes there; null where it points at nothing, absent where it never does. */
   insight?(): IMark | null;
   /** How steps lie on the x axis; absent where it has none. */

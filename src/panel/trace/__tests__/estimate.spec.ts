@@ -1,7 +1,7 @@
 import { nullTranslator } from '@jupyterlab/translation';
 import type { CompressorSetting, FlagInfo } from '../../../protocol/messages.generated';
 import { firstSetting } from '../draft';
-import { estimateBytes } from '../estimate';
+import { blocksOf, estimateBytes } from '../estimate';
 import { tilesText } from '../setting-text';
 
 const trans = nullTranslator.load('megalens');
@@ -35,6 +35,24 @@ it.each([
 it('counts the tiles of parts of different widths', () => {
   const bytes = estimateBytes(flag(128, 32, 32), { compressor: tile(48) }, POSITIONS);
   expect(bytes).toBeCloseTo(4 * POSITIONS * (43 + 32 + 32) + 3 * ROW);
+});
+
+it('counts the blocks of attention probabilities, whose sides are powers of two', () => {
+  expect([1, 256, 257, 1000, 1025, 4096].map(positions => blocksOf(positions, 256))).toEqual([
+    1, 256, 129, 250, 129, 256
+  ]);
+  const attention: FlagInfo = {
+    name: 'RawAttentionScore_mat_mul',
+    title: 'Attention probabilities',
+    layers: [0],
+    parts: [''],
+    axes: ['head', 'query', 'key'],
+    features: null,
+    bytes_per_layer: 4 * 8 * 1000 * 1000
+  };
+  const peaks = { name: 'Peaks', params: { cells: 256 } };
+  expect(estimateBytes(attention, { compressor: peaks }, 1000)).toBeCloseTo(4 * 8 * 250 * 250 + ROW);
+  expect(estimateBytes(attention, { compressor: peaks }, null)).toBeNull();
 });
 
 it('says into how many tiles a tensor is cut', () => {

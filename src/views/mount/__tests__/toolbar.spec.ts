@@ -145,3 +145,91 @@ describe('a toolbar of one line', () => {
     expect(measured.mock.calls.length).toBeGreaterThan(fitted);
   });
 });
+
+describe('fields of a form', () => {
+  const form = (...controls: Control[]): Toolbar => {
+    const bar = new Toolbar('Form', null, untranslated);
+    document.body.append(bar.node);
+    bar.update(controls);
+    return bar;
+  };
+
+  it('tell a text of several lines letter by letter, and of Ctrl and Enter', () => {
+    const told: string[] = [];
+    const area = (value: string, fault?: string): Control => ({
+      kind: 'area',
+      id: 'prompt',
+      label: 'Prompt',
+      value,
+      fault,
+      change: text => told.push(text),
+      enter: () => told.push('entered')
+    });
+    const bar = form(area(''));
+    const field = bar.node.querySelector('textarea') as HTMLTextAreaElement;
+    expect(field.closest('label')?.textContent).toBe('Prompt');
+    field.focus();
+    field.value = 'a\nb';
+    field.dispatchEvent(new Event('input'));
+    field.dispatchEvent(new KeyboardEvent('keydown', { key: 'Enter' }));
+    field.dispatchEvent(new KeyboardEvent('keydown', { key: 'Enter', ctrlKey: true, cancelable: true }));
+    expect(told).toEqual(['a\nb', 'entered']);
+    // What is being written stays, whatever is told meanwhile.
+    bar.update([area('', 'Too long.')]);
+    expect([field.value, field.getAttribute('aria-invalid'), field.title]).toEqual([
+      'a\nb',
+      'true',
+      'Too long.'
+    ]);
+    field.blur();
+    bar.update([area('c')]);
+    expect([field.value, field.getAttribute('aria-invalid'), field.title]).toEqual(['c', 'false', '']);
+  });
+
+  it('hold a number to its bounds, and round it where it is no fraction', () => {
+    const told: number[] = [];
+    const number = (isFraction: boolean): Control => ({
+      kind: 'number',
+      id: isFraction ? 'share' : 'count',
+      label: 'n',
+      value: 1,
+      least: 0,
+      most: 2,
+      isFraction,
+      change: value => told.push(value)
+    });
+    const bar = form(number(true), number(false));
+    for (const field of bar.node.querySelectorAll('input')) {
+      for (const value of ['0.25', '7']) {
+        field.value = value;
+        field.dispatchEvent(new Event('change'));
+      }
+    }
+    expect(told).toEqual([0.25, 2, 0, 2]);
+  });
+
+  it('are sent by a button, and say what became of it', () => {
+    const press = jest.fn();
+    const button = (isDisabled: boolean): Control => ({
+      kind: 'button',
+      id: 'go',
+      text: 'Go',
+      title: 'Go on',
+      isDisabled,
+      press
+    });
+    const status = (text: string, isFault = false): Control => ({
+      kind: 'status',
+      id: 'said',
+      text,
+      isFault
+    });
+    const bar = form(button(false), status(''));
+    const [go, said] = [bar.node.querySelector('button'), bar.node.querySelector('[role=status]')];
+    go?.click();
+    bar.update([button(true), status('Refused.', true)]);
+    go?.click();
+    expect(press).toHaveBeenCalledTimes(1);
+    expect([said?.textContent, said?.classList.contains('jp-mod-fault')]).toEqual(['Refused.', true]);
+  });
+});

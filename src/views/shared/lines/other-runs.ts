@@ -19,12 +19,12 @@ interface IShare {
 export class OtherRuns implements IDisposable {
   /**
    * @param _runs Where runs come from; null where there is one only.
-   * @param _stream Stream that is compared.
+   * @param _streams Stream that is compared, or several.
    * @param _changed Called when one of them has more of it.
    */
   constructor(
     private readonly _runs: IViewRuns | null,
-    private readonly _stream: string,
+    private readonly _streams: string | readonly string[],
     private readonly _changed: () => void
   ) {}
 
@@ -76,7 +76,7 @@ export class OtherRuns implements IDisposable {
   }
 
   private _onChange(_: IRunSource, change: SourceChange): void {
-    if (change.kind === 'rows' && change.stream === this._stream) {
+    if (change.kind === 'rows' && [this._streams].flat().includes(change.stream)) {
       this._changed();
     }
   }

@@ -1,0 +1,39 @@
+import type { IPlace } from '../../charts';
+import type { IPointed } from '../../store/run-link';
+import type { IContent, IMark, IMoved } from '../shared/content';
+import type { Control } from '../shared/control';
+import type { ILinkedMarks } from '../shared/links';
+import type { ITip } from '../shared/tip';
+import type { IAttentionText } from './attention-text';
+
+/** What a picture of attention is asked to draw. */
+export interface IAttentionDrawing {
+  readonly text: IAttentionText;
+  /** Layers and heads, ascending; at least one of each. */
+  readonly layers: readonly number[];
+  readonly heads: readonly number[];
+  /** Position that is looked at: the newest that was read where none is chosen; null where there is none. */
+  readonly position: number | null;
+  /** Whether it was chosen, here or in another view. */
+  readonly isChosen: boolean;
+  /** Step that was asked for; null follows the newest. */
+  readonly step: number | null;
+}
+
+/** One kind of picture of attention: what it draws, and what its places mean. */
+export interface IAttentionPicture {
+  draw(wish: IAttentionDrawing): IContent;
+  /** Its own controls. */
+  controls(): Control[];
+  probe(place: IPlace): IMark | null;
+  tipOf(mark: IMark): ITip | null;
+  move(key: string): IMoved | null;
+  clicked(mark: IMark): void;
+  insight(): IMark | null;
+  /** What is marked until something else is chosen. */
+  pinned(): IMark | null;
+  /** What belongs to a mark, such as the row of a cell. */
+  bandOf(mark: IMark): IMark | null;
+  pointedBy(mark: IMark): IPointed;
+  marksOf(at: IPointed): ILinkedMarks;
+}

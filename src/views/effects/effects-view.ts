@@ -1,0 +1,157 @@
+import type { IPlace } from '../../charts';
+import type { EffectsOptions } from '../../protocol/views.generated';
+import { readEffects } from '../../store/effects';
+import { controlOf, generationOf, GenerationReader, type IGeneration } from '../../store/generations';
+import type { IPointed } from '../../store/run-link';
+import type { IRunSource, SourceChange } from '../../store/source';
+import type { IMark, IMoved, Loaded } from '../shared/content';
+import type { Control } from '../shared/control';
+import { transformControl } from '../shared/controls';
+import { generationControls } from '../shared/generation-pick';
+import type { ILinkedMarks } from '../shared/links';
+import { selectControl } from '../shared/select-control';
+import type { ITip } from '../shared/tip';
+import { ViewModel, type IViewEnvironment } from '../shared/view-model';
+import { noEffects, type IEffectsAsked } from './effects-states';
+import type { IEffectsPane } from './effects-subject';
+import { measureOf, MEASURES, measureWords } from './positions-picture';
+import { SequencePane } from './sequence-pane';
+import { SweepPane } from './sweep-pane';
+
+const STREAMS: readonly string[] = ['effects', 'generations', 'tokens'];
+
+/** What a perturbation changed against a clean control: of each next token, of each layer, and over a sweep of settings. */
+export class EffectsView extends ViewModel<EffectsOptions> {
+  constructor(source: IRunSource, env: IViewEnvironment<EffectsOptions>) {
+    super(source, env);
+    const asked = (): IEffectsAsked => this._asked;
+    this._ofText = new SequencePane({ source, env }, asked);
+    this._ofSweep = new SweepPane({ source, env }, asked);
+  }
+
+  override readonly zooms = { axes: 'x', least: 1 } as const;
+
+  override get followsPosition(): boolean {
+    return !this._isSweep;
+  }
+
+  get subject(): string {
+    return this.t('Perturbation effects');
+  }
+
+  concerns(change: SourceChange): boolean {
+    const isOurs = change.kind === 'rows' && STREAMS.includes(change.stream);
+    if (isOurs && change.stream === 'generations') {
+      this._generations.renew();
+    }
+    return isOurs;
+  }
+
+  async load(signal: AbortSignal): Promise<Loaded> {
+    const { options, source, t } = this;
+    const all = await this._generations.read(source);
+    this._offered = all.filter(({ request }) => request?.perturb);
+    const generation = generationOf(options.generation === null ? this._offered : all, options.generation);
+    this._shown = generation;
+    // A sweep is over all sequences.
+    const where = this._isSweep ? {} : { sequence: options.sequence };
+    const effects = generation && (await readEffects(source, generation.generation, where, signal));
+    if (!generation || !effects || effects.rows.length === 0) {
+      return { state: noEffects(this._asked, t) };
+    }
+    const control = controlOf(all, generation)?.generation ?? effects.control;
+    return this._pane.load({ generation, effects, control }, signal);
+  }
+
+  override controls(): Control[] {
+    const { options, t } = this;
+    const { kind } = options;
+    const measure = measureOf(options);
+    const kinds = { positions: t('positions'), layers: t('layers'), sweep: t('sweep') };
+    const scale = { positions: t('Scale'), layers: t('Colours'), sweep: t('Settings') };
+    const measures = MEASURES[kind].map(value => ({ value, text: measureWords(value, t) }));
+    return [
+      { kind: 'name', id: 'run', text: this.source.name },
+      ...generationControls(
+        this._offered,
+        this._isSweep ? undefined : this._shown,
+        options,
+        change => this.choose({ ...change, position: null }),
+        t
+      ),
+      selectControl('kind', t('Draw'), kind, kinds, next => this.choose({ kind: next })),
+      ...(measures.length < 2
+        ? []
+        : [
+            selectControl('measure', t('Measure'), measure, measures, next => this.choose({ measure: next }))
+          ]),
+      // What changes or does not has no scale.
+      ...(measure === 'changed' && !this._isSweep
+        ? []
+        : [transformControl(scale[kind], options.transform, transform => this.choose({ transform }), t)])
+    ];
+  }
+
+  override zoomed(): void {
+    this.env.refresh(false);
+  }
+
+  override probe(place: IPlace): IMark | null {
+    return this._pane.probe(place);
+  }
+
+  override tipOf(mark: IMark): ITip | null {
+    return this._pane.tipOf(mark);
+  }
+
+  override move(key: string): IMoved | null {
+    const moved = this._pane.move(key);
+    if (moved) {
+      this.env.zoom?.reveal((moved.mark.x[0] + moved.mark.x[1]) / 2, 0);
+    }
+    return moved;
+  }
+
+  override clicked(mark: IMark): void {
+    this._pane.clicked?.(mark);
+  }
+
+  override pinned(): IMark | null {
+    return this._pane.pinned?.() ?? null;
+  }
+
+  override pointedBy(mark: IMark): IPointed {
+    return this._pane.pointedBy(mark);
+  }
+
+  override marksOf(at: IPointed): ILinkedMarks {
+    return this._pane.marksOf(at);
+  }
+
+  override insight(): IMark | null {
+    return this._pane.insight;
+  }
+
+  override restyled(): void {
+    this.env.refresh();
+  }
+
+  private get _isSweep(): boolean {
+    return this.options.kind === 'sweep';
+  }
+
+  private get _pane(): IEffectsPane {
+    return this._isSweep ? this._ofSweep : this._ofText;
+  }
+
+  private get _asked(): IEffectsAsked {
+    const { actions, options, _shown: generation } = this;
+    return { generation, options, choose: change => this.choose(change), actions };
+  }
+
+  private readonly _ofText: IEffectsPane;
+  private readonly _ofSweep: IEffectsPane;
+  private readonly _generations = new GenerationReader();
+  private _offered: readonly IGeneration[] = [];
+  private _shown: IGeneration | undefined;
+}

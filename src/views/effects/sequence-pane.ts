@@ -1,0 +1,162 @@
+import { formatInteger, type IPlace } from '../../charts';
+import { readTokens } from '../../store/generations';
+import type { IPointed } from '../../store/run-link';
+import type { IMark, IMoved, Loaded } from '../shared/content';
+import type { ILinkedMarks } from '../shared/links';
+import { PositionShown } from '../shared/pinned-position';
+import type { ITip } from '../shared/tip';
+import { columnOf, firstDrawn, tokenSpan, windowWords, type TokenTexts } from '../shared/token-axis';
+import { divergenceWords, type IComparedTexts } from './compared-texts';
+import { noDistances, otherEffects, type IEffectsAsked } from './effects-states';
+import {
+  effectsCaption,
+  effectsTitle,
+  type IEffectsPane,
+  type IEffectsRead,
+  type IEffectsSubject
+} from './effects-subject';
+import { LayersMap } from './layers-map';
+import { sharing } from './places-picture';
+import { sequenceEffects } from './position-facts';
+import { measureOf, peakOf, PositionsPicture, positionsSummary } from './positions-picture';
+
+/** What a perturbation changed of one text, over its positions: a measure of each next token, or the hidden states of each layer. */
+export class SequencePane implements IEffectsPane {
+  constructor(
+    private readonly _of: IEffectsSubject,
+    private readonly _asked: () => IEffectsAsked
+  ) {
+    const { t } = _of.env;
+    this._positions = new PositionsPicture(t);
+    this._layers = new LayersMap(t);
+    this._position = new PositionShown(_of.env);
+  }
+
+  async load(read: IEffectsRead, signal: AbortSignal): Promise<Loaded> {
+    const { env } = this._of;
+    const { options, t } = env;
+    const { effects, generation } = read;
+    const facts = sequenceEffects(effects, options.sequence);
+    const numbers = facts.positions.map(({ position }) => position);
+    if (numbers.length === 0 || (this._isByLayer && facts.layers.length === 0)) {
+      const isSweep = effects.rows.some(({ point }) => point >= 0);
+      return {
+        state: otherEffects(this._asked(), numbers.length > 0 ? ['positions'] : isSweep ? ['sweep'] : [], t)
+      };
+    }
+    if (!this._isByLayer && measureOf(options) === 'distance' && facts.layers.length === 0) {
+      return { state: noDistances(this._asked(), t) };
+    }
+    const texts: IComparedTexts = {
+      clean: await this._textsOf(read.control, signal),
+      perturbed: await this._textsOf(generation.generation, signal),
+      divergence: facts.divergence
+    };
+    const first = firstDrawn(numbers, this._isByLayer ? facts.layers.length : 1);
+    const positions = facts.positions.filter(({ position }) => position >= first);
+    const drawn = { ...facts, positions };
+    const axis = tokenSpan(first, numbers.at(-1) ?? first, env);
+    this._read = read;
+    this._span = axis.x;
+    const { sequence } = options;
+    this._shown = this._position.of(options.position, { generation: generation.generation, sequence });
+    this._peak = peakOf(positions)?.position ?? null;
+    const every = this._isByLayer ? 1 : sharing(axis.shown);
+    const picture = this._isByLayer
+      ? this._layers.draw(drawn, texts, options.transform, axis)
+      : this._positions.draw(drawn, texts, { ...options, measure: measureOf(options) }, axis, env.isDark);
+    const said = this._isByLayer ? this._layers.peak?.words : positionsSummary(drawn, texts, t);
+    const readWords = this._isByLayer
+      ? t('Both read the clean text: the L2 distance of hidden states over the norm of the clean ones.')
+      : t('Both read the clean text: it is what the perturbed model would have had next, not what it wrote.');
+    return {
+      content: {
+        ...picture,
+        title: effectsTitle(read, this._of),
+        caption: effectsCaption(read, this._of, [
+          readWords,
+          ...windowWords(axis, env, t),
+          ...(every > 1
+            ? [
+                t(
+                  'Of every %1 positions the largest value is drawn: zoom in to see each.',
+                  formatInteger(every)
+                )
+              ]
+            : [])
+        ]),
+        summary: [said, divergenceWords(texts, t)].filter(Boolean).join(' ')
+      }
+    };
+  }
+
+  get insight(): IMark | null {
+    return this._isByLayer
+      ? (this._layers.peak?.mark ?? null)
+      : this._peak === null
+        ? null
+        : this._positions.goTo(this._peak);
+  }
+
+  probe(place: IPlace): IMark | null {
+    return this._picture.probe(place);
+  }
+
+  tipOf(mark: IMark): ITip | null {
+    return this._picture.tipOf(mark);
+  }
+
+  move(key: string): IMoved | null {
+    return this._picture.move(key);
+  }
+
+  /** The position that is looked at. */
+  pinned(): IMark | null {
+    return this._shown === null ? null : columnOf(this._shown);
+  }
+
+  pointedBy(mark: IMark): IPointed {
+    const { _read: read } = this;
+    const { layer, position } = this._isByLayer
+      ? this._layers.placeOf(mark)
+      : { layer: null, position: Math.round((mark.x[0] + mark.x[1]) / 2) };
+    const { sequence } = this._of.env.options;
+    return { step: null, layer, generation: read?.generation.generation ?? null, sequence, position };
+  }
+
+  marksOf({ layer, position, generation, sequence }: IPointed): ILinkedMarks {
+    const { _read: read } = this;
+    // Both texts have the position, the clean one and the other.
+    const isHere =
+      (generation === read?.generation.generation || generation === read?.control) &&
+      sequence === this._of.env.options.sequence;
+    const row = this._isByLayer && layer !== null ? this._layers.rowOf(layer, this._span) : null;
+    const column = isHere && typeof position === 'number' ? [columnOf(position)] : [];
+    return { marks: [...column, ...(row ? [row] : [])] };
+  }
+
+  private async _textsOf(generation: number, signal: AbortSignal): Promise<TokenTexts> {
+    const { source, env } = this._of;
+    const tokens = generation > 0 ? await readTokens(source, generation, env.options.sequence, signal) : [];
+    return new Map(tokens.map(({ position, piece }) => [position, piece]));
+  }
+
+  private get _isByLayer(): boolean {
+    return this._of.env.options.kind === 'layers';
+  }
+
+  private get _picture(): LayersMap | PositionsPicture {
+    return this._isByLayer ? this._layers : this._positions;
+  }
+
+  private readonly _positions: PositionsPicture;
+  private readonly _layers: LayersMap;
+  private readonly _position: PositionShown;
+  private _read: IEffectsRead | null = null;
+  /** What the positions cover. */
+  private _span: readonly [number, number] = [0, 1];
+  /** Position that is looked at; null is none in particular. */
+  private _shown: number | null = null;
+  /** Position of the largest KL divergence. */
+  private _peak: number | null = null;
+}

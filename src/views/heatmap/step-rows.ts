@@ -1,0 +1,83 @@
+import type { IRunSource, ITensorQuery, ITensorRow } from '../../store/source';
+import { unmeasured } from './error-words';
+import { firstOfEach, tokenRow, tokensOf } from './heatmap-data';
+import type { HeatmapQuestion, IHeatmapRead } from './heatmap-read';
+import { readStep } from './read-step';
+
+/** Trace point that carries the texts of positions. */
+const TOKENS = 'InputTokens';
+
+/** Reads what a heatmap draws of one step. */
+export class StepRows {
+  constructor(private readonly _source: IRunSource) {}
+
+  /**
+   * @param steps Steps to choose from, ascending.
+   * @param wanted The step, or null to follow the newest.
+   * @returns The step that has no row of these layers where there is none; null where there is no step.
+   */
+  async read(
+    question: HeatmapQuestion,
+    steps: readonly number[],
+    wanted: number | null,
+    signal: AbortSignal
+  ): Promise<IHeatmapRead | number | null> {
+    const query = queryOf(question);
+    const read = await readStep(this._source, query, steps, wanted, signal);
+    if (read === null) {
+      return null;
+    }
+    const { step, result } = read;
+    const [tokens, measured] = await Promise.all([
+      this._tokens(question, step, result.rows[0]?.rank ?? 0, signal),
+      this._measured(query, result.rows, step, signal)
+    ]);
+    const [first, ...others] = firstOfEach(result.rows);
+    const { sample, head } = question;
+    return first === undefined
+      ? step
+      : { rows: [first, ...others], step, sample, head, tokens, result, measured };
+  }
+
+  /** The newest measured rows up to a step, where a drawn one was not measured. */
+  private async _measured(
+    query: ITensorQuery,
+    rows: readonly ITensorRow[],
+    step: number,
+    signal: AbortSignal
+  ): Promise<readonly ITensorRow[]> {
+    const key = JSON.stringify(query);
+    const inVain = this._source.connection.kind === 'recorded' && key === this._unmeasured.key;
+    if (!unmeasured(rows) || (inVain && step <= this._unmeasured.upTo)) {
+      return [];
+    }
+    const found = await this._source.tensors({ ...query, steps: [0, step], measured: true }, signal);
+    if (found.rows.length === 0) {
+      this._unmeasured = { key, upTo: step };
+    }
+    return found.rows;
+  }
+
+  /** Texts of the positions of the chosen sample at a step; empty when they are not traced. */
+  private async _tokens(
+    { phase, flag, sample }: HeatmapQuestion,
+    step: number,
+    rank: number,
+    signal: AbortSignal
+  ): Promise<string[]> {
+    const { hello } = this._source;
+    if (flag === TOKENS || !hello?.flags.some(each => each.name === TOKENS)) {
+      return [];
+    }
+    const { rows } = await this._source.tensors({ flag: TOKENS, phase, steps: [step, step] }, signal);
+    return tokensOf(tokenRow(rows, rank, hello), sample);
+  }
+
+  /** What was asked for errors in vain, and up to which step. */
+  private _unmeasured = { key: '', upTo: -Infinity };
+}
+
+/** What is asked of the source, whatever the step. */
+export function queryOf({ flag, phase, pass, rank, layers, part }: HeatmapQuestion): ITensorQuery {
+  return { flag, phase, pass, rank: rank ?? 'lowest', layers, ...(part ? { part } : {}) };
+}

@@ -1,0 +1,169 @@
+import { isAttentionRow, joinAttention } from '../../store/attention-rows';
+import { generationOf, GenerationReader, type IGeneration } from '../../store/generations';
+import { GenerationRows, joinPositions, type IGenerationRead } from '../../store/generation-rows';
+import type { IRunSource, ITensorRow, SourceChange } from '../../store/source';
+import { TextPlaces } from '../../store/text-places';
+import { tokenText } from '../shared/describe';
+import { tokenWords } from '../shared/token-text';
+import type { HeatmapQuestion, IHeatmapRead, ITextShown } from './heatmap-read';
+import type { ISlice } from './matrix';
+
+/** Cells of attention along an axis at most: a screen has no more pixels for them. */
+const MOST_CELLS = 1024;
+
+/** A row put together, and which of its positions, or of its cells, are not there. */
+interface IJoined {
+  readonly row: ITensorRow;
+  readonly missing: Uint8Array;
+  readonly block: readonly [number, number] | null;
+}
+
+/** What was found of a text. */
+export interface ITextFound {
+  readonly generation: IGeneration | undefined;
+  /** Null where nothing of it is here. */
+  readonly read: IHeatmapRead | null;
+}
+
+/** Reads what a heatmap draws of a generation: its positions, put together from all its passes. */
+export class TextRows {
+  constructor(private readonly _source: IRunSource) {
+    this._rows = new GenerationRows(_source);
+    this._places = new TextPlaces(_source);
+  }
+
+  /** Generations of the run by number, as they were read last. */
+  offered: readonly IGeneration[] = [];
+
+  /** Take note of news of the run. */
+  note(change: SourceChange): void {
+    this._places.note(change);
+    if (change.kind === 'rows' && change.stream === 'generations') {
+      this._generations.renew();
+    } else if (change.kind === 'rows' && change.stream === 'tensors') {
+      this._rows.came(change.firstStep, change.lastStep);
+    }
+  }
+
+  /** Read which generations there are. */
+  async offer(): Promise<void> {
+    this.offered = await this._generations.read(this._source);
+  }
+
+  /**
+   * @param wished Number of the generation; 0 is the newest.
+   * @param axes Axis names of one sample from hello, such as ['position', 'feature'].
+   */
+  async read(
+    question: HeatmapQuestion,
+    wished: number,
+    axes: readonly string[],
+    signal: AbortSignal
+  ): Promise<ITextFound> {
+    const found = generationOf(this.offered, wished === 0 ? null : wished);
+    if (found === undefined) {
+      return { generation: undefined, read: null };
+    }
+    const { flag, layers, part, rank } = question;
+    const { generation, sequences } = found;
+    const sequence = Math.max(0, Math.min(question.sample, sequences - 1));
+    const { places, tokens } = await this._places.read(generation, sequence);
+    const query = { flag, layers, ...(part ? { part } : {}), ...(rank === null ? {} : { rank }) };
+    const read = await this._rows.read(generation, query, places, signal);
+    const joined = this._join(read, { ...question, sample: sequence }, axes);
+    const keys = hasKeys(read, axes);
+    const isTiled = axes.includes('query') && !keys;
+    const [first, ...others] = joined.map(each => each.row);
+    if (first === undefined) {
+      return { generation: found, read: null };
+    }
+    const text: ITextShown = {
+      generation,
+      sequence,
+      sequences,
+      heads: headsOf(read, axes),
+      missing: read.missing,
+      unread: read.unread,
+      block: joined.find(({ block }) => block !== null)?.block ?? null,
+      maskOf: (row, slice) =>
+        maskOf(joined.find(each => each.row === row)?.missing, slice, axes.includes('query'))
+    };
+    return {
+      generation: found,
+      read: {
+        rows: [first, ...others],
+        step: Math.max(...joined.map(({ row }) => row.step)),
+        sample: 0,
+        head: keys ? 0 : question.head,
+        // A tile of keys is no token.
+        tokens: isTiled ? [] : tokens.map(token => tokenText(tokenWords(token))),
+        result: { ...read.kept, sampledEvery: 1 },
+        measured: [],
+        text
+      }
+    };
+  }
+
+  /** The rows of each layer; the same objects while nothing came, so that they are not drawn again. */
+  private _join(
+    read: IGenerationRead,
+    { sample, head }: HeatmapQuestion,
+    axes: readonly string[]
+  ): IJoined[] {
+    const isAttention = hasKeys(read, axes);
+    const key = [read.version, read.count, sample, isAttention ? head : '', read.layers.join()].join(' ');
+    if (key !== this._key) {
+      this._key = key;
+      this._joined = read.layers.flatMap(layer => {
+        const joined = isAttention
+          ? attentionOf(read, layer, sample, Math.min(head, headsOf(read, axes) - 1))
+          : joinPositions(read, layer, sample, axes.indexOf(axes.includes('query') ? 'query' : 'position'));
+        return joined ? [{ block: null, ...joined }] : [];
+      });
+    }
+    return this._joined;
+  }
+
+  private readonly _rows: GenerationRows;
+  private readonly _places: TextPlaces;
+  private readonly _generations = new GenerationReader();
+  private _key = '';
+  private _joined: IJoined[] = [];
+}
+
+function attentionOf(read: IGenerationRead, layer: number, sequence: number, head: number): IJoined | null {
+  const map = joinAttention(read, layer, { sequence, heads: [head], most: MOST_CELLS });
+  const block = map && ([map.queries.side, map.keys.side] as const);
+  return map && { row: map.row, missing: map.missing, block: block && Math.max(...block) > 1 ? block : null };
+}
+
+/** Heads of a tensor that has them, 1 of others. */
+function headsOf(read: IGenerationRead, axes: readonly string[]): number {
+  const row = read.passes.map(({ rows }) => [...rows.values()][0]).find(each => each !== undefined);
+  return axes[0] === 'head' ? (row?.shape[1] ?? 1) : 1;
+}
+
+/** Whether rows hold queries × keys: not where a compressor mixed keys, whose queries are put together like positions. */
+function hasKeys(read: IGenerationRead, axes: readonly string[]): boolean {
+  return axes.includes('query') && read.passes.some(({ rows }) => [...rows.values()].some(isAttentionRow));
+}
+
+/**
+ * Which cells of a slice are not there.
+ *
+ * @param missing By cell, or by position.
+ * @param down Whether positions run down, not across.
+ */
+function maskOf(
+  missing: Uint8Array | undefined,
+  { rows, columns }: ISlice,
+  down: boolean
+): Uint8Array | undefined {
+  if (missing === undefined || !missing.includes(1) || missing.length === rows * columns) {
+    return missing?.includes(1) ? missing : undefined;
+  }
+  return Uint8Array.from(
+    { length: rows * columns },
+    (_, cell) => missing[down ? Math.floor(cell / columns) : cell % columns] ?? 0
+  );
+}

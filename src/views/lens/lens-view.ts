@@ -1,0 +1,235 @@
+import { formatInteger, type IPlace } from '../../charts';
+import { isRangeText } from '../../protocol/ranges';
+import type { LensOptions } from '../../protocol/views.generated';
+import { generationOf, GenerationReader, readTokens, type IGeneration } from '../../store/generations';
+import { readLens, type ILensCell, type Lens } from '../../store/lens';
+import type { IPointed } from '../../store/run-link';
+import type { SourceChange } from '../../store/source';
+import type { IMark, IMoved, INote, Loaded } from '../shared/content';
+import type { Control } from '../shared/control';
+import { generationControls } from '../shared/generation-pick';
+import { chosenLayers } from '../shared/layers';
+import type { ILinkedMarks } from '../shared/links';
+import { PositionShown } from '../shared/pinned-position';
+import { selectControl } from '../shared/select-control';
+import type { ITip } from '../shared/tip';
+import { columnOf, firstDrawn, tokenWindow, windowWords } from '../shared/token-axis';
+import { ViewModel } from '../shared/view-model';
+import { leadsOf } from './first-lead';
+import { colorWords, type LensColor } from './lens-color';
+import { LEAST_CELL, LEAST_OUTLINED, LensMap } from './lens-map';
+import { noLayer, noLens, SNIPPET } from './lens-states';
+import { lensCaption, lensSummary, lensTitle, type ILensFacts } from './lens-words';
+
+const COLORS: readonly LensColor[] = ['probability', 'final', 'rank', 'entropy'];
+const STREAMS: readonly string[] = ['generations', 'lens', 'tokens'];
+
+/** What each layer would predict at each position of a text: layer × position, the deepest layer on top. */
+export class LensView extends ViewModel<LensOptions> {
+  override readonly zooms = { axes: 'xy', least: 2 } as const;
+
+  override get followsPosition(): boolean {
+    return true;
+  }
+
+  get subject(): string {
+    return this.t('Logit lens');
+  }
+
+  concerns(change: SourceChange): boolean {
+    const isOurs = change.kind === 'rows' && STREAMS.includes(change.stream);
+    if (isOurs && change.stream === 'generations') {
+      this._generations.renew();
+    }
+    return isOurs;
+  }
+
+  async load(signal: AbortSignal): Promise<Loaded> {
+    const { actions, env, options, source, t } = this;
+    const all = await this._generations.read(source);
+    const choose = (change: Partial<LensOptions>): void => this.choose(change);
+    this._offered = all.filter(({ request }) => (request?.lens ?? 0) > 0);
+    this._shown = undefined;
+    const asked = generationOf(options.generation === null ? this._offered : all, options.generation);
+    const lens = asked && (await readLens(source, asked.generation, options.sequence, signal));
+    if (!asked || !lens || lens.layers.length === 0) {
+      return { state: noLens({ source, asked, newest: all.at(-1), options, choose, actions }, t) };
+    }
+    const layers = chosenLayers(options.layers, lens.layers);
+    if (layers.length === 0) {
+      return { state: noLayer(options.layers, choose, t) };
+    }
+    const { sequence } = options;
+    const text = { generation: asked.generation, sequence };
+    const tokens = await readTokens(source, asked.generation, sequence, signal);
+    const texts = new Map(tokens.map(({ position, piece }) => [position, piece]));
+    const leads = leadsOf(lens);
+    const first = firstDrawn(lens.positions, layers.length);
+    const chosen = this._position.of(options.position, text);
+    const axis = tokenWindow(first, lens.positions.at(-1) ?? first, chosen, env);
+    const facts: ILensFacts = { generation: asked, sequence, lens, layers, leads };
+    this._shown = facts;
+    this._chosen = chosen;
+    const recipe = this._map.take({ lens, layers, leads, color: options.color, texts, axis });
+    const looked = this._lookedAt(lens);
+    return {
+      content: {
+        recipe,
+        extent: { x: axis.x, y: this._map.y },
+        ...(axis.home ? { home: axis.home } : {}),
+        title: lensTitle(facts, t),
+        caption: [
+          ...windowWords(axis, env, t),
+          ...(axis.pixels < LEAST_OUTLINED
+            ? [t('Cells this narrow have no text and no outline: zoom in to see them.')]
+            : axis.pixels < LEAST_CELL
+              ? [t('Cells this narrow have no text: zoom in to read it.')]
+              : []),
+          ...lensCaption(facts, axis.pixels >= LEAST_OUTLINED, t)
+        ],
+        summary: lensSummary(facts, looked, looked && this._map.finalOf(looked), t),
+        notes: this._newerNote(all, asked)
+      }
+    };
+  }
+
+  override controls(): Control[] {
+    const { options, t } = this;
+    const words = Object.fromEntries(COLORS.map(color => [color, colorWords(color, t)])) as Record<
+      LensColor,
+      string
+    >;
+    return [
+      { kind: 'name', id: 'run', text: this.source.name },
+      ...generationControls(
+        this._offered,
+        this._shown?.generation,
+        options,
+        change => this.choose({ ...change, position: null }),
+        t
+      ),
+      {
+        kind: 'text',
+        id: 'layers',
+        label: t('Layers'),
+        value: options.layers,
+        suggestions: ['all', ...(this._shown?.lens.layers ?? []).slice(0, 100).map(String)],
+        valid: isRangeText,
+        change: layers => this.choose({ layers })
+      },
+      selectControl('color', t('Colours'), options.color, words, color => this.choose({ color })),
+      ...(options.position === null
+        ? []
+        : [
+            {
+              kind: 'chip',
+              id: 'position',
+              text: t('position %1', formatInteger(options.position)),
+              title: t('Follow the newest position'),
+              remove: () => this.choose({ position: null })
+            } satisfies Control
+          ])
+    ];
+  }
+
+  override zoomed(): void {
+    this.env.refresh(false);
+  }
+
+  override probe(place: IPlace): IMark | null {
+    return this._map.probe(place);
+  }
+
+  override tipOf(mark: IMark): ITip | null {
+    return this._map.tipOf(mark);
+  }
+
+  override move(key: string): IMoved | null {
+    const moved = this._map.move(key);
+    const { at } = this._map;
+    if (moved && at) {
+      this.env.zoom?.reveal(at.position, ((moved.mark.y?.[0] ?? 0) + (moved.mark.y?.[1] ?? 0)) / 2);
+    }
+    return moved;
+  }
+
+  override pointedBy(mark: IMark): IPointed {
+    const cell = this._map.cellOf(mark);
+    return { step: null, layer: cell?.layer ?? null, ...this._text, position: cell?.position ?? null };
+  }
+
+  override marksOf({ layer, position, generation, sequence }: IPointed): ILinkedMarks {
+    const row = layer === null ? null : this._map.rowOf(layer);
+    const { _text: text } = this;
+    const isHere = generation === text.generation && sequence === text.sequence;
+    return {
+      marks: [...(isHere && typeof position === 'number' ? [columnOf(position)] : []), ...(row ? [row] : [])]
+    };
+  }
+
+  /** The position that is looked at. */
+  override pinned(): IMark | null {
+    return this._chosen !== null && this._shown?.lens.positions.includes(this._chosen)
+      ? columnOf(this._chosen)
+      : null;
+  }
+
+  /** The cell in which the final token of the position that is looked at first leads. */
+  override insight(): IMark | null {
+    const { _shown: shown } = this;
+    const cell = shown && this._lookedAt(shown.lens);
+    if (!shown || !cell) {
+      return null;
+    }
+    const first = shown.leads.find(({ position }) => position === cell.position)?.layer ?? cell.layer;
+    const layer = shown.layers.find(each => each >= first) ?? shown.layers.at(-1) ?? cell.layer;
+    this._map.at = { position: cell.position, layer };
+    return this._map.markOf(this._map.at);
+  }
+
+  override restyled(): void {
+    this.env.refresh();
+  }
+
+  /** What the deepest layer says at the position that is looked at, else at the last one after which a token came. */
+  private _lookedAt(lens: Lens): ILensCell | null {
+    const deepest = lens.layers.at(-1) ?? 0;
+    const known = this._shown?.leads.at(-1)?.position;
+    return lens.at(deepest, this._chosen ?? known ?? lens.positions.at(-1) ?? 0);
+  }
+
+  /** That there is a newer text, which was not read with the lens. */
+  private _newerNote(all: readonly IGeneration[], shown: IGeneration): INote[] {
+    const newer = all.filter(
+      ({ generation, control }) => generation > shown.generation && control !== shown.generation
+    );
+    const { t } = this;
+    return newer.length === 0 || this.options.generation !== null
+      ? []
+      : [
+          {
+            text: t(
+              'Generation %1, which is newer, was written without the logit lens: %2 reads with it.',
+              formatInteger(newer.at(-1)?.generation ?? NaN),
+              SNIPPET
+            ),
+            action: {
+              label: t('Copy this line'),
+              run: () => void this.actions.copy(SNIPPET)
+            }
+          }
+        ];
+  }
+
+  private get _text(): { generation: number | null; sequence: number } {
+    return { generation: this._shown?.generation.generation ?? null, sequence: this.options.sequence };
+  }
+
+  private readonly _generations = new GenerationReader();
+  private readonly _map = new LensMap(this.t);
+  private readonly _position = new PositionShown(this.env);
+  private _offered: readonly IGeneration[] = [];
+  private _shown: ILensFacts | undefined;
+  /** Position that is looked at; null follows the newest. */
+  private _chosen: number | null = null;
+}

@@ -1,0 +1,130 @@
+import type { IFeatures } from '../../aggregate/projection/features';
+import { turned, turnOnto, type ITurn } from '../../aggregate/projection/procrustes';
+import type { Projector } from '../../aggregate/projection/projector';
+import type { ILayerVectors } from './text-vectors';
+
+/** Which plane of which vectors. */
+export interface IPlaneWish {
+  /** Principal components, counted from 1. */
+  readonly across: number;
+  readonly up: number;
+  readonly standardise: boolean;
+}
+
+/** Vectors of a layer on a plane of two of their principal components. */
+export interface IPlane {
+  readonly layer: number;
+  /** `[tokens, 2]`; NaN for those that are left out. */
+  readonly places: Float64Array;
+  /** Part of the variance along each axis as it is drawn, 0 to 1. */
+  readonly ratios: readonly [number, number];
+  readonly features: IFeatures;
+  /** How it was turned onto the layer before, and which one that is; null where it was not. */
+  readonly turn: (ITurn & { readonly onto: number }) | null;
+  /** Tokens with values that are not finite. */
+  readonly notFinite: number;
+  readonly residual: number;
+  readonly source: Omit<ILayerVectors, 'vectors'>;
+}
+
+/** Where each token lies on the plane of a layer. */
+type Places = Pick<IPlane, 'layer' | 'places'>;
+
+/** Makes planes and remembers where they lie, so that only the layers that are new to it are read again. */
+export class Planes {
+  constructor(private readonly _projector: Projector) {}
+
+  /**
+   * Return the plane of a layer; null where nothing of it is here.
+   *
+   * @param key - Tells whether what was learnt before still holds.
+   * @param chain - Layers, ascending, of which each is turned onto the one before; the last is the one that is wanted.
+   * @param read - Reads the vectors of a layer.
+   */
+  async of(
+    key: string,
+    chain: readonly number[],
+    wish: IPlaneWish,
+    read: (layer: number) => Promise<ILayerVectors | null>
+  ): Promise<IPlane | null> {
+    if (key !== this._key) {
+      this.forget();
+      this._key = key;
+    }
+    let before: Places | null = null;
+    let plane: IPlane | null = null;
+    for (const layer of chain) {
+      const isLast = layer === chain[chain.length - 1];
+      const known: Places | undefined = isLast ? undefined : this._places.get(layer);
+      if (known === undefined) {
+        plane = this._last?.layer === layer ? this._last : await this._make(layer, wish, before, read);
+        if (key !== this._key) {
+          return plane;
+        }
+        if (plane) {
+          this._places.set(layer, { layer, places: plane.places });
+        }
+      }
+      before = known ?? plane ?? before;
+      plane = isLast ? plane : null;
+    }
+    this._last = plane;
+    return plane;
+  }
+
+  /** What was learnt holds no more. */
+  forget(): void {
+    this._key = '';
+    this._last = null;
+    this._places.clear();
+  }
+
+  private async _make(
+    layer: number,
+    { across, up, standardise }: IPlaneWish,
+    before: Places | null,
+    read: (layer: number) => Promise<ILayerVectors | null>
+  ): Promise<IPlane | null> {
+    const found = await read(layer);
+    if (found === null) {
+      return null;
+    }
+    const { vectors, ...source } = found;
+    const { features, scores, components, residual } = await this._projector.components(
+      () => ({ ...vectors, values: vectors.values.slice() }),
+      Math.max(across, up),
+      standardise
+    );
+    const places = new Float64Array(2 * vectors.rows).fill(NaN);
+    features.kept.forEach((token, row) => {
+      places[2 * token] = scores[row * components + across - 1] ?? 0;
+      places[2 * token + 1] = scores[row * components + up - 1] ?? 0;
+    });
+    const turn = before && turnOnto(places, before.places);
+    const drawn = turn ? turned(places, turn) : places;
+    return {
+      layer,
+      places: drawn,
+      ratios: [ratioOf(drawn, 0, features), ratioOf(drawn, 1, features)],
+      features,
+      turn: turn && before ? { ...turn, onto: before.layer } : null,
+      notFinite: vectors.rows - features.rows - source.missing - source.unfitting,
+      residual,
+      source
+    };
+  }
+
+  private _key = '';
+  private _last: IPlane | null = null;
+  private readonly _places = new Map<number, Places>();
+}
+
+/** Part of the variance along an axis. */
+function ratioOf(places: Float64Array, axis: 0 | 1, { rows, variance }: IFeatures): number {
+  let sum = 0;
+  for (let at = axis; at < places.length; at += 2) {
+    const place = places[at] ?? NaN;
+    sum += Number.isNaN(place) ? 0 : place * place;
+  }
+  return variance > 0 ? sum / Math.max(1, rows - 1) / variance : 0;
+}
