@@ -7,7 +7,7 @@ export PATH := $(CURDIR)/.venv/bin:$(CURDIR)/node_modules/.bin:$(PATH)
 PYTHON := .venv/bin/python
 SOURCES := $(shell find src style schema protocol -type f -not -path '*/__tests__/*' -not -path 'protocol/fixtures/*' 2>/dev/null)
 
-.PHONY: help setup demo test test-fast bench format generate browser clean
+.PHONY: help setup demo test test-fast bench format generate pictures browser clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -31,6 +31,10 @@ format: setup ## Format everything
 
 generate: setup ## Regenerate what is made from protocol/
 	node scripts/generate-protocol.mjs && $(PYTHON) -m scripts.message_types && $(PYTHON) -m scripts.make_fixtures && $(PYTHON) -m scripts.rules_page
+
+pictures: setup browser ## Take the pictures of the docs anew, of the model that make demo saved
+	@MEGALENS_MODEL=$(CURDIR)/.demo/model playwright test -c ui-tests/playwright.config.ts generation
+	@mkdir -p docs/pictures && cd ui-tests/screenshots && for each in docs-*.png; do cp $$each ../../docs/pictures/$${each#docs-}; done
 
 browser:
 	@bash scripts/ensure-browser.sh

@@ -33,12 +33,17 @@ class PeerTracer:
         Tiles over the features.
     samples : int, optional
         Only the first samples of the batch; all of them when absent, as the original does.
+    evaluates : bool
+        Whether passes in evaluation mode are traced too: those of a model that writes.
     """
 
-    def __init__(self, model: nn.Module, tiles: int = 96, samples: int | None = None) -> None:
+    def __init__(
+        self, model: nn.Module, tiles: int = 96, samples: int | None = None, *, evaluates: bool = False
+    ) -> None:
+        self._evaluates = evaluates
         self._tiles = tiles
         self._samples = samples
-        self._queue: queue.Queue[tuple[int, int, Tensor] | None] = queue.Queue()
+        self._queue: queue.Queue[tuple[int, int, Tensor] | str | None] = queue.Queue()
         self._connected = threading.Event()
         self._viewer: ServerConnection | None = None
         self._server: Server = serve(self._accept, "127.0.0.1", 0, max_size=None, ping_interval=None)
@@ -58,6 +63,10 @@ class PeerTracer:
     def backlog(self) -> int:
         """Tensors that wait to be sent: the queue has no bound."""
         return self._queue.qsize()
+
+    def say(self, text: str) -> None:
+        """Send a message after the tensors that wait."""
+        self._queue.put(text)
 
     def step(self) -> AbstractContextManager[Any]:
         """Do nothing around a step: the hooks do it all."""
@@ -89,7 +98,7 @@ class PeerTracer:
 
     def _hook(self, kind: int, layer: int) -> Any:
         def report(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
-            if not module.training:
+            if not (module.training or self._evaluates):
                 return
             with torch.no_grad():
                 parts = output[: self._samples].chunk(3, dim=-1) if kind == 1 else (output[: self._samples],)
@@ -106,6 +115,10 @@ class PeerTracer:
 
     def _send(self) -> None:
         while (item := self._queue.get()) is not None:
+            if isinstance(item, str):
+                if self._viewer is not None:
+                    self._viewer.send(item)
+                continue
             kind, layer, tensor = item
             message = {
                 "type": "update",

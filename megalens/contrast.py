@@ -100,7 +100,7 @@ def contrast_vectors(
 
 
 def save_vectors(path: str | Path, vectors: Tensor, metadata: Mapping[str, Any] | None = None) -> Path:
-    """Write vectors to a ``.safetensors`` file that ``Projection`` can be given.
+    """Write vectors to a ``.safetensors`` file that ``Projection`` and ``AddVector`` can be given.
 
     Parameters
     ----------

@@ -1,0 +1,182 @@
+"""What it costs to watch a model write: tokens a second with all views on over the same loop untraced, beside the peer's way, and memory over many generations.
+
+Run ``python -m bench.generation`` (``--quick`` for few tokens, which proves only that it works).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import megalens
+from megalens.demo.model import GPT
+from megalens.demo.tokenizer import ByteTokenizer
+from megalens.generation import as_language_model
+from megalens.generation.decoding import Decoding, GenerationPass, evaluating
+from megalens.generation.sampling import Sampler
+
+from .common import Row, ratio, write_results
+from .peer import PeerTracer
+
+__all__ = ["main"]
+
+_PROMPT = "The list of arguments "
+_FLAGS = ("QKV_mat_mul", "MLP1_mat_mul", "MLP2_mat_mul", "HiddenStates")
+_CANDIDATES = 20
+_LENS = 5
+_LEAST_SHARE = 0.8
+_MOST_GROWTH = 1.0
+"""MiB a generation that are noise of allocators."""
+
+
+def main(arguments: Sequence[str] | None = None) -> Path:
+    """Measure and write ``results/generation.{json,md}``; return the Markdown file."""
+    parser = argparse.ArgumentParser(prog="python -m bench.generation", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=40, help="generations of each way (%(default)s)")
+    parser.add_argument("--tokens", type=int, default=100, help="tokens of each (%(default)s)")
+    parser.add_argument(
+        "--long", type=int, default=100, help="generations of 512 tokens, for memory (%(default)s)"
+    )
+    parser.add_argument("--quick", action="store_true", help="few short generations")
+    options = parser.parse_args(arguments)
+    rounds, tokens, long = (4, 16, 4) if options.quick else (options.rounds, options.tokens, options.long)
+    torch.manual_seed(0)
+    rows = [*_speed(rounds, tokens), *_memory(long, 64 if options.quick else 512)]
+    return write_results(
+        "generation",
+        "Watching a model write",
+        rows,
+        how=f"The demo model, {rounds} generations of {tokens} tokens each way, the ways in turn, in one process; a kernel reads along. "
+        f"All views: QKV, MLP1, MLP2, hidden states and attention of every layer, {_CANDIDATES} candidates a position, logit lens of {_LENS}. "
+        f"Untraced is the same loop on the same weights without tracer. The peer's way: QKV, MLP1 and MLP2 copied synchronously and sent as JSON, a message a tensor, and {_CANDIDATES} candidates a token.",
+        quick=options.quick,
+    )
+
+
+def _speed(rounds: int, tokens: int) -> list[Row]:
+    """Measure tokens a second of every way."""
+    model, plain = GPT(), GPT()
+    plain.load_state_dict(model.state_dict())
+    seconds: dict[str, list[float]] = {"untraced": [], "text": [], "all": [], "peer": []}
+    with megalens.serve(model, ByteTokenizer()) as lab:
+        for number in range(-2, rounds):
+            took = {"untraced": _decoded(plain, tokens), "text": _asked(lab, tokens)}
+            lab.configure(_FLAGS)
+            took["all"] = _asked(lab, tokens, attention=True, lens=_LENS)
+            lab.configure(dict.fromkeys(_FLAGS))
+            with _peer(plain) as hooks:
+                took["peer"] = _decoded(plain, tokens, hooks)
+            # The first ones load code and fill caches.
+            if number >= 0:
+                for way, each in took.items():
+                    seconds[way].append(each)
+    rows = [
+        Row("tokens a second, untraced", tokens / statistics.median(seconds["untraced"]), "1/s"),
+    ]
+    for way, what, target in (
+        ("all", "with all views on", f"≥ {_LEAST_SHARE:g}"),
+        ("text", "with text, probabilities and candidates alone", ""),
+        ("peer", "the peer's way", ""),
+    ):
+        share = ratio(seconds["untraced"], seconds[way], middle=statistics.median)
+        rows.append(
+            Row(
+                f"tokens a second {what}, over untraced",
+                share.value,
+                "×",
+                share.low,
+                share.high,
+                target,
+                share.value >= _LEAST_SHARE if target else None,
+            )
+        )
+    return rows
+
+
+def _memory(count: int, tokens: int) -> list[Row]:
+    """Measure what the process and its hub take after many generations, over what they took after the first tenth."""
+    with megalens.serve(GPT(), ByteTokenizer(), flags=_FLAGS) as lab:
+        hub = lab.tracer.hub_pid
+        early: list[float] = []
+        for number in range(count):
+            lab.generate(_PROMPT, tokens, lens=_LENS, seed=number)
+            if number == max(1, count // 4):
+                early = [_resident(None), _resident(hub)]
+        late = [_resident(None), _resident(hub)]
+    rows = []
+    for name, before, after in zip(("the process that writes", "its hub"), early, late, strict=True):
+        growth = (after - before) / max(1, count - count // 4)
+        rows.append(
+            Row(
+                f"memory of {name} after {count} generations of {tokens} tokens",
+                after,
+                "MiB",
+                target="flat",
+                met=growth <= _MOST_GROWTH,
+                note=f"{before:.0f} MiB after the first quarter",
+            )
+        )
+    return rows
+
+
+def _asked(lab: Any, tokens: int, **more: Any) -> float:
+    written = lab.generate(_PROMPT, tokens, candidates=_CANDIDATES, **more)
+    return float(written.seconds)
+
+
+def _decoded(model: GPT, tokens: int, hooks: Sequence[Any] = ()) -> float:
+    """Return the seconds that the product's own loop takes without its tracer."""
+    writer = as_language_model(model, ByteTokenizer())
+    sampler = Sampler(1.0, 0, 1.0, 0, writer.device)
+    began = time.perf_counter()
+    with evaluating(model):
+        for _ in Decoding(writer, [writer.texts.encode(_PROMPT)], sampler, tokens, hooks=hooks):
+            pass
+    return time.perf_counter() - began
+
+
+class _PeerCandidates:
+    """Says the candidates of each token as the peer does."""
+
+    def __init__(self, peer: PeerTracer) -> None:
+        self._peer = peer
+
+    def after_pass(self, done: GenerationPass) -> None:
+        """Send one message with the candidates of every sequence."""
+        chances = done.logits[:, -1].softmax(-1)
+        best = chances.topk(_CANDIDATES)
+        result = [
+            {"id": number, "token": chr(number), "logit": float(done.logits[row, -1, number]), "probability": chance}
+            for row in range(len(chances))
+            for number, chance in zip(best.indices[row].tolist(), best.values[row].tolist(), strict=True)
+        ]  # fmt: skip
+        sampled = [] if done.tokens is None else [{"id": token} for token in done.tokens.tolist()]
+        self._peer.say(json.dumps({"type": "update", "update_type": 6, "result": result, "sampled": sampled}))
+
+
+@contextmanager
+def _peer(model: GPT) -> Iterator[list[_PeerCandidates]]:
+    peer = PeerTracer(model, evaluates=True)
+    try:
+        yield [_PeerCandidates(peer)]
+    finally:
+        peer.close()
+
+
+def _resident(pid: int | None) -> float:
+    """Return what a process has in memory, MiB; this one when absent."""
+    status = Path(f"/proc/{'self' if pid is None else pid}/status").read_text()
+    line = next(line for line in status.splitlines() if line.startswith("VmRSS"))
+    return int(line.split()[1]) / 1024
+
+
+if __name__ == "__main__":
+    print(main().read_text())

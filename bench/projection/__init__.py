@@ -1,0 +1,1 @@
+"""Principal components and UMAP of traced vectors, as the page's worker computes them."""
