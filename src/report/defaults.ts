@@ -1,5 +1,6 @@
 import { reportViews } from '../protocol/view-info';
 import type { ViewOptions } from '../protocol/views.generated';
+import { readGenerations } from '../store/generations';
 import type { IRunSource } from '../store/source';
 import type { ITraced } from './facts';
 
@@ -19,7 +20,11 @@ export async function defaultViews(run: IRunSource, traced: readonly ITraced[]):
   const layers = first?.layers ?? [];
   const alarms = await run.table('alarms').catch(() => null);
   const timeline = await run.timeline?.({ ranks: '0', columns: 1 }).catch(() => null);
+  const written = await readGenerations(run).catch(() => []);
   const counts = {
+    tokens: written.length > 0,
+    lens: written.some(({ request }) => (request?.lens ?? 0) > 0),
+    effects: written.some(({ control }) => control > 0),
     alarms: (alarms?.length ?? 0) > 0,
     spans: Boolean(timeline),
     moments: logged,
