@@ -271,7 +271,7 @@ def _of_numbers(schema: Mapping[str, Any]) -> SchemaCheck:
 def _range(least: float, most: float) -> str:
     if most == inf:
         return f"at least {least}"
-    return f"at most {most}" if least <= 0 else f"{least} to {most}"
+    return f"at most {most}" if least < 0 else f"{least} to {most}"
 
 
 def _short(value: object) -> str:

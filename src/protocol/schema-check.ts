@@ -333,7 +333,7 @@ function within(name: string, { path, words }: IMisfit): IMisfit {
 }
 
 function range(least: number, most: number): string {
-  return most === Infinity ? `at least ${least}` : least <= 0 ? `at most ${most}` : `${least} to ${most}`;
+  return most === Infinity ? `at least ${least}` : least < 0 ? `at most ${most}` : `${least} to ${most}`;
 }
 
 function shown(value: unknown): string {

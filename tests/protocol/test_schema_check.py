@@ -73,7 +73,7 @@ def test_options_of_views_pass_where_jsonschema_passes_them():
         check = schema_check(schema, views["$defs"])
         full = Draft202012Validator({**schema, "$defs": views["$defs"]})
         options = {"view": view, **view_defaults(view)}
-        if "flag" in views["$defs"][view.title()]["properties"]:
+        if "flag" in views["$defs"][definitions[view]]["properties"]:
             options["flag"] = "MLP1_mat_mul"
         assert check(options) is None
         for name in options:

@@ -62,6 +62,7 @@ class Capture(MicroBatches):
         self.window: Window | None = None
         """Positions of the next passes that are reported; all when None."""
         self._any_active = False
+        self._renewed = False
         self._order = 0
         self._samples_in_batch = 1
         self._rows: list[Row | RawRows] = []
@@ -82,15 +83,16 @@ class Capture(MicroBatches):
             self.probes, self._remove = install_probes(self._points.roots, self._points.flags, plan, self)
         self.plan = plan
         if self.phase not in (TRAINING, OUTSIDE):
-            # Changed inside of a phase, which goes on.
+            # Changed inside of a phase, which goes on: what has fired so far is not known of these probes.
             self._activate(False)
+            self._renewed = True
 
     def release(self) -> None:
         """Take every hook of ours off the model. Safe twice."""
         remove, self._remove = self._remove, None
         self.probes = []
         self.plan = TracingPlan()
-        self._any_active = self.follows_backward = False
+        self._any_active = self.follows_backward = self._renewed = False
         self.in_forward = self.in_backward = False
         if remove is not None:
             remove()
@@ -102,6 +104,7 @@ class Capture(MicroBatches):
         if phase == TRAINING or step != self.step:
             self._order = 0
         super().begin(step, phase)
+        self._renewed = False
         self.scope += 1
         self._activate(held)
 
@@ -132,7 +135,7 @@ class Capture(MicroBatches):
 
     def fired(self) -> tuple[int, int, list[str]] | None:
         """Return how many probes fired in this step of those that were to, and the names of the others."""
-        if not self._any_active:
+        if not self._any_active or self._renewed:
             return None
         expected = fired = 0
         missing: list[str] = []

@@ -156,6 +156,9 @@ export function runNotice(
       trans.__('Tick the first one')
     ]);
   }
+  if ((hello.phase ?? 'train') !== 'train' && (status?.state === 'idle' || connection.kind === 'stale')) {
+    return notice('plain', trans.__('The model writes when it is asked, in the view Tokens.'), null);
+  }
   // One that takes long is told like any other pause.
   if (status?.state === 'idle' && status.step === 0 && connection.kind === 'live') {
     return notice(

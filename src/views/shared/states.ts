@@ -58,7 +58,7 @@ export function readingState(name: string, actions: IStateActions, t: Translate)
 
 /** Say how a run and the connection to it stand when that is worth a word. */
 export function connectionState(
-  source: Pick<IRunSource, 'connection' | 'name' | 'status'>,
+  source: Pick<IRunSource, 'connection' | 'hello' | 'name' | 'status'>,
   actions: IStateActions,
   t: Translate
 ): IState | null {
@@ -82,7 +82,10 @@ export function connectionState(
       const seconds = Math.max(3, Math.round((Date.now() - connection.since) / 1000));
       return {
         kind: 'stale',
-        sentence: t('No frame for %1 s: training is paused or its steps are long.', formatInteger(seconds)),
+        sentence:
+          (source.hello?.phase ?? 'train') === 'train'
+            ? t('No frame for %1 s: training is paused or its steps are long.', formatInteger(seconds))
+            : t('Nothing is being written. Ask for a text.'),
         action: again
       };
     }

@@ -63,7 +63,16 @@ export class TokensView implements IComposition {
     return options as Partial<TokensOptions>;
   }
 
-  drawn(): void {
+  drawn(key: string, isDrawn: boolean): void {
+    const half = this._hasOther ? ' jp-mod-half' : '';
+    this._drawn.set(key, isDrawn);
+    // What is hidden is not drawn by itself, and candidates come after the pane for them.
+    const isLate =
+      this._drawn.get(`text${half}`) === true && this._drawn.get(`text candidates${half}`) === false;
+    if (isLate && !this._isLate) {
+      this._env.refresh(true);
+    }
+    this._isLate = isLate;
     if (this._hasOther !== ((this._reader.last?.other ?? null) !== null)) {
       this._env.relayout();
     }
@@ -100,6 +109,10 @@ export class TokensView implements IComposition {
   dispose(): void {
     this._reader.dispose();
   }
+
+  /** By key, whether a part had something to show when it was drawn last. */
+  private readonly _drawn = new Map<string, boolean>();
+  private _isLate = false;
 
   private readonly _end = (generation: number): void =>
     void this._form.end(this._reader.last?.generations ?? [], generation);
