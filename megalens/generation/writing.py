@@ -32,6 +32,8 @@ __all__ = ["Writing"]
 
 _TOLD_EVERY = 0.25
 """Seconds between two rows that say how far a sweep is."""
+_TOLD_TEXT = 1.0
+"""The same of a text."""
 
 
 class Writing:
@@ -105,7 +107,7 @@ class Writing:
             stack.callback(gathered.flush)
             if job.perturb is not None:
                 clock = stack.enter_context(perturbed(self._points, job.perturb, job.say))
-            lens = self._lens(stack)
+            lens, told = self._lens(stack), time.monotonic()
             for done in job.decoding(model, pass_scope=passes, ends=lambda: job.cancelled, before=before):
                 step = passes.here.step
                 job.passed(done, step)
@@ -119,6 +121,9 @@ class Writing:
                     lens = None
                     job.say(str(error))
                 gathered.pass_over()
+                if time.monotonic() - told >= _TOLD_TEXT:
+                    told = time.monotonic()
+                    self._say(job)
 
     def _lens(self, stack: contextlib.ExitStack) -> LensReader | None:
         """Return what reads the hidden states of each pass, where that was asked for."""
