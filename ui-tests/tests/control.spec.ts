@@ -60,7 +60,7 @@ test('an armed perturbation stands over the whole panel until it ends by itself'
   const page = await open();
   const panel = await showPanel(page);
   const { row } = run(panel);
-  await panel.getByRole('button', { name: /^Perturb/ }).click();
+  await panel.getByRole('button', { name: /^Perturb(?!ation)/ }).click();
   await panel.getByRole('checkbox', { name: /MLP output/ }).check();
   await panel.getByLabel('Coefficient').fill('0.1');
   const layers = panel.getByRole('group', { name: /Perturbation at MLP output/ }).getByLabel('Layers');
@@ -95,9 +95,9 @@ test('a silent rank appears with its name, and the budget says what was given up
   const panel = await showPanel(page);
   await panel.getByRole('option', { name: 'gpt-job' }).click();
   await expect(panel.getByRole('button', { name: '8 ranks · TP 2 PP 2 DP 2' })).toBeVisible();
-  await panel.getByRole('button', { name: /^Perturb/ }).click();
+  await panel.getByRole('button', { name: /^Perturb(?!ation)/ }).click();
   await expect(panel.getByText('These weights are sharded.')).toBeVisible();
-  await panel.getByRole('button', { name: /^Perturb/ }).click();
+  await panel.getByRole('button', { name: /^Perturb(?!ation)/ }).click();
   await panel.getByRole('button', { name: /Setting of Hidden states/ }).click();
   await panel.getByRole('checkbox', { name: 'backward' }).check();
   await panel.getByLabel('Replicas').selectOption('all');
