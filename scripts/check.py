@@ -96,7 +96,7 @@ CHECKS = (
     Check(
         "views in a bare page",
         ("playwright", "test", "-c", "ui-tests/harness/playwright.config.ts"),
-        300,
+        900,
         fast=False,
         suite=True,
     ),

@@ -3,14 +3,16 @@ const { readFileSync } = require('node:fs');
 
 const source = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
 
-exports.violations = async (page, selectors = []) => {
+exports.violations = async (page, selectors = [], rules = undefined) => {
   // Evaluated from outside, so that a page whose policy forbids other scripts is looked at as it is.
   if (!(await page.evaluate('"axe" in window'))) {
     await page.evaluate(source);
   }
   const found = await page.evaluate(
-    async include => (await window.axe.run(include.length > 0 ? { include } : document)).violations,
-    selectors
+    async ([include, runOnly]) =>
+      (await window.axe.run(include.length > 0 ? { include } : document, runOnly ? { runOnly } : {}))
+        .violations,
+    [selectors, rules]
   );
   return found.flatMap(({ id, nodes }) =>
     nodes.map(({ target, failureSummary }) => `${id}: ${target.join(' ')}: ${failureSummary}`)
