@@ -119,13 +119,27 @@ export interface IStreamQuery {
   last?: number;
   /** Columns that the stream's policy lets be asked for, and what they must equal. */
   where?: Readonly<Record<string, string | number>>;
+  /** Only these columns, and the step; all when absent. */
+  columns?: readonly string[];
   /** Bytes that the answer may have; the server thins steps out to fit. */
   limitBytes?: number;
 }
 
+/** A question for rows as the texts of a request. */
+export function streamTexts(query: IStreamQuery): Record<string, string> {
+  const { limitBytes, where, columns, measured, ...rest } = query;
+  return textsOf({
+    ...rest,
+    measured: measured ? 'true' : undefined,
+    where: where && JSON.stringify(where),
+    columns: columns && JSON.stringify(columns),
+    limit_bytes: limitBytes
+  });
+}
+
 /** The rows of a recorded stream. */
 export interface IStreamAnswer {
-  /** An Arrow IPC stream with the stream's schema. */
+  /** An Arrow IPC stream with the stream's schema, or its columns that were asked for. */
   readonly bytes: Uint8Array;
   /** 1, or n when only every n-th step fitted. */
   readonly sampledEvery: number;
@@ -211,10 +225,7 @@ export class RunsApi implements IRunReader {
     query: IStreamQuery = {},
     signal?: AbortSignal
   ): Promise<IStreamAnswer> {
-    const { limitBytes, where, ...rest } = query;
-    const more = { where: where && JSON.stringify(where), limit_bytes: limitBytes };
-    const texts = textsOf({ ...rest, measured: rest.measured ? 'true' : undefined, ...more });
-    const text = new URLSearchParams(texts).toString();
+    const text = new URLSearchParams(streamTexts(query)).toString();
     const path = `${runPath(id)}/streams/${encodeURIComponent(stream)}${text && `?${text}`}`;
     const response = await this.rest.request(path, { signal });
     const every = Number(response.headers.get('X-Megalens-Sampled-Every') ?? 1);

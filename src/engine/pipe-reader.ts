@@ -10,6 +10,7 @@ import { asArray, asObject } from '../client/rest';
 import { textsOf, type ILinesQuery, type IMomentsReader, type LinesStream } from '../client/run-reader';
 import {
   runDetailOf,
+  streamTexts,
   tensorIndexOf,
   type IRunDetail,
   type IStreamAnswer,
@@ -41,13 +42,7 @@ export class PipeReader implements IEngineReader {
   }
 
   async stream(_id: string, stream: string, query: IStreamQuery = {}): Promise<IStreamAnswer> {
-    const { limitBytes, where, measured, ...rest } = query;
-    const more = {
-      where: where && JSON.stringify(where),
-      measured: measured ? 'true' : undefined,
-      limit_bytes: limitBytes
-    };
-    const { json, bytes } = await this.ask('stream', { stream, query: textsOf({ ...rest, ...more }) });
+    const { json, bytes } = await this.ask('stream', { stream, query: streamTexts(query) });
     return { bytes: bytes ?? new Uint8Array(0), sampledEvery: Number(asObject(json).every) };
   }
 

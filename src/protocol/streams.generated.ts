@@ -523,7 +523,7 @@ export const STREAMS: Readonly<Record<StreamName, IStreamInfo>> = {
       row_bytes: 600,
       replay_order: 8,
       marks_step: false,
-      ask: { generation: 'equal', sequence: 'equal' },
+      ask: { generation: 'equal', sequence: 'equal', position: 'equal' },
       packing: { dictionary: ['generation', 'sequence', 'kind', 'text', 'piece'] }
     },
     fields: [

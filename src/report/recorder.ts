@@ -241,8 +241,10 @@ export class Recorder extends RecordedRun {
   }
 
   override async table(stream: string, query: IRowsQuery = {}, signal?: AbortSignal): Promise<IStreamRows> {
-    const rows = await super.table(stream, query, signal);
-    this._tables.add(stream, query, rows);
+    // Who reads the report may look at any token: rows are held whole.
+    const whole = { ...query, columns: undefined };
+    const rows = await super.table(stream, whole, signal);
+    this._tables.add(stream, whole, rows);
     return rows;
   }
 

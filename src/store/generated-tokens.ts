@@ -1,8 +1,9 @@
 import { readableStreams } from '../protocol/streams';
+import { STREAMS } from '../protocol/streams.generated';
 import { boundedText } from '../protocol/whole-text';
 import type { ITokenPlace } from './generation-rows';
 import { RowCells } from './row-cells';
-import type { IStreamRows } from './row-store';
+import type { IRowsQuery, IStreamRows } from './row-store';
 import type { IRunSource } from './source';
 
 /** What a token could have been. */
@@ -36,7 +37,7 @@ export interface IToken {
   readonly rank: number;
   /** Of the distribution, nats. */
   readonly entropy: number;
-  /** The most probable first. */
+  /** The most probable first; empty where they were not asked for. */
   readonly candidates: readonly ICandidate[];
   /** Where the tensors of the token as input of the model lie. */
   readonly place: ITokenPlace;
@@ -48,20 +49,50 @@ const MOST_CANDIDATES = 100;
 const MOST_POSITIONS = 1 << 24;
 const MOST_SEQUENCES = 1 << 16;
 
+/** What is said of a token beside its candidates, which are most of its bytes. */
+const TOKEN_COLUMNS = STREAMS.tokens.fields
+  .map(({ name }) => name)
+  .filter(name => !name.startsWith('candidate_'));
+
+/** What says where a token stands, where its tensors lie, and what it is called. */
+export const PLACE_COLUMNS = ['sequence', 'position', 'piece', 'tensor_step', 'tensor_pass', 'tensor_offset'];
+
+type Tables = Pick<IRunSource, 'hello' | 'table'>;
+
 /**
- * Read the tokens of a generation, by sequence and then position; where a row came twice the newer one.
+ * Read the tokens of a generation without their candidates, by sequence and then position; where a row came twice the newer one.
  *
  * @param sequence - This one only; all when absent.
+ * @param columns - What is wanted of each.
  */
-export async function readTokens(
-  source: Pick<IRunSource, 'hello' | 'table'>,
+export function readTokens(
+  source: Tables,
   generation: number,
   sequence?: number,
-  signal?: AbortSignal
+  signal?: AbortSignal,
+  columns: readonly string[] = TOKEN_COLUMNS
 ): Promise<IToken[]> {
-  const where = { generation, ...(sequence === undefined ? {} : { sequence }) };
+  return read(
+    source,
+    { where: { generation, ...(sequence === undefined ? {} : { sequence }) }, columns },
+    signal
+  );
+}
+
+/** Read one token with its candidates; undefined where there is none. */
+export async function readToken(
+  source: Tables,
+  generation: number,
+  sequence: number,
+  position: number,
+  signal?: AbortSignal
+): Promise<IToken | undefined> {
+  return (await read(source, { where: { generation, sequence, position } }, signal))[0];
+}
+
+async function read(source: Tables, query: IRowsQuery, signal?: AbortSignal): Promise<IToken[]> {
   return readableStreams(source.hello?.streams).has('tokens')
-    ? tokensOf(await source.table('tokens', { where }, signal))
+    ? tokensOf(await source.table('tokens', query, signal))
     : [];
 }
 

@@ -6,7 +6,14 @@ import { RowCells } from './row-cells';
 import type { IStreamRows } from './row-store';
 import type { IRunSource } from './source';
 
-export { readTokens, tokensOf, type ICandidate, type IToken } from './generated-tokens';
+export {
+  PLACE_COLUMNS,
+  readToken,
+  readTokens,
+  tokensOf,
+  type ICandidate,
+  type IToken
+} from './generated-tokens';
 
 /** How a generation stands, as the stream `generations` says. */
 export const GENERATION_STATES = ['queued', 'running', 'finished', 'cancelled', 'failed'] as const;

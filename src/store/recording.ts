@@ -9,7 +9,7 @@ import { rangesText } from '../protocol/ranges';
 import type { IScalarAnswer, IScalarQuery, ITrendAnswer, ITrendQuery } from './line-data';
 import { scalarsAsked, scalarsOfBytes, trendAsked, trendOfBytes } from './line-answers';
 import { RowCache } from './row-cache';
-import { RowStore, type IRowsQuery, type IStreamRows } from './row-store';
+import { RowStore, withColumns, type IRowsQuery, type IStreamRows } from './row-store';
 import { auditRows, type IRunAudit } from './run-events';
 import type { ITensorQuery, ITensorResult, ITensorRow, ITensorShape, StepsQuery } from './source';
 import { noStream, storeError } from './store-error';
@@ -101,16 +101,19 @@ export class RecordingRows {
 
   table(stream: string, streams: StreamMap, query: IRowsQuery, signal?: AbortSignal): Promise<IStreamRows> {
     return this.guarded(async () => {
-      const info = streams.get(stream);
-      if (info === undefined) {
+      const whole = streams.get(stream);
+      if (whole === undefined) {
         throw noStream(stream, streams.keys());
       }
       const { steps, where } = query;
-      const asked = { first: steps?.[0], last: steps?.[1], where, limitBytes: this.limitBytes };
+      const info = withColumns(whole, query.columns);
+      const columns = query.columns && info.fields.map(({ name }) => name);
+      const asked = { first: steps?.[0], last: steps?.[1], where, columns, limitBytes: this.limitBytes };
       const { bytes, sampledEvery } = await this.api.stream(this.id, stream, asked, signal);
       const store = new RowStore(info);
-      store.append(streamTable(stream, bytes, streams), false);
-      return { ...store.rows(query), sampledEvery };
+      store.append(streamTable(stream, bytes, new Map([[stream, info]])), false);
+      // They are the rows that were asked for: what they were chosen by may not be among their columns.
+      return { ...store.rows(), sampledEvery };
     });
   }
 

@@ -12,6 +12,15 @@ export interface IRowsQuery {
   readonly steps?: readonly [number, number];
   /** Columns of text or whole numbers, and what they must equal. */
   readonly where?: Readonly<Record<string, string | number>>;
+  /** Only these columns, and the step: who needs few of them need not wait for megabytes. All when absent. */
+  readonly columns?: readonly string[];
+}
+
+/** A stream with some of its columns, the step always among them; with all where none are named. */
+export function withColumns(info: IStreamInfo, columns: readonly string[] | undefined): IStreamInfo {
+  return columns === undefined
+    ? info
+    : { ...info, fields: info.fields.filter(({ name }) => name === 'step' || columns.includes(name)) };
 }
 
 /** Rows of a stream as columns of one length, ordered by step. */
@@ -87,7 +96,7 @@ export class RowStore {
   }
 
   /** Rows that match, as copies. */
-  rows({ steps, where = {} }: IRowsQuery = {}): IStreamRows {
+  rows({ steps, where = {}, columns: names }: IRowsQuery = {}): IStreamRows {
     const step = this.cells.get('step');
     const wanted = Object.entries(where);
     const found: number[] = [];
@@ -102,7 +111,10 @@ export class RowStore {
     }
     // Ranks may be a step apart; the sort is stable, so rows of one step stay as they came.
     found.sort((a, b) => Number(cell(step, a)) - Number(cell(step, b)));
-    const columns = [...this.cells].map(([name, cells]): [string, RowColumn] => [name, pick(cells, found)]);
+    const columns = withColumns(this.info, names).fields.map(({ name }): [string, RowColumn] => [
+      name,
+      pick(this.cells.get(name) ?? [], found)
+    ]);
     return {
       length: found.length,
       columns: Object.fromEntries(columns),

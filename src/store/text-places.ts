@@ -1,4 +1,4 @@
-import { readTokens, type IToken } from './generated-tokens';
+import { PLACE_COLUMNS, readTokens, type IToken } from './generated-tokens';
 import type { ITokenPlace } from './generation-rows';
 import type { IRunSource, SourceChange } from './source';
 
@@ -9,7 +9,7 @@ export interface ITextPlaces {
   readonly tokens: readonly string[];
 }
 
-/** Reads the places of one text at a time, and again when there are more tokens: of a long recorded text they are many megabytes. */
+/** Reads the places of one text at a time, and again when there are more tokens. */
 export class TextPlaces {
   constructor(private readonly _source: Pick<IRunSource, 'hello' | 'table'>) {}
 
@@ -25,7 +25,7 @@ export class TextPlaces {
     if (this._read !== null && this._key === key) {
       return this._read;
     }
-    const read = readTokens(this._source, generation, sequence).then(placesOf);
+    const read = readTokens(this._source, generation, sequence, undefined, PLACE_COLUMNS).then(placesOf);
     [this._key, this._read] = [key, read];
     read.catch(() => {
       this._read = this._read === read ? null : this._read;

@@ -245,6 +245,60 @@ async def test_the_other_streams_come_whole(ask, run_folder, stream):
     assert table_of(body).num_rows == pq.read_table(run_folder / f"{stream}.parquet").num_rows
 
 
+@pytest.mark.parametrize("form", ["parquet", "arrows"])
+async def test_of_each_row_just_the_columns_asked_for_come(ask, run_folder, form):
+    if form == "arrows":
+        as_arrows(run_folder, "tensors")
+    asked = {"flag": "MLP1_mat_mul", "layers": "1", "first": 3, "last": 4}
+    columns = json.dumps(["nan_count", "layer"])
+    status, body, _ = await ask("runs", RUN, "streams", "tensors", params={**asked, "columns": columns})
+    table = table_of(body)
+    fields = [stream_schema("tensors").field(name) for name in ("step", "layer", "nan_count")]
+    assert status == 200
+    assert table.schema.equals(pa.schema(fields), check_metadata=True)
+    assert (table["step"].to_pylist(), table["layer"].to_pylist()) == ([3, 4], [1, 1])
+
+
+async def test_steps_are_not_thinned_for_columns_that_nobody_asked_for(ask, run_folder):
+    query = {"flag": "MLP1_mat_mul", "limit_bytes": 60_000, "columns": json.dumps(["layer"])}
+    status, body, headers = await ask("runs", RUN, "streams", "tensors", params=query)
+    assert status == 200
+    assert "X-Megalens-Sampled-Every" not in headers
+    assert sorted(set(table_of(body)["step"].to_pylist())) == list(range(1, 41))
+
+
+@pytest.mark.parametrize("columns", ["layer", '"layer"', "[1]", '["colour"]'])
+async def test_columns_that_there_are_not_are_refused(ask, run_folder, columns):
+    status, body, _ = await ask("runs", RUN, "streams", "tensors", params={"columns": columns})
+    assert (status, body["code"], body["field"]) == (400, "bad-parameter", "columns")
+
+
+async def test_a_text_that_is_too_long_with_its_candidates_comes_without_them(ask, run_folder):
+    candidates = {
+        "candidate_ids": list(range(20)),
+        "candidate_texts": [f" word {at}" for at in range(20)],
+        "candidate_probabilities": [0.05] * 20,
+    }
+    empty = {
+        each.name: [] if pa.types.is_list(each.type) else "" if pa.types.is_string(each.type) else 0
+        for each in stream_schema("tokens")
+    }
+    rows = [{**empty, **candidates, "generation": 1, "position": at, "piece": " a"} for at in range(3000)]
+    pq.write_table(pa.Table.from_pylist(rows, stream_schema("tokens")), run_folder / "tokens.parquet")
+
+    async def tokens(**query):
+        where = json.dumps({"generation": 1, **query.pop("where", {})})
+        params = {"where": where, "limit_bytes": 500_000, **query}
+        return await ask("runs", RUN, "streams", "tokens", params=params)
+
+    status, body, _ = await tokens()
+    assert (status, body["code"]) == (413, "too-large")
+    status, body, _ = await tokens(columns=json.dumps(["position", "piece"]))
+    assert (status, table_of(body)["position"].to_pylist()) == (200, list(range(3000)))
+    status, body, _ = await tokens(where={"position": 7})
+    assert (status, table_of(body)["candidate_ids"].to_pylist()) == (200, [list(range(20))])
+
+
 async def test_a_stream_that_was_never_recorded_is_empty_and_typed(ask, run_folder):
     (run_folder / "audit.parquet").unlink()
     status, body, _ = await ask("runs", RUN, "streams", "audit")

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...protocol import STREAMS, Stream, Streams, stream_schema
+from ...protocol import STREAMS, Streams, stream_schema
 from ..errors import ClientError
 from ..query import Query
 from ..run_folder import RunFolder
@@ -74,7 +74,7 @@ class SelectedRows:
     Attributes
     ----------
     body : pyarrow.Buffer
-        The stream, with exactly the stream's schema.
+        The stream, with exactly the stream's schema, or the columns of it that were asked for.
     every : int
         1, or n when only every n-th step fitted.
     """
@@ -94,10 +94,10 @@ def read_selection(rows: StreamRows, asked: StreamQuery, cancelled: threading.Ev
     ClientError
         ``too-large`` when one step alone is larger, ``cancelled`` when that was set meanwhile.
     """
-    stream, query = asked.stream, on_lowest_rank(rows, asked, cancelled)
+    query = on_lowest_rank(rows, asked, cancelled)
     if query.measured:
         return SelectedRows(_newest(rows, asked, query, cancelled), 1)
-    steps, sizes = _step_sizes(rows, stream, query, cancelled)
+    steps, sizes = _step_sizes(rows, asked, query, cancelled)
     every = _thinning(sizes, asked.limit_bytes)
     while True:
         kept = steps[::-1][::every][::-1]
@@ -139,8 +139,8 @@ def _written(
         wanted = pa.array(kept, pa.int64())
     sink = pa.BufferOutputStream()
     reached: list[Any] = []
-    with pa.ipc.new_stream(sink, asked.stream.schema) as writer:
-        for batch in rows.batches(asked.stream.name, query):
+    with pa.ipc.new_stream(sink, asked.schema) as writer:
+        for batch in rows.batches(asked.stream.name, query, asked.columns):
             check_cancelled(cancelled)
             if kept is not None:
                 batch = batch.filter(pc.is_in(batch.column("step"), wanted))
@@ -178,12 +178,11 @@ def _newest(rows: StreamRows, asked: StreamQuery, query: Query, cancelled: threa
     """Return the newest step's rows of each layer that match, as an Arrow IPC stream."""
     places = _distinct_of(rows, query, ["layer", "step"], cancelled)
     newest = places.group_by("layer").aggregate([("step", "max")])
-    schema = stream_schema("tensors")
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, schema) as writer:
+    with pa.ipc.new_stream(sink, asked.schema) as writer:
         for layer, step in zip(newest["layer"].to_pylist(), newest["step_max"].to_pylist(), strict=True):
             one = replace(query, layers=((layer, layer),), first=step, last=step)
-            for batch in rows.batches("tensors", one):
+            for batch in rows.batches("tensors", one, asked.columns):
                 check_cancelled(cancelled)
                 if sink.tell() + batch.nbytes > asked.limit_bytes:
                     raise _too_large(asked.limit_bytes)
@@ -196,18 +195,18 @@ def _distinct(pieces: list[pa.Table], columns: list[str]) -> pa.Table:
 
 
 def _step_sizes(
-    rows: StreamRows, stream: Stream, query: Query, cancelled: threading.Event
+    rows: StreamRows, asked: StreamQuery, query: Query, cancelled: threading.Event
 ) -> tuple[Any, Any]:
     """Return the distinct steps, ascending, and the bytes of each."""
     steps: list[Any] = []
     sizes: list[Any] = []
-    policy = stream.policy
-    columns = ["step"] if policy.shape is None else ["step", policy.shape]
-    for batch in rows.batches(stream.name, query, columns):
+    shape = asked.stream.policy.shape if asked.has_values else None
+    columns = ["step"] if shape is None else ["step", shape]
+    for batch in rows.batches(asked.stream.name, query, columns):
         check_cancelled(cancelled)
         step = batch.column(0).to_numpy()
-        size = np.full(len(step), float(policy.row_bytes))
-        if policy.shape is not None:
+        size = np.full(len(step), asked.row_bytes)
+        if shape is not None:
             size += 4.0 * entries_of(batch.column(1))
         distinct, where = np.unique(step, return_inverse=True)
         steps.append(distinct)

@@ -16,7 +16,9 @@ __all__ = ["StreamQuery"]
 
 # What the parameter is called by which a column can be asked for, by how the stream's policy lets it be.
 _PARAMETERS = {"equal": "{}", "equal_or_lowest": "{}", "ranges": "{}s", "newest_finite": "measured"}
-_ALL = frozenset({"where", "first", "last", "limit_bytes"})
+# What a text or a list costs at least, by its place alone.
+_LEAST_BYTES = 8
+_ALL = frozenset({"where", "columns", "first", "last", "limit_bytes"})
 
 
 @dataclass(frozen=True)
@@ -33,12 +35,37 @@ class StreamQuery:
         Beyond, steps are thinned out.
     lowest : bool
         Of each layer only the rows of the lowest rank that has it.
+    columns : list of str or None
+        Only these, the step among them, in the stream's order; all when ``None``.
     """
 
     stream: Stream
     query: Query
     limit_bytes: int
     lowest: bool
+    columns: list[str] | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """What the answer's columns are."""
+        schema = self.stream.schema
+        return schema if self.columns is None else pa.schema([schema.field(name) for name in self.columns])
+
+    @property
+    def has_values(self) -> bool:
+        """Whether lists of float32 come along, whose length the stream's column of shapes says."""
+        return any(each.type == pa.list_(pa.float32()) for each in self.schema)
+
+    @property
+    def row_bytes(self) -> float:
+        """What a row is reckoned to cost, beside its values: texts and lists share what numbers leave of the stream's own figure."""
+        whole, schema = self.stream.policy.row_bytes, self.stream.schema
+        if self.columns is None:
+            return float(whole)
+        widths = {each.name: _width(each.type) for each in schema}
+        others = sum(width is None for width in widths.values())
+        share = max(_LEAST_BYTES, (whole - sum(width or 0 for width in widths.values())) / max(1, others))
+        return sum(share if width is None else width for width in map(widths.__getitem__, self.columns))
 
     @classmethod
     def of_texts(cls, streams: Streams, name: str, texts: Mapping[str, str], most_bytes: int) -> StreamQuery:
@@ -52,7 +79,7 @@ class StreamQuery:
             The stream that is asked.
         texts : mapping
             The columns that the stream's policy lets be asked for; ``where`` (a JSON object of further ones), ``first``, ``last`` and ``limit_bytes`` of
-            every stream.
+            every stream, and ``columns`` (a JSON list).
         most_bytes : int
             Bound of ``limit_bytes``.
 
@@ -97,7 +124,32 @@ class StreamQuery:
             measured=texts.get("measured") == "true",
             where=_where(texts.get("where", "{}"), stream),
         )
-        return cls(stream, query, most_bytes if limit is None else min(limit, most_bytes), lowest)
+        limit_bytes = most_bytes if limit is None else min(limit, most_bytes)
+        return cls(stream, query, limit_bytes, lowest, _columns(texts.get("columns"), stream))
+
+
+def _columns(text: str | None, stream: Stream) -> list[str] | None:
+    """Return the columns that are wanted of each row, in the stream's order; the step says where a row belongs, and always is."""
+    if text is None:
+        return None
+    try:
+        wanted = parse_json(text)
+    except ValueError:
+        wanted = None
+    if not isinstance(wanted, list) or not all(isinstance(name, str) for name in wanted):
+        raise _bad("columns", f"columns must be a JSON list of names, got {text!r:.100}.")
+    names = stream.schema.names
+    for name in wanted:
+        if name not in names:
+            raise _bad(
+                "columns", f"The stream {stream.name} has no column {name!r:.100}. It has {', '.join(names)}."
+            )
+    return [name for name in names if name in {"step", *wanted}]
+
+
+def _width(kind: pa.DataType) -> int | None:
+    """Return the bytes of a cell; ``None`` where they are not always the same."""
+    return kind.bit_width // 8 if pa.types.is_primitive(kind) else None
 
 
 def _where(text: str, stream: Stream) -> tuple[tuple[str, str | int], ...]:

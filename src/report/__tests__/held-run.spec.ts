@@ -6,7 +6,7 @@ import { timelineOf, type ITimelineRequest } from '../../client/timeline-api';
 import { timelineAnswer } from '../../client/__tests__/timeline-answer';
 import { readAlarms } from '../../store/alarms';
 import { alarmBytes, alarmRow } from '../../store/__tests__/memory-run';
-import { readTokens } from '../../store/generations';
+import { readToken, readTokens } from '../../store/generations';
 import { streamBytes } from '../../store/__tests__/written-run';
 import { momentsOf } from '../../store/row-moments';
 import type { ITensorQuery } from '../../store/source';
@@ -78,11 +78,19 @@ it('holds the alarms of the run, without paths of its machine', async () => {
 it('holds each row of a stream once, whichever parts of it were asked for', async () => {
   const reader = fakeReader(ROWS);
   const tokens = [1, 2].flatMap(generation =>
-    ['a', '/home/u/x'].map((text, position) => ({ generation, position, text, candidate_texts: [text] }))
+    ['a', '/home/u/x'].map((text, position) => ({
+      generation,
+      position,
+      text,
+      candidate_ids: [7],
+      candidate_texts: [text]
+    }))
   );
+  const ofGeneration = (where: object = {}) =>
+    tokens.filter(({ generation }) => generation === (where as { generation?: number }).generation);
   const stream: IRunReader['stream'] = (run, name, query) =>
     name === 'tokens'
-      ? Promise.resolve({ bytes: streamBytes('tokens', tokens), sampledEvery: 1 })
+      ? Promise.resolve({ bytes: streamBytes('tokens', ofGeneration(query?.where)), sampledEvery: 1 })
       : reader.stream(run, name, query);
   const recorder = Recorder.of('r1', detailOf(), { ...reader, stream }, 0);
   const asked = await readTokens(recorder, 1, 0);
@@ -92,8 +100,9 @@ it('holds each row of a stream once, whichever parts of it were asked for', asyn
   const held = await opened(recorder);
   expect((await held.table('tokens')).length).toBe(4);
   const [, last] = await readTokens(held, 2);
-  expect(last).toMatchObject({ position: 1, text: '…/x' });
-  expect(last?.candidates).toEqual([]);
+  expect(last).toMatchObject({ position: 1, text: '…/x', candidates: [] });
+  // Any token of a report can be looked at, although nobody did while it was made.
+  expect((await readToken(held, 2, 0, 1))?.candidates).toMatchObject([{ id: 7, text: '…/x' }]);
 });
 
 it('holds a timeline as it was drawn, coarse and whole', async () => {

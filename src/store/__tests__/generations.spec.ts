@@ -4,6 +4,7 @@ import {
   generationsOf,
   isUnderWay,
   readGenerations,
+  readToken,
   readTokens,
   sequencesOf,
   tokensOf
@@ -205,5 +206,18 @@ describe('tokens', () => {
     expect(await texts(1)).toEqual(['a', 'b', 'c']);
     expect(await texts(1, 1)).toEqual(['b', 'c']);
     expect(await texts(3)).toEqual([]);
+  });
+
+  it('come without candidates, unless it is one that is looked at', async () => {
+    const run = new WrittenRun();
+    const candidates = { candidate_ids: [5], candidate_texts: ['x'] };
+    run.write('tokens', ...[0, 1].map(position => ({ generation: 1, position, piece: 'p', ...candidates })));
+    const asked = jest.spyOn(run, 'table');
+    const [, token] = await readTokens(run, 1, 0);
+    expect(token).toMatchObject({ position: 1, piece: 'p', candidates: [] });
+    expect(asked.mock.lastCall?.[1]?.columns).not.toContain('candidate_ids');
+    expect(await readToken(run, 1, 0, 1)).toMatchObject({ position: 1, candidates: [{ id: 5, text: 'x' }] });
+    expect(asked.mock.lastCall?.[1]).toEqual({ where: { generation: 1, sequence: 0, position: 1 } });
+    expect(await readToken(run, 1, 0, 7)).toBeUndefined();
   });
 });

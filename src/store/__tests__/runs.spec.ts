@@ -227,6 +227,16 @@ describe('a recorded run', () => {
     run.dispose();
   });
 
+  it('answers with the columns that were asked for, whatever rows are chosen by', async () => {
+    const { source, dispose } = await runs.acquire(recorded);
+    const rows = await source.table('tensors', { where: { flag: 'MLP1_mat_mul' }, columns: ['layer'] });
+    expect(Object.keys(rows.columns)).toEqual(['step', 'layer']);
+    expect(rows.length).toBeGreaterThan(0);
+    const other = await source.table('tensors', { where: { flag: 'nothing' }, columns: ['layer'] });
+    expect(other.length).toBe(0);
+    dispose();
+  });
+
   it('gives its views one link, and forget what was chosen with the last of them', async () => {
     const [one, two] = await Promise.all([runs.acquire(recorded), runs.acquire(recorded)]);
     one.source.link?.choose(one, [2, 5]);

@@ -7,7 +7,7 @@ import {
   type GenerationQuery,
   type ITokenPlace
 } from '../../store/generation-rows';
-import type { IGeneration } from '../../store/generations';
+import { PLACE_COLUMNS, type IGeneration } from '../../store/generations';
 import { RowCells } from '../../store/row-cells';
 import type { ITextPosition } from '../../store/run-link';
 import type { IRunSource, ITensorRow } from '../../store/source';
@@ -192,7 +192,7 @@ async function readSequences(
   if (!readableStreams(source.hello?.streams).has('tokens')) {
     return [];
   }
-  const rows = await source.table('tokens', { where: { generation } }, signal);
+  const rows = await source.table('tokens', { where: { generation }, columns: PLACE_COLUMNS }, signal);
   const cells = new RowCells(rows);
   const newest = new Map<number, Map<number, number>>();
   for (let at = 0; at < rows.length; at += 1) {

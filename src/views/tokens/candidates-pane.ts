@@ -45,11 +45,10 @@ export class CandidatesPane extends ViewModel {
     const { t } = this;
     const options = this.options as TokensChoice;
     const facts = await this._reader.facts(options);
-    const tokens = facts[this._which]?.tokens ?? [];
     const shown = facts.text;
     const place = shown && { generation: shown.generation.generation, sequence: shown.sequence };
     const position = place && (this._position.of(options.position, place) ?? shown.tokens.at(-1)?.position);
-    const token = tokens.find(each => each.position === position);
+    const token = typeof position === 'number' ? await facts[this._which]?.tokenAt(position) : undefined;
     this._bars = token && token.candidates.length > 0 ? barsOf(token) : [];
     if (!token || this._bars.length === 0) {
       const again = { label: t('Check again'), run: () => this.actions.retry() };

@@ -3,6 +3,7 @@ import {
   controlOf,
   GenerationReader,
   generationOf,
+  readToken,
   readTokens,
   type IGeneration,
   type IToken
@@ -21,6 +22,8 @@ export interface IWrittenText {
   readonly sequence: number;
   /** By position; empty where none is here. */
   readonly tokens: readonly IToken[];
+  /** Reads the token at a position with its candidates, which the others are without. */
+  readonly tokenAt: (position: number) => Promise<IToken | undefined>;
   /** Name of its run, where it is another one. */
   readonly run: string | null;
 }
@@ -154,5 +157,7 @@ async function textOf(
   run: string | null
 ): Promise<IWrittenText> {
   const tokens = await readTokens(source, generation.generation, sequence);
-  return { generation, sequence, tokens, run };
+  const tokenAt: IWrittenText['tokenAt'] = position =>
+    readToken(source, generation.generation, sequence, position);
+  return { generation, sequence, tokens, tokenAt, run };
 }
