@@ -1,15 +1,12 @@
-import { formatInteger, type IPlace } from '../../charts';
+import { formatInteger } from '../../charts';
 import { inRanges } from '../../protocol/ranges';
 import type { AttentionOptions } from '../../protocol/views.generated';
 import type { IRunSource, SourceChange } from '../../store/source';
-import type { IPointed } from '../../store/run-link';
-import type { IMark, IMoved, INote, Loaded } from '../shared/content';
+import type { IMark, INote, Loaded } from '../shared/content';
 import type { Control } from '../shared/control';
 import { chosenLayers } from '../shared/layers';
-import type { ILinkedMarks } from '../shared/links';
 import { PositionShown } from '../shared/pinned-position';
 import { StepShown } from '../shared/pinned-step';
-import type { ITip } from '../shared/tip';
 import { ViewModel, type IViewEnvironment } from '../shared/view-model';
 import { attentionControls } from './attention-controls';
 import { AttentionReader, type IAttentionFound } from './attention-reader';
@@ -74,7 +71,7 @@ export class AttentionView extends ViewModel<AttentionOptions> {
     const chosen = this._chosen(text);
     const position = chosen ?? text.read.passes[text.read.passes.length - 1]?.positions[1] ?? null;
     const isChosen = chosen !== null;
-    const content = this._picture.draw({ text, layers, heads, position, isChosen, step: near });
+    const content = this.drawn.draw({ text, layers, heads, position, isChosen, step: near });
     return { content: { ...content, notes: this._newer(found) } };
   }
 
@@ -88,7 +85,7 @@ export class AttentionView extends ViewModel<AttentionOptions> {
         options,
         found: this._found,
         step: this._steps.of(options.step),
-        own: this._picture.controls(),
+        own: this.drawn.controls(),
         back: isAlone ? back : null
       },
       change => {
@@ -99,40 +96,20 @@ export class AttentionView extends ViewModel<AttentionOptions> {
     );
   }
 
-  override probe(place: IPlace): IMark | null {
-    return this._picture.probe(place);
-  }
-
-  override tipOf(mark: IMark): ITip | null {
-    return this._picture.tipOf(mark);
-  }
-
-  override move(key: string): IMoved | null {
-    return this._picture.move(key);
-  }
-
   override clicked(mark: IMark): void {
-    this._picture.clicked(mark);
+    this.drawn.clicked(mark);
   }
 
   override insight(): IMark | null {
-    return this._picture.insight();
+    return this.drawn.insight();
   }
 
   override pinned(): IMark | null {
-    return this._picture.pinned();
+    return this.drawn.pinned();
   }
 
   override bandOf(mark: IMark): IMark | null {
-    return this._picture.bandOf(mark);
-  }
-
-  override pointedBy(mark: IMark): IPointed {
-    return this._picture.pointedBy(mark);
-  }
-
-  override marksOf(at: IPointed): ILinkedMarks {
-    return this._picture.marksOf(at);
+    return this.drawn.bandOf(mark);
   }
 
   override zoomed(): void {
@@ -181,7 +158,7 @@ export class AttentionView extends ViewModel<AttentionOptions> {
 
   private readonly _choose = (options: Partial<AttentionOptions>): void => this.choose(options);
 
-  private get _picture(): IAttentionPicture {
+  protected override get drawn(): IAttentionPicture {
     return this.options.kind === 'maps' ? this._maps : this._heads;
   }
 

@@ -1,9 +1,6 @@
-import type { IPlace } from '../../charts';
-import type { IPointed } from '../../store/run-link';
-import type { IContent, IMark, IMoved } from '../shared/content';
+import type { IContent, IMark } from '../shared/content';
 import type { Control } from '../shared/control';
-import type { ILinkedMarks } from '../shared/links';
-import type { ITip } from '../shared/tip';
+import type { IPictured } from '../shared/pictured';
 import type { IAttentionText } from './attention-text';
 
 /** What a picture of attention is asked to draw. */
@@ -21,19 +18,14 @@ export interface IAttentionDrawing {
 }
 
 /** One kind of picture of attention: what it draws, and what its places mean. */
-export interface IAttentionPicture {
+export interface IAttentionPicture extends IPictured {
   draw(wish: IAttentionDrawing): IContent;
   /** Its own controls. */
   controls(): Control[];
-  probe(place: IPlace): IMark | null;
-  tipOf(mark: IMark): ITip | null;
-  move(key: string): IMoved | null;
   clicked(mark: IMark): void;
   insight(): IMark | null;
   /** What is marked until something else is chosen. */
   pinned(): IMark | null;
   /** What belongs to a mark, such as the row of a cell. */
   bandOf(mark: IMark): IMark | null;
-  pointedBy(mark: IMark): IPointed;
-  marksOf(at: IPointed): ILinkedMarks;
 }

@@ -6,8 +6,9 @@ import { omissionWords } from '../shared/describe';
 import { promptWords } from '../shared/generation-pick';
 import { formatInteger } from '../../charts';
 import { quoted } from '../shared/token-text';
-import type { ViewModel, IViewEnvironment } from '../shared/view-model';
-import type { Loaded } from '../shared/content';
+import type { IViewEnvironment } from '../shared/view-model';
+import type { IMark, Loaded } from '../shared/content';
+import type { IPictured } from '../shared/pictured';
 import { perturbationWords } from './perturbation';
 
 /** What was read of a generation under a perturbation. */
@@ -19,12 +20,10 @@ export interface IEffectsRead {
 }
 
 /** One way to draw effects. */
-export interface IEffectsPane extends Pick<
-  ViewModel,
-  'marksOf' | 'move' | 'pinned' | 'pointedBy' | 'probe' | 'tipOf'
-> {
-  readonly insight: ReturnType<NonNullable<ViewModel['insight']>>;
-  clicked?: ViewModel['clicked'];
+export interface IEffectsPane extends IPictured {
+  readonly insight: IMark | null;
+  pinned(): IMark | null;
+  clicked?(mark: IMark): void;
   /** Shape what was read. */
   load(read: IEffectsRead, signal: AbortSignal): Promise<Loaded>;
 }

@@ -1,16 +1,12 @@
-import type { IPlace } from '../../charts';
 import type { EffectsOptions } from '../../protocol/views.generated';
 import { readEffects } from '../../store/effects';
 import { controlOf, generationOf, GenerationReader, type IGeneration } from '../../store/generations';
-import type { IPointed } from '../../store/run-link';
 import type { IRunSource, SourceChange } from '../../store/source';
 import type { IMark, IMoved, Loaded } from '../shared/content';
 import type { Control } from '../shared/control';
 import { transformControl } from '../shared/controls';
 import { generationControls } from '../shared/generation-pick';
-import type { ILinkedMarks } from '../shared/links';
 import { selectControl } from '../shared/select-control';
-import type { ITip } from '../shared/tip';
 import { ViewModel, type IViewEnvironment } from '../shared/view-model';
 import { noEffects, type IEffectsAsked } from './effects-states';
 import type { IEffectsPane } from './effects-subject';
@@ -60,7 +56,7 @@ export class EffectsView extends ViewModel<EffectsOptions> {
       return { state: noEffects(this._asked, t) };
     }
     const control = controlOf(all, generation)?.generation ?? effects.control;
-    return this._pane.load({ generation, effects, control }, signal);
+    return this.drawn.load({ generation, effects, control }, signal);
   }
 
   override controls(): Control[] {
@@ -96,16 +92,8 @@ export class EffectsView extends ViewModel<EffectsOptions> {
     this.env.refresh(false);
   }
 
-  override probe(place: IPlace): IMark | null {
-    return this._pane.probe(place);
-  }
-
-  override tipOf(mark: IMark): ITip | null {
-    return this._pane.tipOf(mark);
-  }
-
   override move(key: string): IMoved | null {
-    const moved = this._pane.move(key);
+    const moved = super.move(key);
     if (moved) {
       this.env.zoom?.reveal((moved.mark.x[0] + moved.mark.x[1]) / 2, 0);
     }
@@ -113,23 +101,15 @@ export class EffectsView extends ViewModel<EffectsOptions> {
   }
 
   override clicked(mark: IMark): void {
-    this._pane.clicked?.(mark);
+    this.drawn.clicked?.(mark);
   }
 
   override pinned(): IMark | null {
-    return this._pane.pinned?.() ?? null;
-  }
-
-  override pointedBy(mark: IMark): IPointed {
-    return this._pane.pointedBy(mark);
-  }
-
-  override marksOf(at: IPointed): ILinkedMarks {
-    return this._pane.marksOf(at);
+    return this.drawn.pinned();
   }
 
   override insight(): IMark | null {
-    return this._pane.insight;
+    return this.drawn.insight;
   }
 
   override restyled(): void {
@@ -140,7 +120,7 @@ export class EffectsView extends ViewModel<EffectsOptions> {
     return this.options.kind === 'sweep';
   }
 
-  private get _pane(): IEffectsPane {
+  protected override get drawn(): IEffectsPane {
     return this._isSweep ? this._ofSweep : this._ofText;
   }
 

@@ -1,14 +1,12 @@
-import type { IPlace } from '../../charts';
 import type { IMomentGroups, MomentColumn } from '../../store/moment-source';
-import type { IPointed } from '../../store/run-link';
-import type { IContent, IMark, IMoved, INote, Loaded } from '../shared/content';
+import type { IContent, IMark, INote, Loaded } from '../shared/content';
 import type { Control } from '../shared/control';
 import { goControl } from '../shared/controls';
-import type { ILinkedMarks, IStepAxis } from '../shared/links';
+import type { IStepAxis } from '../shared/links';
 import { allHidden, shownLines } from '../shared/lines/legend';
 import { LinePicture, type ILinesRead } from '../shared/lines/line-picture';
 import { axisTexts, placeWords } from '../shared/lines/axis-texts';
-import type { ITip } from '../shared/tip';
+import type { IPictured } from '../shared/pictured';
 import { lineCaption, lineSummary, lineTitle } from './line-words';
 import { MomentPane } from './pane';
 import { linesQuestion, readLines, type ILines } from './read-lines';
@@ -82,24 +80,8 @@ export class LinesPane extends MomentPane {
     return [goControl(step => this.env.goTo(this._picture.goTo(step)), this.t)];
   }
 
-  override probe(place: IPlace): IMark | null {
-    return this._picture.probe(place);
-  }
-
-  override tipOf(mark: IMark): ITip | null {
-    return this._picture.tipOf(mark);
-  }
-
-  override move(key: string): IMoved | null {
-    return this._picture.move(key);
-  }
-
-  override pointedBy(mark: IMark): IPointed {
-    return this._picture.pointedBy(mark);
-  }
-
-  override marksOf(at: IPointed): ILinkedMarks {
-    return this._picture.marksOf(at);
+  protected override get drawn(): IPictured {
+    return this._picture;
   }
 
   override insight(): IMark | null {

@@ -7,6 +7,7 @@ import type { IViewRuns } from '../view';
 import type { Control } from './control';
 import type { ILinkedMarks, IStepAxis } from './links';
 import type { IPainting } from './painting';
+import type { IPictured } from './pictured';
 import type { IStateActions } from './states';
 import type { ITip } from './tip';
 import type { Translate } from './translate';
@@ -107,29 +108,34 @@ export abstract class ViewModel<O extends object = ViewOptions> {
     return [];
   }
 
-  /** What is under the pointer. */
-  probe(_place: IPlace): IMark | null {
+  /** The picture that answers for its places; null where the view does, or there is nothing to point at. */
+  protected get drawn(): IPictured | null {
     return null;
+  }
+
+  /** What is under the pointer. */
+  probe(place: IPlace): IMark | null {
+    return this.drawn?.probe(place) ?? null;
   }
 
   /** What to say of a mark as the data are now; null when it is gone. */
-  tipOf(_mark: IMark): ITip | null {
-    return null;
+  tipOf(mark: IMark): ITip | null {
+    return this.drawn?.tipOf(mark) ?? null;
   }
 
   /** Answer a key; null when it means nothing here. */
-  move(_key: string): IMoved | null {
-    return null;
+  move(key: string): IMoved | null {
+    return this.drawn?.move(key) ?? null;
   }
 
   /** What one of the view's own marks points at. */
-  pointedBy(_mark: IMark): IPointed {
-    return { step: null, layer: null };
+  pointedBy(mark: IMark): IPointed {
+    return this.drawn?.pointedBy?.(mark) ?? { step: null, layer: null };
   }
 
   /** What the view shows of something that another view points at. */
-  marksOf(_at: IPointed): ILinkedMarks {
-    return { marks: [] };
+  marksOf(at: IPointed): ILinkedMarks {
+    return this.drawn?.marksOf?.(at) ?? { marks: [] };
   }
 
   /** What is marked until something else is chosen; absent where nothing can be. */

@@ -1,10 +1,9 @@
 import { layoutOf, readTrend, type ISelection } from '../../aggregate';
-import type { IPlace, IRecipe } from '../../charts';
+import type { IRecipe } from '../../charts';
 import type { TrendOptions } from '../../protocol/views.generated';
 import type { ITrendAnswer } from '../../store/line-data';
-import type { IPointed } from '../../store/run-link';
 import type { IRunSource, ITensorShape } from '../../store/source';
-import type { IMark, IMoved } from '../shared/content';
+import type { IMark } from '../shared/content';
 import type { Control } from '../shared/control';
 import { colorRangeControl, goControl, transformControl } from '../shared/controls';
 import { flagInfo, flagWords, omissionWords, thinnedWords } from '../shared/describe';
@@ -13,9 +12,8 @@ import { axisTexts, placeWords } from '../shared/lines/axis-texts';
 import { badOf } from '../shared/lines/bad-marks';
 import { comparedTitle } from '../shared/lines/compare-words';
 import type { ILine } from '../shared/lines/line';
-import { LinesView, type ILineRun, type LinesLoaded } from '../shared/lines/lines-view';
+import { LinesView, type ILineRun, type ILinesDrawn, type LinesLoaded } from '../shared/lines/lines-view';
 import type { ILineAsk } from '../shared/lines/shape-lines';
-import type { ILinkedMarks, IStepAxis } from '../shared/links';
 import { lockedRange } from '../shared/scale';
 import { selectControl } from '../shared/select-control';
 import type { IState, IStateActions } from '../shared/states';
@@ -81,32 +79,8 @@ export class TrendView extends LinesView<Required<TrendOptions>> {
     ];
   }
 
-  override probe(place: IPlace): IMark | null {
-    return this._drawn.probe(place);
-  }
-
   override tipOf(mark: IMark): ITip | null {
     return this._isLines ? this.picture.tipOf(mark) : this.map.tipOf(mark, this.env.pinned);
-  }
-
-  override move(key: string): IMoved | null {
-    return this._drawn.move(key);
-  }
-
-  override pointedBy(mark: IMark): IPointed {
-    return this._drawn.pointedBy(mark);
-  }
-
-  override marksOf(at: IPointed): ILinkedMarks {
-    return this._drawn.marksOf(at);
-  }
-
-  override insight(): IMark | null {
-    return this._drawn.insight();
-  }
-
-  override stepAxis(): IStepAxis {
-    return this._drawn.stepAxis();
   }
 
   /** What is drawn as layer × step. */
@@ -270,7 +244,7 @@ export class TrendView extends LinesView<Required<TrendOptions>> {
     return this.options.kind === 'lines';
   }
 
-  private get _drawn(): LinesDrawn {
+  protected override get drawn(): ILinesDrawn {
     return this._isLines ? this.picture : this.map;
   }
 
@@ -302,6 +276,3 @@ export class TrendView extends LinesView<Required<TrendOptions>> {
   private _shape: ITensorShape = { parts: [], layers: [] };
   private _answer: ITrendAnswer | null = null;
 }
-
-/** What the lines and the map of a trend answer alike. */
-type LinesDrawn = Pick<TrendMap, 'insight' | 'marksOf' | 'move' | 'pointedBy' | 'probe' | 'stepAxis'>;

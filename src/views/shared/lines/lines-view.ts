@@ -1,15 +1,13 @@
-import type { IPlace } from '../../../charts';
 import type { ScalarsOptions } from '../../../protocol/views.generated';
-import type { IPointed } from '../../../store/run-link';
 import type { IRunSource, SourceChange } from '../../../store/source';
-import type { IContent, IMark, IMoved, Loaded } from '../content';
+import type { IContent, IMark, Loaded } from '../content';
 import type { Control } from '../control';
 import { goControl, smoothedChip, smoothingControl } from '../controls';
 import { omissionWords } from '../describe';
-import type { ILinkedMarks, IStepAxis } from '../links';
+import type { IStepAxis } from '../links';
+import type { IPictured } from '../pictured';
 import { scaleOf } from '../scale';
 import { emptyState, type IState, type IStateActions } from '../states';
-import type { ITip } from '../tip';
 import { ViewModel, type IViewEnvironment } from '../view-model';
 import { runsControls, type RunsOptions } from './compare-controls';
 import { betweenWords, missingWords, runWords } from './compare-words';
@@ -118,38 +116,22 @@ export abstract class LinesView<O extends LineOptions> extends ViewModel<O> {
     return { content: { ...picture.drawing, ...content } };
   }
 
-  override probe(place: IPlace): IMark | null {
-    return this.picture.probe(place);
-  }
-
-  override tipOf(mark: IMark): ITip | null {
-    return this.picture.tipOf(mark);
-  }
-
-  override move(key: string): IMoved | null {
-    return this.picture.move(key);
-  }
-
-  override pointedBy(mark: IMark): IPointed {
-    return this.picture.pointedBy(mark);
-  }
-
-  override marksOf(at: IPointed): ILinkedMarks {
-    return this.picture.marksOf(at);
-  }
-
   override insight(): IMark | null {
-    return this.picture.insight();
+    return this.drawn.insight();
   }
 
   override stepAxis(): IStepAxis {
-    return this.picture.stepAxis();
+    return this.drawn.stepAxis();
   }
 
   /** The steps that the options ask for. */
   protected abstract get chosenSteps(): [number, number] | null;
 
   protected readonly picture = new LinePicture(this.env, this.t);
+
+  protected override get drawn(): ILinesDrawn {
+    return this.picture;
+  }
 
   /** Controls that every view of lines has. */
   protected lineControls(): Control[] {
@@ -262,6 +244,13 @@ export abstract class LinesView<O extends LineOptions> extends ViewModel<O> {
 
 /** What is said of lines. */
 export type LineContent = Pick<IContent, 'caption' | 'summary' | 'swatch' | 'title'>;
+
+/** A picture of steps along its x axis. */
+export interface ILinesDrawn extends IPictured {
+  /** Put the cursor where something moved most, and return that place; null where nothing did. */
+  insight(): IMark | null;
+  stepAxis(): IStepAxis;
+}
 
 /** Words of lines that the picture draws, another picture, or why there is none. */
 export type LinesLoaded = { readonly content: IContent | LineContent } | { readonly state: IState };
