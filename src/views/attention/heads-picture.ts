@@ -1,4 +1,4 @@
-import { Pictures, type IColorLook, type IMatrix, type IPlace, type IRecipe } from '../../charts';
+import { Pictures, type IColorLook, type IPlace, type IRecipe } from '../../charts';
 import type { AttentionOptions } from '../../protocol/views.generated';
 import { attentionPieces } from '../../store/attention-rows';
 import type { IPointed } from '../../store/run-link';
@@ -6,7 +6,7 @@ import type { IContent, IMark, IMoved } from '../shared/content';
 import type { Control } from '../shared/control';
 import { colorRangeControl, lockedWords, transformControl } from '../shared/controls';
 import type { ILinkedMarks } from '../shared/links';
-import { hold, moveOf } from '../shared/places';
+import { hold, moveAmongCells, type ICell } from '../shared/places';
 import { lockedRange } from '../shared/scale';
 import { selectControl } from '../shared/select-control';
 import type { ITip } from '../shared/tip';
@@ -81,7 +81,8 @@ export class HeadsPicture implements IAttentionPicture {
     if (!this._shown) {
       return null;
     }
-    this._at = this._hold(Math.round(x), Math.round(y));
+    const { columns, rows } = this._shown.cells;
+    this._at = { column: hold(Math.round(x), columns), row: hold(Math.round(y), rows) };
     return this._mark();
   }
 
@@ -106,15 +107,11 @@ export class HeadsPicture implements IAttentionPicture {
   }
 
   move(key: string): IMoved | null {
-    const by = key === 'Enter' ? moveOf('copy') : moveOf(key);
-    if (!by || !this._shown) {
+    const cell = this._shown && moveAmongCells(key === 'Enter' ? 'copy' : key, this._at, this._shown.cells);
+    if (!cell) {
       return null;
     }
-    const before = this._at;
-    this._at = this._hold(
-      (before?.column ?? 0) + (before ? by[0] : 0),
-      (before?.row ?? 0) + (before ? by[1] : 0)
-    );
+    this._at = cell;
     const mark = this._mark();
     const found = this._headOf(mark);
     if (!found) {
@@ -166,11 +163,6 @@ export class HeadsPicture implements IAttentionPicture {
     return { marks: row < 0 ? [] : [{ facet: null, x: [-0.5, columns - 0.5], y: around(row) }] };
   }
 
-  private _hold(column: number, row: number): { column: number; row: number } {
-    const { columns, rows } = this._shown?.cells as IMatrix;
-    return { column: hold(column, columns), row: hold(row, rows) };
-  }
-
   private _mark(): IMark {
     const { column, row } = this._at ?? { column: 0, row: 0 };
     return { facet: null, x: around(column), y: around(row) };
@@ -201,7 +193,7 @@ export class HeadsPicture implements IAttentionPicture {
   private _shown: IMeasuredHeads | null = null;
   private _wish: IAttentionDrawing | null = null;
   private _domain: readonly [number, number] | null = null;
-  private _at: { readonly column: number; readonly row: number } | null = null;
+  private _at: ICell | null = null;
   private readonly _pictures = new Pictures();
 }
 

@@ -57,7 +57,6 @@ export class SequencePane implements IEffectsPane {
     const drawn = { ...facts, positions };
     const axis = tokenSpan(first, numbers.at(-1) ?? first, env);
     this._read = read;
-    this._span = axis.x;
     const { sequence } = options;
     this._shown = this._position.of(options.position, { generation: generation.generation, sequence });
     this._peak = peakOf(positions)?.position ?? null;
@@ -130,7 +129,7 @@ export class SequencePane implements IEffectsPane {
     const isHere =
       (generation === read?.generation.generation || generation === read?.control) &&
       sequence === this._of.env.options.sequence;
-    const row = this._isByLayer && layer !== null ? this._layers.rowOf(layer, this._span) : null;
+    const row = this._isByLayer && layer !== null ? this._layers.rowOf(layer) : null;
     const column = isHere && typeof position === 'number' ? [columnOf(position)] : [];
     return { marks: [...column, ...(row ? [row] : [])] };
   }
@@ -153,8 +152,6 @@ export class SequencePane implements IEffectsPane {
   private readonly _layers: LayersMap;
   private readonly _position: PositionShown;
   private _read: IEffectsRead | null = null;
-  /** What the positions cover. */
-  private _span: readonly [number, number] = [0, 1];
   /** Position that is looked at; null is none in particular. */
   private _shown: number | null = null;
   /** Position of the largest KL divergence. */

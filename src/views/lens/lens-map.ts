@@ -1,34 +1,22 @@
 import {
-  ColorScale,
   contrastColor,
   formatInteger,
   formatNumber,
-  Pictures,
-  type IMatrix,
+  type ColorScale,
   type IPlace,
-  type IRecipe,
   type Row
 } from '../../charts';
 import type { ILensCell, Lens } from '../../store/lens';
-import type { IMark, IMoved } from '../shared/content';
-import { hold, moveOf } from '../shared/places';
-import { rowPlaces } from '../shared/row-places';
-import { colorStrip } from '../shared/scale';
+import type { IContent, IMark } from '../shared/content';
+import { LayerMap, type ILayerPlace } from '../shared/layer-map';
 import type { ITip } from '../shared/tip';
-import {
-  positionName,
-  tokenLabels,
-  tokenTicks,
-  type ITokenWindow,
-  type TokenTexts
-} from '../shared/token-axis';
+import { positionName, type ITokenWindow, type TokenTexts } from '../shared/token-axis';
 import { fittedToken, quoted, tokenWords } from '../shared/token-text';
-import type { Translate } from '../shared/translate';
 import type { ILead } from './first-lead';
 import { colorScale, colorValue, colorWords, type LensColor } from './lens-color';
 
-/** Pixels of a layer, and of all. */
-const ROW = { each: 20, least: 170, most: 640 };
+/** Pixels of a layer. */
+const ROW = 20;
 /** Narrower cells have no text, pixels. */
 export const LEAST_CELL = 24;
 /** Narrower ones have no outline: nothing else would be seen of them. */
@@ -46,72 +34,39 @@ export interface ILensWish {
   readonly axis: ITokenWindow;
 }
 
-/** A logit lens as layer × position, the deepest layer on top: what is drawn, what is under the pointer, and where a key goes. */
-export class LensMap {
-  constructor(private readonly _t: Translate) {}
-
-  /** The keyboard's cursor. */
-  at: { readonly position: number; readonly layer: number } | null = null;
+/** What each layer says at each position: the pictures of a logit lens. */
+export class LensMap extends LayerMap {
+  protected override readonly firstColumn = Infinity;
 
   /** Draw another lens. */
-  take(wish: ILensWish): IRecipe {
-    this._wish = wish;
-    this._rows = [...wish.layers].reverse();
-    const { color, leads, lens, texts, axis } = wish;
-    const matrix = this._matrix(wish);
-    const scale = colorScale(matrix.values, color);
-    const unfinished = matrix.values.some((value, at) => !Number.isFinite(value) && !matrix.missing[at]);
-    const strip = colorStrip(scale, unfinished, this._t);
-    const { height, labelled } = rowPlaces(this._rows.length, ROW);
-    const [y0, y1] = [-0.5, this._rows.length - 0.5];
-    const [x0, x1] = axis.shown;
-    const picture = this._pictures.draw(0, matrix, scale);
-    return {
-      template: 'token-map',
-      texts: {
-        xTitle: this._t('token that was read, and its position'),
-        yTitle: this._t('layer'),
-        ...tokenTicks('cell_width'),
-        legendTitle: colorWords(color, this._t)
-      },
-      params: {
-        x0,
-        x1,
-        y0,
-        y1,
-        rowAt: labelled,
-        rowText: labelled.map(row => formatInteger(this._rows[row] ?? NaN)),
-        labels: tokenLabels(texts, axis),
-        ...strip.params
-      },
-      datasets: {
-        pictures: [{ ...picture, x: axis.x[0], x2: axis.x[1], y: y0, y2: y1 }],
-        cells: this._textRows(lens, axis, color, scale),
-        outlines: axis.pixels < LEAST_OUTLINED ? [] : leads.flatMap(lead => this._outline(lead, axis)),
-        legend: strip.rows
-      },
-      painted: this._pictures.painted,
-      height
-    };
+  draw(wish: ILensWish): Pick<IContent, 'extent' | 'recipe'> {
+    const { axis, color, layers, leads, lens, texts } = wish;
+    this._lens = lens;
+    this._texts = texts;
+    return this.take({
+      layers,
+      positions: lens.positions,
+      axis,
+      texts,
+      pixels: ROW,
+      valueOf: (layer, position) => colorValue(lens, lens.rowAt(layer, position), color),
+      scaleOf: values => colorScale(values, color),
+      xTitle: this.t('token that was read, and its position'),
+      legendTitle: colorWords(color, this.t),
+      marks: scale => ({
+        cells: this._textRows(wish, scale),
+        outlines: axis.pixels < LEAST_OUTLINED ? [] : leads.flatMap(lead => this._outline(lead, axis))
+      })
+    });
   }
 
-  /** What the picture covers. */
-  get y(): readonly [number, number] {
-    return [-0.5, this._rows.length - 0.5];
-  }
-
-  probe({ x, y }: IPlace): IMark | null {
-    const [layer, position] = [this._rows[Math.round(y)], Math.round(x)];
-    if (layer === undefined || !this._wish?.lens.at(layer, position)) {
-      return null;
-    }
-    // The keys go on from where the pointer is.
-    this.at = { layer, position };
-    return this.markOf(this.at);
+  override probe(place: IPlace): IMark | null {
+    const layer = this.rows[Math.round(place.y)];
+    return layer === undefined || !this._lens?.at(layer, Math.round(place.x)) ? null : super.probe(place);
   }
 
   tipOf(mark: IMark): ITip | null {
-    const { _t: t } = this;
+    const { t } = this;
     const cell = this.cellOf(mark);
     if (!cell) {
       return null;
@@ -137,74 +92,27 @@ export class LensMap {
     };
   }
 
-  move(key: string): IMoved | null {
-    const [by, positions] = [moveOf(key), this._wish?.lens.positions ?? []];
-    if (by === undefined || positions.length === 0) {
-      return null;
-    }
-    const before = this.at;
-    const column = before ? positions.indexOf(before.position) : positions.length - 1;
-    const row = before ? this._rows.indexOf(before.layer) : 0;
-    const position = positions[hold(column + (before ? by[0] : 0), positions.length)] ?? 0;
-    const layer = this._rows[hold(row + (before ? by[1] : 0), this._rows.length)] ?? 0;
-    this.at = { position, layer };
-    const mark = this.markOf(this.at);
-    const cell = this._wish?.lens.at(layer, position);
-    const value = cell ? this._cellWords(cell) : this._t('not read');
-    const said = this._t('layer %1, %2: %3', formatInteger(layer), this._position(position), value);
-    return key === 'copy' ? { said, mark, copy: value } : { said, mark };
-  }
-
-  /** The cell of a layer and position. */
-  markOf({ position, layer }: { readonly position: number; readonly layer: number }): IMark {
-    const row = this._rows.indexOf(layer);
-    return { facet: null, x: [position - 0.5, position + 0.5], y: [row - 0.5, row + 0.5] };
-  }
-
-  /** A whole row; null where the layer is not drawn. */
-  rowOf(layer: number): IMark | null {
-    const [row, x] = [this._rows.indexOf(layer), this._wish?.axis.x];
-    return row < 0 || !x ? null : { facet: null, x, y: [row - 0.5, row + 0.5] };
-  }
-
-  cellOf({ x, y }: IMark): ILensCell | null {
-    const layer = y === null ? undefined : this._rows[Math.round((y[0] + y[1]) / 2)];
-    return layer === undefined ? null : (this._wish?.lens.at(layer, (x[0] + x[1]) / 2) ?? null);
+  /** The cell of a mark; null where it was not read. */
+  cellOf(mark: IMark): ILensCell | null {
+    const { layer, position } = this.placeOf(mark);
+    return layer === null || position === null ? null : (this._lens?.at(layer, position) ?? null);
   }
 
   /** The token that came in the end, in quotation marks; null where none did. */
   finalOf({ candidates, position, rank, token }: ILensCell): string | null {
-    const text =
-      this._wish?.texts.get(position + 1) ?? candidates.find(candidate => candidate.id === token)?.text;
-    return rank < 0 || !(token >= 0) ? null : text === undefined ? this._t('token %1', token) : quoted(text);
-  }
-
-  private _matrix({ lens, color, axis }: ILensWish): IMatrix & { values: Float64Array; missing: Uint8Array } {
-    const first = axis.x[0] + 0.5;
-    const [rows, columns] = [this._rows.length, axis.x[1] - axis.x[0]];
-    const values = new Float64Array(rows * columns).fill(NaN);
-    const missing = new Uint8Array(rows * columns).fill(1);
-    this._rows.forEach((layer, row) => {
-      for (const position of lens.positions) {
-        const value = position < first ? null : colorValue(lens, lens.rowAt(layer, position), color);
-        if (value !== null) {
-          values[row * columns + position - first] = value;
-          missing[row * columns + position - first] = 0;
-        }
-      }
-    });
-    return { rows, columns, values, missing };
+    const text = this._texts.get(position + 1) ?? candidates.find(candidate => candidate.id === token)?.text;
+    return rank < 0 || !(token >= 0) ? null : text === undefined ? this.t('token %1', token) : quoted(text);
   }
 
   /** Texts of the cells that are shown, and of as many on either side. */
-  private _textRows(lens: Lens, { shown, pixels }: ITokenWindow, color: LensColor, scale: ColorScale): Row[] {
+  private _textRows({ axis: { shown, pixels }, color, lens }: ILensWish, scale: ColorScale): Row[] {
     const around = shown[1] - shown[0];
     const columns =
       pixels < LEAST_CELL
         ? []
         : lens.positions.filter(each => each > shown[0] - around && each < shown[1] + around);
     return columns.flatMap(position =>
-      this._rows.flatMap((layer, y) => {
+      this.rows.flatMap((layer, y) => {
         const cell = lens.at(layer, position);
         const [best] = cell?.candidates ?? [];
         const value = colorValue(lens, lens.rowAt(layer, position), color);
@@ -221,11 +129,16 @@ export class LensMap {
   /** Where the final token leads, as far as that is about to be seen: from its first layer up to the deepest one, of those that are drawn. */
   private _outline({ layer, position }: ILead, { shown }: ITokenWindow): Row[] {
     const around = shown[1] - shown[0];
-    const rows = this._rows.flatMap((each, row) => (layer !== null && each >= layer ? [row] : []));
+    const rows = this.rows.flatMap((each, row) => (layer !== null && each >= layer ? [row] : []));
     const last = rows.at(-1);
     return last === undefined || position < shown[0] - around || position > shown[1] + around
       ? []
       : [{ x: position - 0.46, x2: position + 0.46, y: -0.46, y2: last + 0.46 }];
+  }
+
+  protected words({ layer, position }: ILayerPlace): { readonly where: string; readonly value: string } {
+    const cell = this._lens?.at(layer, position);
+    return { where: this._position(position), value: cell ? this._cellWords(cell) : this.t('not read') };
   }
 
   private _cellWords(cell: ILensCell): string {
@@ -233,18 +146,16 @@ export class LensMap {
     const final = this.finalOf(cell);
     const words = best
       ? `${tokenWords(best.text)} ${formatNumber(best.probability, 3)}`
-      : this._t('no candidates');
+      : this.t('no candidates');
     return final === null
       ? words
-      : this._t('%1; in the end %2, rank %3', words, final, formatInteger(cell.rank));
+      : this.t('%1; in the end %2, rank %3', words, final, formatInteger(cell.rank));
   }
 
   private _position(position: number): string {
-    return positionName(position, this._wish?.texts ?? new Map<number, string>(), this._t);
+    return positionName(position, this._texts, this.t);
   }
 
-  private _wish: ILensWish | null = null;
-  /** Layers from top to bottom. */
-  private _rows: readonly number[] = [];
-  private readonly _pictures = new Pictures();
+  private _lens: Lens | null = null;
+  private _texts: TokenTexts = new Map<number, string>();
 }

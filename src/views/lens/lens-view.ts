@@ -1,4 +1,4 @@
-import { formatInteger, type IPlace } from '../../charts';
+import { formatInteger } from '../../charts';
 import { isRangeText } from '../../protocol/ranges';
 import type { LensOptions } from '../../protocol/views.generated';
 import { generationOf, GenerationReader, readTokens, type IGeneration } from '../../store/generations';
@@ -10,9 +10,9 @@ import type { Control } from '../shared/control';
 import { generationControls } from '../shared/generation-pick';
 import { chosenLayers } from '../shared/layers';
 import type { ILinkedMarks } from '../shared/links';
+import type { IPictured } from '../shared/pictured';
 import { PositionShown } from '../shared/pinned-position';
 import { selectControl } from '../shared/select-control';
-import type { ITip } from '../shared/tip';
 import { columnOf, firstDrawn, tokenWindow, windowWords } from '../shared/token-axis';
 import { ViewModel } from '../shared/view-model';
 import { leadsOf } from './first-lead';
@@ -70,12 +70,11 @@ export class LensView extends ViewModel<LensOptions> {
     const facts: ILensFacts = { generation: asked, sequence, lens, layers, leads };
     this._shown = facts;
     this._chosen = chosen;
-    const recipe = this._map.take({ lens, layers, leads, color: options.color, texts, axis });
+    const picture = this._map.draw({ lens, layers, leads, color: options.color, texts, axis });
     const looked = this._lookedAt(lens);
     return {
       content: {
-        recipe,
-        extent: { x: axis.x, y: this._map.y },
+        ...picture,
         ...(axis.home ? { home: axis.home } : {}),
         title: lensTitle(facts, t),
         caption: [
@@ -132,20 +131,16 @@ export class LensView extends ViewModel<LensOptions> {
     ];
   }
 
+  protected override get drawn(): IPictured {
+    return this._map;
+  }
+
   override zoomed(): void {
     this.env.refresh(false);
   }
 
-  override probe(place: IPlace): IMark | null {
-    return this._map.probe(place);
-  }
-
-  override tipOf(mark: IMark): ITip | null {
-    return this._map.tipOf(mark);
-  }
-
   override move(key: string): IMoved | null {
-    const moved = this._map.move(key);
+    const moved = super.move(key);
     const { at } = this._map;
     if (moved && at) {
       this.env.zoom?.reveal(at.position, ((moved.mark.y?.[0] ?? 0) + (moved.mark.y?.[1] ?? 0)) / 2);

@@ -17,13 +17,14 @@ import { WHOLE_NUMBERS } from '../shared/lines/line-recipe';
 import { StepAxis } from '../shared/lines/step-axis';
 import type { ILinkedMarks, IStepAxis } from '../shared/links';
 import { besideWords, pinnedColumns } from '../shared/pinned-step';
-import { hold, moveOf } from '../shared/places';
+import { rowPlaces } from '../shared/row-places';
+import { hold, moveAmongCells, type ICell } from '../shared/places';
 import { colorStrip, extentOf, lockedRange } from '../shared/scale';
 import { emptyState, type IState } from '../shared/states';
 import type { ITip } from '../shared/tip';
 import { gridAcross, type IMapGrid } from './across';
 import { drawnSteps } from './captions';
-import { DrawnMap, type IMapPlace } from './drawn-map';
+import { DrawnMap } from './drawn-map';
 import { titleWords } from './line-words';
 import { cellsOf } from './map-cells';
 import { cellControls } from './map-controls';
@@ -40,9 +41,7 @@ const MOST_ROWS = 500;
 /** Most cells whose lines are drawn, as the options' schema says. */
 const MOST_CHOSEN = 20;
 /** Pixels of a row, and of the whole. */
-const ROW = { height: 15, least: 120, most: 560 };
-/** Rows this low have no room for a label each. */
-const LABEL_PIXELS = 12;
+const ROW = { each: 15, least: 120, most: 560 };
 
 /** Groups of tensors over steps or samples, or at one step over ranks or layers, as one picture. */
 export class MapPane extends MomentPane {
@@ -217,16 +216,14 @@ export class MapPane extends MomentPane {
   }
 
   override move(key: string): IMoved | null {
-    const by = key === 'Enter' ? moveOf('copy') : moveOf(key);
     const map = this._map;
-    if (by === undefined || !map) {
+    const cell = map && moveAmongCells(key === 'Enter' ? 'copy' : key, this._at, map.cells, Infinity);
+    if (!cell) {
       return null;
     }
-    const before = this._at;
-    const row = hold((before?.row ?? 0) + (before ? by[1] : 0), map.cells.rows);
-    const column = hold((before?.column ?? Infinity) + (before ? by[0] : 0), map.cells.columns);
-    this._at = { row, column };
-    const mark = map.markOf(this._at);
+    this._at = cell;
+    const { row, column } = cell;
+    const mark = map.markOf(cell);
     const place = map.place(row, column);
     const value = map.valueName(place);
     this.env.zoom?.reveal(map.xOf(column), row);
@@ -253,9 +250,7 @@ export class MapPane extends MomentPane {
     const locked = bands ? null : lockedRange(options.color_range ?? []);
     const [x0, x1] = map.span;
     const [y0, y1] = [-0.5, cells.rows - 0.5];
-    const height = Math.min(ROW.most, Math.max(ROW.least, cells.rows * ROW.height));
-    const every = Math.ceil(LABEL_PIXELS / (height / cells.rows));
-    const rowAt = Array.from(groups.keys.keys()).filter(row => row % every === 0);
+    const { height, labelled: rowAt } = rowPlaces(cells.rows, ROW);
     this._half = this.env.zoom?.isZoomed ? this._half : cells.width / 2;
     const [first, last] = this.env.within(options.steps) ?? [-Infinity, Infinity];
     const xs = Array.from(
@@ -366,7 +361,7 @@ export class MapPane extends MomentPane {
   private _drawn = '';
   private _domain: readonly [number, number] | null = null;
   private _half = 0.5;
-  private _at: Pick<IMapPlace, 'column' | 'row'> | null = null;
+  private _at: ICell | null = null;
   private readonly _pictures = new Pictures();
 }
 

@@ -21,6 +21,32 @@ export function moveOf(key: string): readonly [number, number] | undefined {
   return own(MOVES, key);
 }
 
+/** A cell of a grid. */
+export interface ICell {
+  readonly column: number;
+  readonly row: number;
+}
+
+/**
+ * Where a key leads among the cells of a grid; null where it means nothing, or there are none. The first key shows where the cursor is.
+ *
+ * @param first - Column at which it begins, in the first row; of those beyond the last the last one.
+ */
+export function moveAmongCells(
+  key: string,
+  before: ICell | null,
+  { columns, rows }: { readonly columns: number; readonly rows: number },
+  first = 0
+): ICell | null {
+  const by = moveOf(key);
+  if (by === undefined || columns === 0 || rows === 0) {
+    return null;
+  }
+  const [across, down] = before ? by : [0, 0];
+  const { column, row } = before ?? { column: first, row: 0 };
+  return { column: hold(column + across, columns), row: hold(row + down, rows) };
+}
+
 const MOVES: Readonly<Record<string, readonly [number, number]>> = {
   ArrowLeft: [-1, 0],
   ArrowRight: [1, 0],

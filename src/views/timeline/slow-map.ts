@@ -9,7 +9,7 @@ import {
 } from '../../charts';
 import type { ITimelineAnswer } from '../../client/timeline-api';
 import type { IContent, IMark, IMoved } from '../shared/content';
-import { hold, moveOf } from '../shared/places';
+import { moveAmongCells, type ICell } from '../shared/places';
 import { colorStrip, extentOf } from '../shared/scale';
 import type { ITip } from '../shared/tip';
 import type { Translate } from '../shared/translate';
@@ -105,16 +105,13 @@ export class SlowMap {
   }
 
   move(key: string): IMoved | null {
-    const by = moveOf(key);
-    const { rows, columns } = this._cells;
-    if (by === undefined || rows === 0) {
+    const cell = moveAmongCells(key, this._at, this._cells);
+    if (!cell) {
       return null;
     }
-    const [column, row] = this._at ?? [0, 0];
-    const isFirst = this._at === null;
-    this._at = [hold(column + (isFirst ? 0 : by[0]), columns), hold(row + (isFirst ? 0 : by[1]), rows)];
-    const mark = this._markOf(this._at[1], this._at[0]);
-    const lane = this._lanes[this._at[1]];
+    this._at = cell;
+    const mark = this._markOf(cell.row, cell.column);
+    const lane = this._lanes[cell.row];
     const value = this._valueWords(mark);
     const said = [lane ? laneWords(lane, this._t) : '', this._stepWords(mark), value].join(', ');
     return key === 'copy' ? { said, mark, copy: value } : { said, mark };
@@ -153,5 +150,5 @@ export class SlowMap {
   private _first = 0;
   /** Steps of a column. */
   private _width = 1;
-  private _at: [number, number] | null = null;
+  private _at: ICell | null = null;
 }
