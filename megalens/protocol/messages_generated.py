@@ -596,7 +596,7 @@ class DeclaredPolicy(TypedDict):
     marks_step: NotRequired[bool]
     """Whether a row says that its step was reached; true when absent."""
     ask: NotRequired[dict[str, str]]
-    """Columns that rows can be asked for by, and how: equal, equal_or_lowest, ranges, newest_finite. The step can always be."""
+    """Columns that rows can be asked for by, and how: equal, equal_or_lowest, ranges, newest_finite, peaks. The step can always be."""
     nonfinite: NotRequired[DeclaredPolicyNonfinite]
     """What counts as non-finite: columns that count, or columns of values. first: what is told of the first such row."""
     packing: NotRequired[DeclaredPolicyPacking]

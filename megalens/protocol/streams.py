@@ -43,7 +43,7 @@ _TYPES: dict[str, pa.DataType] = {
 _ABSENT = {"nan": math.nan}
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,23}")
 _ASK = {"equal": ("int32", "int64", "utf8"), "equal_or_lowest": ("int32",), "ranges": ("int32", "int64")}
-_ASK["newest_finite"] = ("float64",)
+_ASK |= {"newest_finite": ("float64",), "peaks": ("utf8",)}
 _MOST_ANNOUNCED = 32
 
 

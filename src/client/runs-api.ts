@@ -113,6 +113,8 @@ export interface IStreamQuery {
   rank?: number | 'lowest';
   /** Of each layer only the newest row, up to `last`, whose compression error was measured. */
   measured?: boolean;
+  /** Blocks that rows of `Peaks` have at most along an axis. */
+  peaks?: number;
   /** Range text such as `0-3,7`. */
   layers?: string;
   first?: number;

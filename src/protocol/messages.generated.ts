@@ -477,7 +477,7 @@ export interface DeclaredPolicy {
    */
   marks_step?: boolean;
   /**
-   * Columns that rows can be asked for by, and how: equal, equal_or_lowest, ranges, newest_finite. The step can always be.
+   * Columns that rows can be asked for by, and how: equal, equal_or_lowest, ranges, newest_finite, peaks. The step can always be.
    */
   ask?: {
     [k: string]: string;

@@ -59,7 +59,8 @@ export const STREAMS: Readonly<Record<StreamName, IStreamInfo>> = {
         pass: 'equal',
         rank: 'equal_or_lowest',
         layer: 'ranges',
-        compression_error: 'newest_finite'
+        compression_error: 'newest_finite',
+        compressor: 'peaks'
       },
       nonfinite: { counts: ['nan_count', 'inf_count'], first: ['step', 'layer', 'flag'] },
       packing: { group_rows: 2048 }

@@ -302,11 +302,17 @@ export class Recorder extends RecordedRun {
   private _take(query: ITensorQuery, read: ITensorRow): ITensorRow {
     const { flag, part, phase, pass, rank, layer, step, microBatch } = read;
     const key = [flag, part, phase, pass, rank, layer, step, microBatch].join('\n');
-    const entry: IEntry = this._entries.get(key) ?? {
-      row: { ...read, compressor: cleanPaths(read.compressor) },
-      drawnBy: new Set(),
-      summed: false
-    };
+    const known = this._entries.get(key);
+    // What is read coarse at first comes again.
+    const isFiner = known !== undefined && read.values.length > known.row.values.length;
+    const entry: IEntry =
+      known && !isFiner
+        ? known
+        : {
+            row: { ...read, compressor: cleanPaths(read.compressor) },
+            drawnBy: known?.drawnBy ?? new Set(),
+            summed: known?.summed ?? false
+          };
     this._entries.set(key, entry);
     if (query.reduced && !this._needsValues) {
       entry.summed = true;

@@ -57,6 +57,30 @@ export interface IAttentionMap {
   readonly padded: boolean;
 }
 
+/** Whether a recording answered with fewer blocks than it has. */
+export const isCoarser = ({ compressor }: Pick<ITensorRow, 'compressor'>): boolean =>
+  /^Peaks\(.*\) of /.test(compressor);
+
+/**
+ * Blocks along an axis of attention that fit into some bytes.
+ *
+ * @param maps - Heads of all layers and sequences.
+ * @param prompt - Positions that one pass read.
+ * @param written - Passes of one position each, at most.
+ * @returns A power of two.
+ */
+export function peaksWithin(bytes: number, maps: number, prompt: number, written: number): number {
+  const sizeOf = (cells: number): number =>
+    4 * maps * (Math.min(cells, prompt) ** 2 + written * Math.min(cells, prompt + written));
+  let cells = MOST_PEAKS;
+  while (cells > LEAST_PEAKS && sizeOf(cells) > bytes) {
+    cells /= 2;
+  }
+  return cells;
+}
+
+const [LEAST_PEAKS, MOST_PEAKS] = [16, 1024];
+
 /** The positions of a row of attention in a text without padding: its queries are the last of its keys. */
 export function placesInRow(row: ITensorRow): ITokenPlace[] {
   const { step, microBatch } = row;

@@ -15,7 +15,7 @@ export interface ITokenPlace {
 }
 
 /** Which tensors of a generation are wanted. */
-export type GenerationQuery = Pick<ITensorQuery, 'flag' | 'part' | 'layers'> & {
+export type GenerationQuery = Pick<ITensorQuery, 'flag' | 'part' | 'layers' | 'peaks'> & {
   /** Of this rank; of each layer the lowest that has it when absent. */
   readonly rank?: number | undefined;
 };

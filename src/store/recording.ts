@@ -136,7 +136,7 @@ export class RecordingRows {
     if (query.layers?.length === 0) {
       return { rows: [], evictedRows: 0, sampledEvery: 1 };
     }
-    const { flag, part, phase, pass, rank, measured, steps } = query;
+    const { flag, part, phase, pass, rank, measured, peaks, steps } = query;
     const answer = await this.api.stream(
       this.id,
       'tensors',
@@ -147,6 +147,7 @@ export class RecordingRows {
         pass,
         rank,
         measured,
+        peaks,
         layers: query.layers && rangesText(query.layers),
         first: steps?.[0],
         last: steps?.[1],

@@ -93,6 +93,8 @@ export interface ITensorQuery {
   steps?: readonly [number, number];
   /** Of each layer only the newest row, up to the last step, whose compression error was measured. */
   measured?: boolean;
+  /** Blocks that rows of `Peaks` need at most along an axis: a recording answers no finer ones, whose `compressor` then says of what they are made. */
+  peaks?: number;
   /** Also rows whose values were given up: for statistics, which are remembered. */
   reduced?: boolean;
 }

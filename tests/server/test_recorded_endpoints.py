@@ -426,3 +426,24 @@ async def test_a_garbage_stream_is_a_typed_error_and_the_server_stays_up(ask, ru
     assert (status, body["code"]) == (409, "unreadable")
     status, _, _ = await ask("runs", RUN, "streams", "scalars")
     assert status == 200
+
+
+async def test_attention_of_many_heads_comes_as_coarse_as_it_is_asked_for(ask, run_folder):
+    values = np.random.default_rng(0).uniform(0, 1, (1, 8, 64, 64)).astype(np.float32)
+    flag = "RawAttentionScore_mat_mul"
+    more = tensor(9, 0, flag, "", "Peaks(cells=64)", values, source_shape=[1, 8, 1024, 1024])
+    shutil.rmtree(run_folder)
+    write_run(run_folder, more=[more])
+    query = {"flag": flag, "first": 9, "last": 9, "limit_bytes": 60_000}
+    status, body, _ = await ask("runs", RUN, "streams", "tensors", params=query)
+    assert (status, body["code"]) == (413, "too-large")
+    status, body, _ = await ask("runs", RUN, "streams", "tensors", params={**query, "peaks": 16})
+    (found,) = table_of(body).to_pylist()
+    assert (status, found["shape"]) == (200, [1, 8, 16, 16])
+    wanted = values.reshape(1, 8, 16, 4, 16, 4).max(axis=(3, 5))
+    np.testing.assert_array_equal(np.reshape(found["values"], found["shape"]), wanted)
+    for peaks in ("0", "few"):
+        status, body, _ = await ask("runs", RUN, "streams", "tensors", params={"peaks": peaks})
+        assert (status, body["field"]) == (400, "peaks")
+    status, body, _ = await ask("runs", RUN, "streams", "scalars", params={"peaks": 16})
+    assert (status, body["field"]) == (400, "peaks")

@@ -18,6 +18,7 @@ from ..query import Query
 from ..run_folder import RunFolder
 from ..shapes import entries_of
 from ..tensor_places import PLACE_COLUMNS, TensorPlaces
+from .coarser_peaks import SHAPE_COLUMNS, coarser_rows, coarser_shapes
 from .stream_query import StreamQuery
 
 __all__ = [
@@ -140,7 +141,7 @@ def _written(
     sink = pa.BufferOutputStream()
     reached: list[Any] = []
     with pa.ipc.new_stream(sink, asked.schema) as writer:
-        for batch in rows.batches(asked.stream.name, query, asked.columns):
+        for batch in _batches(rows, asked, query):
             check_cancelled(cancelled)
             if kept is not None:
                 batch = batch.filter(pc.is_in(batch.column("step"), wanted))
@@ -151,6 +152,15 @@ def _written(
                 return None, len(np.unique(np.concatenate(reached)))
             writer.write_batch(batch)
     return sink.getvalue(), 0
+
+
+def _batches(rows: StreamRows, asked: StreamQuery, query: Query) -> Iterator[pa.RecordBatch]:
+    """Yield rows as they are sent."""
+    if asked.peaks is None:
+        yield from rows.batches(asked.stream.name, query, asked.columns)
+        return
+    for batch in rows.batches(asked.stream.name, query):
+        yield coarser_rows(batch, asked.peaks).select(asked.schema.names)
 
 
 def tensor_index(rows: StreamRows, cancelled: threading.Event) -> list[dict[str, Any]]:
@@ -182,7 +192,7 @@ def _newest(rows: StreamRows, asked: StreamQuery, query: Query, cancelled: threa
     with pa.ipc.new_stream(sink, asked.schema) as writer:
         for layer, step in zip(newest["layer"].to_pylist(), newest["step_max"].to_pylist(), strict=True):
             one = replace(query, layers=((layer, layer),), first=step, last=step)
-            for batch in rows.batches("tensors", one, asked.columns):
+            for batch in _batches(rows, asked, one):
                 check_cancelled(cancelled)
                 if sink.tell() + batch.nbytes > asked.limit_bytes:
                     raise _too_large(asked.limit_bytes)
@@ -201,13 +211,14 @@ def _step_sizes(
     steps: list[Any] = []
     sizes: list[Any] = []
     shape = asked.stream.policy.shape if asked.has_values else None
-    columns = ["step"] if shape is None else ["step", shape]
+    coarse = SHAPE_COLUMNS if asked.peaks is not None else []
+    columns = ["step"] if shape is None else ["step", shape, *(name for name in coarse if name != shape)]
     for batch in rows.batches(asked.stream.name, query, columns):
         check_cancelled(cancelled)
         step = batch.column(0).to_numpy()
         size = np.full(len(step), asked.row_bytes)
         if shape is not None:
-            size += 4.0 * entries_of(batch.column(1))
+            size += 4.0 * entries_of(_shapes(batch, shape, asked.peaks))
         distinct, where = np.unique(step, return_inverse=True)
         steps.append(distinct)
         sizes.append(np.bincount(where, weights=size))
@@ -215,6 +226,15 @@ def _step_sizes(
         return np.empty(0, np.int64), np.empty(0)
     distinct, where = np.unique(np.concatenate(steps), return_inverse=True)
     return distinct, np.bincount(where, weights=np.concatenate(sizes))
+
+
+def _shapes(batch: pa.RecordBatch, shape: str, peaks: int | None) -> Any:
+    """Return the shapes that rows are sent in."""
+    kept = batch.column(shape)
+    if peaks is None:
+        return kept
+    sent = zip(coarser_shapes(batch, peaks), kept.to_pylist(), strict=True)
+    return pa.array([coarser or whole for coarser, whole in sent], kept.type)
 
 
 def _thinning(sizes: Any, limit_bytes: int) -> int:

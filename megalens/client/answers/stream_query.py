@@ -10,12 +10,19 @@ import pyarrow as pa
 from ...protocol import Stream, Streams, parse_json, read_ranges
 from ..errors import ClientError
 from ..query import Query
+from .coarser_peaks import CHANGED_COLUMNS, SHAPE_COLUMNS
 from .texts import whole_number
 
 __all__ = ["StreamQuery"]
 
 # What the parameter is called by which a column can be asked for, by how the stream's policy lets it be.
-_PARAMETERS = {"equal": "{}", "equal_or_lowest": "{}", "ranges": "{}s", "newest_finite": "measured"}
+_PARAMETERS = {
+    "equal": "{}",
+    "equal_or_lowest": "{}",
+    "ranges": "{}s",
+    "newest_finite": "measured",
+    "peaks": "peaks",
+}
 # What a text or a list costs at least, by its place alone.
 _LEAST_BYTES = 8
 _ALL = frozenset({"where", "columns", "first", "last", "limit_bytes"})
@@ -37,6 +44,8 @@ class StreamQuery:
         Of each layer only the rows of the lowest rank that has it.
     columns : list of str or None
         Only these, the step among them, in the stream's order; all when ``None``.
+    peaks : int or None
+        Blocks that attention has at most along queries and along keys; as it was kept when ``None``.
     """
 
     stream: Stream
@@ -44,6 +53,7 @@ class StreamQuery:
     limit_bytes: int
     lowest: bool
     columns: list[str] | None = None
+    peaks: int | None = None
 
     @property
     def schema(self) -> pa.Schema:
@@ -97,6 +107,9 @@ class StreamQuery:
             )
         stream = streams[name]
         columns = {_PARAMETERS[how].format(column) for column, how in stream.policy.ask.items()}
+        if not {*SHAPE_COLUMNS, *CHANGED_COLUMNS} <= set(stream.schema.names):
+            # A stream of others may say so of any text.
+            columns.discard("peaks")
         for asked in texts:
             if asked not in _ALL and asked not in columns:
                 raise _bad(asked[:100], f"The stream {name} cannot be asked for {asked!r:.100}.")
@@ -125,7 +138,8 @@ class StreamQuery:
             where=_where(texts.get("where", "{}"), stream),
         )
         limit_bytes = most_bytes if limit is None else min(limit, most_bytes)
-        return cls(stream, query, limit_bytes, lowest, _columns(texts.get("columns"), stream))
+        wanted = _columns(texts.get("columns"), stream)
+        return cls(stream, query, limit_bytes, lowest, wanted, whole_number(texts, "peaks", 1))
 
 
 def _columns(text: str | None, stream: Stream) -> list[str] | None:

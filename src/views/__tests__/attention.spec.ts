@@ -4,6 +4,7 @@ import { fullViewOptions } from '../../protocol/view-options';
 import { HELLO } from '../../store/__tests__/memory-run';
 import { attentionRow, placesOf, type IAttentionPass } from '../../store/__tests__/written-text';
 import { WrittenRun } from '../../store/__tests__/written-run';
+import { peaksWithin } from '../../store/attention-rows';
 import { RunLink } from '../../store/run-link';
 import type { ITensorRow } from '../../store/source';
 import { AttentionReader } from '../attention/attention-reader';
@@ -543,4 +544,72 @@ it('draws a long text before its tokens have come, and then with them', async ()
   expect(countOf(later)).toBe(prompt + 2);
   // The attention itself was asked for once.
   expect(run.asked).toHaveLength(1);
+});
+
+describe('attention of many heads', () => {
+  const [heads, prompt] = [64, 128];
+  const peaks: (number | undefined)[] = [];
+
+  /** Let a recording answer as coarse as it is asked; with a failure nothing finer. */
+  function record(failure: Error | null = null): void {
+    peaks.length = 0;
+    run.hello = { ...HELLO, model: { ...HELLO.model, heads } };
+    run.generated(3, { prompts: ['…'], tokens: 2, attention: true }, { padded: prompt });
+    tell(placesOf(prompt, 1));
+    const keep = (cells: number): void => {
+      const of = cells < prompt ? ' of Peaks(cells=256)' : '';
+      const blocks = Math.min(cells, prompt);
+      const values = new Float32Array(heads * blocks ** 2).fill(0.5);
+      const shapes = { shape: [1, heads, blocks, blocks], sourceShape: [1, heads, prompt, prompt], values };
+      const row = attentionRow({ step: 1, queries: 1, keys: 1, heads, padding: [0] }, () => 1);
+      run.rows = [];
+      run.add({ ...row, ...shapes, compressor: `Peaks(cells=${cells})${of}` });
+    };
+    keep(256);
+    const answer = run.tensors.bind(run);
+    jest.spyOn(run, 'tensors').mockImplementation(async query => {
+      const { peaks: cells = 256 } = query;
+      peaks.push(query.peaks);
+      if (failure && cells > 64) {
+        throw failure;
+      }
+      keep(cells);
+      return answer(query);
+    });
+  }
+
+  const captionOf = ({ loaded }: Awaited<ReturnType<typeof loadModel>>): string =>
+    'content' in loaded ? loaded.content.caption.join(' ') : '';
+
+  it('is drawn coarse first, says so, and then as fine as it is', async () => {
+    record();
+    const first = await loadModel(run, { view: 'attention', heads: '0-1' });
+    // 64 heads of 64 × 64 cells are 1 MB, of 128 × 128 they are 4.
+    expect(peaks).toEqual([64]);
+    expect(captionOf(first)).toContain('Finer cells are still being read.');
+    expect(captionOf(first)).toContain('Compressor: Peaks(cells=64) of Peaks(cells=256).');
+    expect(captionOf(first)).toContain('Each cell is the largest of 2 × 2 probabilities.');
+    await first.rest();
+    const loaded = await first.model.load(new AbortController().signal);
+    expect(captionOf({ ...first, loaded })).not.toMatch(/still being read|largest of/);
+    expect(peaks[1]).toBeGreaterThanOrEqual(prompt);
+    expect(peaks).toHaveLength(2);
+  });
+
+  it('stays coarse where nothing finer can be read, and is not asked for again and again', async () => {
+    record(new Error('too large'));
+    const first = await loadModel(run, { view: 'attention', heads: '0-1' });
+    await first.rest();
+    const loaded = await first.model.load(new AbortController().signal);
+    expect(captionOf({ ...first, loaded })).toContain('Each cell is the largest of 2 × 2 probabilities.');
+    expect(captionOf({ ...first, loaded })).not.toContain('still being read');
+    expect(peaks.filter(cells => cells !== 64)).toHaveLength(1);
+  });
+
+  it('counts cells that fit into the bytes of a first picture', () => {
+    expect(peaksWithin(1.8e6, 4, 4096, 32)).toBe(256);
+    expect(peaksWithin(1.8e6, 8, 4096, 32)).toBe(128);
+    expect(peaksWithin(1.8e6, 1024, 4096, 32)).toBe(16);
+    expect(peaksWithin(24 << 20, 1, 100, 0)).toBe(1024);
+  });
 });

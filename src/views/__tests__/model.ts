@@ -10,13 +10,14 @@ import type { MemoryRun } from '../../store/__tests__/memory-run';
 
 const nothing = (): void => undefined;
 
-/** Read what a view, or the first part of one, draws of a run, without a page. `save` hears of files that are saved. */
+/** Read what a view, or the first part of one, draws of a run, without a page. `save` hears of files that are saved, `rest` waits for what is read after. */
 export async function loadModel(
   run: MemoryRun,
   wished: ViewOptions,
   save: (name: string, type: string, text: string) => void = nothing,
   others: readonly MemoryRun[] = []
-): Promise<{ model: IViewModel; loaded: Loaded }> {
+): Promise<{ model: IViewModel; loaded: Loaded; rest: () => Promise<unknown> }> {
+  const followed: Promise<unknown>[] = [];
   const options = fullViewOptions(wished);
   const runs =
     others.length === 0
@@ -48,7 +49,7 @@ export async function loadModel(
     place: nothing,
     goTo: nothing,
     waits: nothing,
-    follow: nothing,
+    follow: (more: Promise<unknown>) => void followed.push(more),
     fail: (reason: unknown) => {
       throw reason;
     }
@@ -63,5 +64,6 @@ export async function loadModel(
     'create' in view
       ? view.create(run, env)
       : (view.compose(run, whole).layout()[0]?.create(run, env) as IViewModel);
-  return { model, loaded: await model.load(new AbortController().signal) };
+  const loaded = await model.load(new AbortController().signal);
+  return { model, loaded, rest: () => Promise.all(followed) };
 }

@@ -1,7 +1,7 @@
 import type { AttentionOptions } from '../../protocol/views.generated';
-import { isAttentionRow, placesInRow } from '../../store/attention-rows';
+import { isAttentionRow, isCoarser, peaksWithin, placesInRow } from '../../store/attention-rows';
 import { generationOf, GenerationReader, isUnderWay, type IGeneration } from '../../store/generations';
-import { GenerationRows, type IGenerationRead } from '../../store/generation-rows';
+import { GenerationRows, type GenerationQuery, type IGenerationRead } from '../../store/generation-rows';
 import type { IRunSource, ITensorRow, SourceChange } from '../../store/source';
 import { TextPlaces } from '../../store/text-places';
 import { firstOfEach, nearestStep, tokenRow, tokensOf } from '../heatmap/heatmap-data';
@@ -15,6 +15,8 @@ const TOKENS = 'InputTokens';
 /** Positions of a prompt from which on its tokens are read after the first picture, and how long that takes, ms. */
 const LONG = 2048;
 const PAINT_MS = 500;
+/** Bytes of attention that the first picture waits for, and those that are read after it: one answer of the server may have 32 MiB. */
+const [FIRST_BYTES, MOST_BYTES] = [1.8e6, 24 << 20];
 
 /** What is asked for. */
 export type AttentionQuestion = Pick<Required<AttentionOptions>, 'generation' | 'layers' | 'sequence'> & {
@@ -103,22 +105,46 @@ export class AttentionReader {
   ): Promise<IAttentionText | null> {
     const { generation: number, sequences, firstStep, lastStep } = generation;
     const sequence = Math.max(0, Math.min(wished, sequences - 1));
-    const query = { flag: ATTENTION, layers };
+    const level = `${number} ${layers.join()}`;
+    const query = this._queryOf(generation, layers, this._fine === level ? MOST_BYTES : FIRST_BYTES);
     const facts = { generation: number, sequence, sequences };
     const key = `${number} ${sequence}`;
-    if (isLong(generation) && this._begun !== key) {
+    const isLate = isLong(generation) && this._begun !== key;
+    let text: IAttentionText | null;
+    if (isLate) {
       this._begun = key;
       const steps = [firstStep, lastStep] as const;
       const read = await this._rows.readSteps(number, query, steps, placesInRow, signal);
-      const text = this._textOf(read, { ...facts, tokens: [] });
-      const rest = async (): Promise<void> => {
-        await new Promise<void>(drawn => setTimeout(drawn, PAINT_MS));
-        await this._places.read(number, sequence);
-      };
-      return text && { ...text, rest };
+      text = this._textOf(read, { ...facts, tokens: [] });
+    } else {
+      const { places, tokens } = await this._places.read(number, sequence);
+      text = this._textOf(await this._rows.read(number, query, places, signal), { ...facts, tokens });
     }
-    const { places, tokens } = await this._places.read(number, sequence);
-    return this._textOf(await this._rows.read(number, query, places, signal), { ...facts, tokens });
+    // Once: what cannot be read finer stays coarse, as its caption says.
+    const isCoarse = text !== null && this._tried !== level && rowsOf(text.read).some(isCoarser);
+    const rest = async (): Promise<void> => {
+      await new Promise<void>(drawn => setTimeout(drawn, PAINT_MS));
+      const { places } = await this._places.read(number, sequence);
+      if (isCoarse) {
+        this._tried = level;
+        const finer = this._queryOf(generation, layers, MOST_BYTES);
+        const read = await this._rows.read(number, finer, places).catch(() => null);
+        this._fine = read ? level : this._fine;
+      }
+    };
+    return text && (isLate || isCoarse) ? { ...text, isCoarse, rest } : text;
+  }
+
+  /** A question for the attention of a text, as fine as fits into some bytes. */
+  private _queryOf(
+    { padded, request, sequences }: IGeneration,
+    layers: readonly number[],
+    bytes: number
+  ): GenerationQuery {
+    const heads = this._source.hello?.model?.heads ?? 0;
+    const maps = heads * layers.length * Math.max(1, sequences);
+    const peaks = maps > 0 ? { peaks: peaksWithin(bytes, maps, padded, request?.tokens ?? 0) } : {};
+    return { flag: ATTENTION, layers, ...peaks };
   }
 
   private async _ofStep(
@@ -171,7 +197,7 @@ export class AttentionReader {
     read: IGenerationRead,
     facts: Pick<IAttentionText, 'generation' | 'sequence' | 'sequences' | 'tokens'>
   ): IAttentionText | null {
-    const rows = read.passes.flatMap(pass => [...pass.rows.values()]);
+    const rows = rowsOf(read);
     const drawn = rows.filter(isAttentionRow);
     this._mixed ??= drawn.length === 0 ? (rows[0]?.compressor ?? null) : null;
     // Passes may be more than a call takes arguments.
@@ -183,11 +209,16 @@ export class AttentionReader {
 
   private _mixed: string | null = null;
   private readonly _rows: GenerationRows;
+  /** The text and layers that were to be read finer, and those that were. */
+  private _tried = '';
+  private _fine = '';
   private readonly _places: TextPlaces;
   /** The long text of which something was drawn already. */
   private _begun = '';
   private readonly _generations = new GenerationReader();
 }
+
+const rowsOf = ({ passes }: IGenerationRead): ITensorRow[] => passes.flatMap(pass => [...pass.rows.values()]);
 
 const PHASES = ['train', 'eval', 'generate'] as const;
 

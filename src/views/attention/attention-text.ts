@@ -21,7 +21,9 @@ export interface IAttentionText {
   readonly tokens: readonly string[];
   /** Heads of a layer. */
   readonly heads: number;
-  /** Reads the tokens, which have not come yet; absent where they have. */
+  /** Set where finer cells are read yet. */
+  readonly isCoarse?: boolean;
+  /** Reads the tokens, and finer cells, which have not come yet; absent where they have. */
   readonly rest?: () => Promise<void>;
 }
 

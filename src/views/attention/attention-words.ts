@@ -55,7 +55,8 @@ export function textCaption(
 ): string[] {
   const { read, sequence, sequences, generation, step } = text;
   const lines = [
-    ...(text.rest ? [t('Its tokens are still being read.')] : []),
+    ...(text.rest && text.tokens.length === 0 ? [t('Its tokens are still being read.')] : []),
+    ...(text.isCoarse ? [t('Finer cells are still being read.')] : []),
     t('Compressor: %1.', compressor),
     generation === null
       ? t('Sample %1 of %2.', sequence + 1, sequences)
