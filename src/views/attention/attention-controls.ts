@@ -1,9 +1,9 @@
-import { formatInteger } from '../../charts';
 import { isRangeText } from '../../protocol/ranges';
 import type { AttentionOptions } from '../../protocol/views.generated';
 import type { IRunSource } from '../../store/source';
 import type { Control } from '../shared/control';
-import { goControl, stepsControl } from '../shared/controls';
+import { goControl, positionChip, stepsControl } from '../shared/controls';
+import { chip, numberField, rangesField } from '../shared/fields';
 import { generationControls } from '../shared/generation-pick';
 import { selectControl } from '../shared/select-control';
 import type { Translate } from '../shared/translate';
@@ -32,26 +32,24 @@ export function attentionControls(
 ): Control[] {
   const isWritten = found?.generation !== undefined;
   const kinds = { maps: t('maps'), heads: t('overview of heads') };
-  const known = (numbers: readonly number[]): string[] => ['all', ...numbers.slice(0, 100).map(String)];
   const heads = Array.from({ length: found?.text?.heads ?? 0 }, (_, head) => head);
-  const ranges = (id: 'heads' | 'layers', label: string, suggestions: readonly string[]): Control => ({
-    kind: 'text',
-    id,
-    label,
-    value: options[id],
-    suggestions,
-    valid: text => isRangeText(text) && !text.includes('-1'),
-    change: text => choose({ [id]: text })
-  });
-  const chip: Control[] = back
+  const ranges = (id: 'heads' | 'layers', label: string, known: readonly number[]): Control =>
+    rangesField(
+      id,
+      label,
+      options[id],
+      known,
+      text => choose({ [id]: text }),
+      text => isRangeText(text) && !text.includes('-1')
+    );
+  const alone = back
     ? [
-        {
-          kind: 'chip',
-          id: 'head',
-          text: t('Layer %1, head %2', options.layers, options.heads),
-          title: t('Draw all that was drawn before'),
-          remove: () => choose(back)
-        }
+        chip(
+          'head',
+          t('Layer %1, head %2', options.layers, options.heads),
+          t('Draw all that was drawn before'),
+          () => choose(back)
+        )
       ]
     : [];
   return [
@@ -72,22 +70,12 @@ export function attentionControls(
           : { kind, color_range: null }
       )
     ),
-    ranges('layers', t('Layers'), known(found?.layers ?? [])),
-    ranges('heads', t('Heads'), known(heads)),
-    ...chip,
+    ranges('layers', t('Layers'), found?.layers ?? []),
+    ranges('heads', t('Heads'), heads),
+    ...alone,
     ...(isWritten ? [] : trainingControls(source, options, found, step, choose, t)),
     ...own,
-    ...(options.position === null
-      ? []
-      : [
-          {
-            kind: 'chip',
-            id: 'position',
-            text: t('position %1', formatInteger(options.position)),
-            title: t('Follow the newest position'),
-            remove: () => choose({ position: null })
-          } satisfies Control
-        ])
+    ...positionChip(options.position, choose, t)
   ];
 }
 
@@ -107,27 +95,17 @@ function trainingControls(
     ...(samples < 2
       ? []
       : [
-          {
-            kind: 'number',
-            id: 'sequence',
-            label: t('Sample'),
-            value: options.sequence,
-            least: 0,
-            most: samples - 1,
-            change: sequence => choose({ sequence })
-          } satisfies Control
+          numberField('sequence', t('Sample'), options.sequence, [0, samples - 1], sequence =>
+            choose({ sequence })
+          )
         ]),
     stepsControl(found?.steps ?? [], step, source.connection, toStep, t),
     goControl(toStep, t),
     ...(hasTexts
       ? [
-          {
-            kind: 'chip',
-            id: 'training',
-            text: t('Of the training'),
-            title: t('Show what was generated'),
-            remove: () => choose({ step: null, position: null })
-          } satisfies Control
+          chip('training', t('Of the training'), t('Show what was generated'), () =>
+            choose({ step: null, position: null })
+          )
         ]
       : [])
   ];

@@ -1,7 +1,6 @@
 import type { IPlace } from '../../charts';
-import { own } from '../../protocol/own';
 import type { IMark } from '../shared/content';
-import { hold } from '../shared/places';
+import { hold, moveAmongPictures } from '../shared/places';
 import { cellAt, edgesOf, positionsOf, type IHeadMap } from './attention-maps';
 
 /** A cell of one of the maps. */
@@ -10,20 +9,6 @@ export interface IAttentionCell {
   readonly query: number;
   readonly key: number;
 }
-
-/** What a key moves a cursor by: keys, queries, maps. */
-const MOVES: Readonly<Record<string, readonly [number, number, number]>> = {
-  ArrowLeft: [-1, 0, 0],
-  ArrowRight: [1, 0, 0],
-  ArrowUp: [0, -1, 0],
-  ArrowDown: [0, 1, 0],
-  PageUp: [0, 0, -1],
-  PageDown: [0, 0, 1],
-  Home: [-Infinity, 0, 0],
-  End: [Infinity, 0, 0],
-  copy: [0, 0, 0],
-  Enter: [0, 0, 0]
-};
 
 /** Where the cells of maps lie. Maps are the pictures of a grid by their place; x counts keys, y queries, both in positions of the text. */
 export class MapCells {
@@ -50,7 +35,7 @@ export class MapCells {
 
   /** Where a key leads, from where the cursor was; null where it means nothing. */
   moved(from: IAttentionCell | null, pressed: string): IAttentionCell | null {
-    const by = own(MOVES, pressed);
+    const by = moveAmongPictures(pressed === 'Enter' ? 'copy' : pressed);
     const map = this.maps[hold((from?.map.place ?? 0) + (by?.[2] ?? 0), this.maps.length)];
     if (!by || !map) {
       return null;

@@ -6,8 +6,8 @@ import type { IContent, IMark, IMoved } from '../shared/content';
 import type { Control } from '../shared/control';
 import { colorRangeControl, lockedWords, transformControl } from '../shared/controls';
 import type { ILinkedMarks } from '../shared/links';
-import { hold, moveAmongCells, type ICell } from '../shared/places';
-import { lockedRange } from '../shared/scale';
+import { around, hold, moveAmongCells, type ICell } from '../shared/places';
+import { lockedRange, scaleFromZero } from '../shared/scale';
 import { selectControl } from '../shared/select-control';
 import type { ITip } from '../shared/tip';
 import type { IViewEnvironment } from '../shared/view-model';
@@ -17,7 +17,6 @@ import {
   boundCaption,
   headsOf,
   headsRecipe,
-  headsScale,
   headsSummary,
   tellingHead,
   type IMeasuredHeads
@@ -27,8 +26,6 @@ import type { IAttentionPicture, IAttentionDrawing } from './picture';
 type Measure = Required<AttentionOptions>['measure'];
 
 const MEASURES: readonly Measure[] = ['entropy', 'distance', 'first'];
-
-const around = (center: number): readonly [number, number] => [center - 0.5, center + 0.5];
 
 /** Layer × head, coloured by what distinguishes a head. */
 export class HeadsPicture implements IAttentionPicture {
@@ -49,8 +46,14 @@ export class HeadsPicture implements IAttentionPicture {
     this._wish = wish;
     const range = lockedRange(locked ?? []);
     const recipeOf = (pictures: Pictures, look: IColorLook): IRecipe =>
-      headsRecipe(shown, headsScale(shown, transform, look), measureNames(t)[measure], pictures, t);
-    this._domain = headsScale(shown, transform, { range }).domain;
+      headsRecipe(
+        shown,
+        scaleFromZero([shown.cells.values], transform, look),
+        measureNames(t)[measure],
+        pictures,
+        t
+      );
+    this._domain = scaleFromZero([shown.cells.values], transform, { range }).domain;
     return {
       recipe: recipeOf(this._pictures, { dark: isDark, range }),
       extent: { x: [-0.5, heads.length - 0.5], y: [-0.5, layers.length - 0.5] },
@@ -71,9 +74,7 @@ export class HeadsPicture implements IAttentionPicture {
         choose({ measure, color_range: null })
       ),
       transformControl(t('Colours'), options.transform, transform => choose({ transform }), t),
-      ...(this._domain
-        ? [colorRangeControl(options.color_range, this._domain, range => choose({ color_range: range }), t)]
-        : [])
+      ...colorRangeControl(options.color_range, this._domain, choose, t)
     ];
   }
 

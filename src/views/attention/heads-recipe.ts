@@ -1,15 +1,7 @@
-import {
-  ColorScale,
-  formatInteger,
-  lowMagnitude,
-  type IColorLook,
-  type IMatrix,
-  type IRecipe,
-  type Pictures
-} from '../../charts';
+import { formatInteger, type ColorScale, type IMatrix, type IRecipe, type Pictures } from '../../charts';
 import type { AttentionOptions } from '../../protocol/views.generated';
 import { WHOLE_NUMBERS } from '../shared/lines/line-recipe';
-import { colorStrip, extentOf } from '../shared/scale';
+import { colorStrip } from '../shared/scale';
 import type { Translate } from '../shared/translate';
 import { measureText } from './attention-words';
 import type { IHeadMeasure } from './head-measures';
@@ -43,17 +35,6 @@ export function headsOf(
     missing: Uint8Array.from(measures, each => (each.queries + each.unfinished === 0 ? 1 : 0))
   };
   return { layers, heads, measures, cells, compressor };
-}
-
-/** Return the scale of a measure: from 0, which all of them have as their least. */
-export function headsScale(
-  { cells }: IMeasuredHeads,
-  transform: NonNullable<AttentionOptions['transform']>,
-  look: IColorLook
-): ColorScale {
-  const extent = extentOf([cells.values]);
-  const low = transform === 'log' ? lowMagnitude([cells.values]) : NaN;
-  return new ColorScale(extent && [Math.min(0, extent[0]), extent[1]], transform, low, look);
 }
 
 /** Return the chart of layer × head. */

@@ -6,7 +6,7 @@ import type { IContent, IMark, IMoved } from '../shared/content';
 import type { Control } from '../shared/control';
 import { colorRangeControl, transformControl } from '../shared/controls';
 import type { ILinkedMarks } from '../shared/links';
-import { lockedRange } from '../shared/scale';
+import { lockedRange, scaleFromZero } from '../shared/scale';
 import type { ITip } from '../shared/tip';
 import type { IViewEnvironment } from '../shared/view-model';
 import { cellAt, headMaps, valueAt, type IHeadMap, type IHeadMaps, type IMapWindow } from './attention-maps';
@@ -21,7 +21,7 @@ import {
 } from './attention-words';
 import { MapCells, type IAttentionCell } from './cells';
 import { headHabit } from './head-habit';
-import { mapsRecipe, mapsScale } from './maps-recipe';
+import { mapsRecipe } from './maps-recipe';
 import type { IAttentionPicture, IAttentionDrawing } from './picture';
 import { keysTable, rankedKeys } from './ranked-keys';
 
@@ -50,7 +50,7 @@ export class MapsPicture implements IAttentionPicture {
     this._wish = wish;
     this._cells = new MapCells(shown.maps, text.read.count);
     const range = lockedRange(options.color_range ?? []);
-    const scale = mapsScale(shown, options.transform, { dark: env.isDark, range });
+    const scale = scaleFromZero(shown.whole, options.transform, { dark: env.isDark, range });
     this._domain = scale.domain;
     const { maps } = shown;
     const all = [0, text.read.count - 1] as const;
@@ -59,7 +59,7 @@ export class MapsPicture implements IAttentionPicture {
         shown,
         text,
         window ?? { queries: all, keys: all },
-        mapsScale(shown, options.transform, { dark, range }),
+        scaleFromZero(shown.whole, options.transform, { dark, range }),
         heads.length,
         env.width,
         pictures,
@@ -98,9 +98,7 @@ export class MapsPicture implements IAttentionPicture {
     const { options, t, choose } = this._env;
     return [
       transformControl(t('Colours'), options.transform, transform => choose({ transform }), t),
-      ...(this._domain
-        ? [colorRangeControl(options.color_range, this._domain, range => choose({ color_range: range }), t)]
-        : [])
+      ...colorRangeControl(options.color_range, this._domain, choose, t)
     ];
   }
 

@@ -1,6 +1,5 @@
-import { ColorScale, lowMagnitude, Pictures, type IColorLook, type IRecipe, type Row } from '../../charts';
-import type { AttentionOptions } from '../../protocol/views.generated';
-import { colorStrip, extentOf } from '../shared/scale';
+import type { ColorScale, IRecipe, Pictures, Row } from '../../charts';
+import { colorStrip } from '../shared/scale';
 import type { Translate } from '../shared/translate';
 import { edgesOf, type IHeadMaps, type IMapWindow } from './attention-maps';
 import { axisLabels, type IAttentionText } from './attention-text';
@@ -11,17 +10,6 @@ const [LEAST_WIDTH, MOST_HEIGHT] = [118, 520];
 const [MARGINS, GAP] = [90, 52];
 /** A picture that is narrower has numbers on its axes, not tokens. */
 const WIDE = 240;
-
-/** Return the scale that all maps share. */
-export function mapsScale(
-  { whole }: IHeadMaps,
-  transform: NonNullable<AttentionOptions['transform']>,
-  look: IColorLook
-): ColorScale {
-  const low = transform === 'log' ? lowMagnitude(whole) : NaN;
-  const extent = extentOf(whole);
-  return new ColorScale(extent && [Math.min(0, extent[0]), extent[1]], transform, low, look);
-}
 
 /** Return the columns of a grid of maps: those of a layer beside one another where there is room. */
 export function gridColumns(maps: number, heads: number, width: number): number {

@@ -4,6 +4,7 @@ import type { IGeneration } from '../../store/generations';
 import type { IRunSource, ITensorShape } from '../../store/source';
 import type { Control } from '../shared/control';
 import { colorRangeControl, goControl, stepsControl, transformControl } from '../shared/controls';
+import { numberField } from '../shared/fields';
 import { promptWords } from '../shared/generation-pick';
 import { selectControl } from '../shared/select-control';
 import { tensorControls, type TensorOptions } from '../shared/tensor-controls';
@@ -34,21 +35,9 @@ export function heatmapControls(
   t: Translate
 ): Control[] {
   const isText = options.generation !== null;
-  const domain = shown?.layers[0]?.scale.domain;
+  const domain = shown?.layers[0]?.scale.domain ?? null;
   const picker = (id: 'head' | 'sample', label: string, count: number): Control[] =>
-    count < 2
-      ? []
-      : [
-          {
-            kind: 'number',
-            id,
-            label,
-            value: options[id],
-            least: 0,
-            most: count - 1,
-            change: value => choose({ [id]: value })
-          }
-        ];
+    count < 2 ? [] : [numberField(id, label, options[id], [0, count - 1], value => choose({ [id]: value }))];
   const others = [
     ...picker('head', t('Head'), shown?.text?.heads ?? shown?.axes.heads ?? 1),
     ...picker(
@@ -75,9 +64,7 @@ export function heatmapControls(
       ? [selectControl('scale', t('Scale'), options.scale, scale, value => choose({ scale: value }))]
       : []),
     transformControl(t('Colours'), options.transform, transform => choose({ transform }), t),
-    ...(domain
-      ? [colorRangeControl(options.color_range, domain, range => choose({ color_range: range }), t)]
-      : [])
+    ...colorRangeControl(options.color_range, domain, choose, t)
   ];
 }
 

@@ -1,5 +1,4 @@
 import { flagColor, formatFull, formatInteger, Pictures, type IPlace, type IRecipe } from '../../charts';
-import { own } from '../../protocol/own';
 import type { HeatmapOptions } from '../../protocol/views.generated';
 import type { IPointed } from '../../store/run-link';
 import type { ITensorShape, SourceChange } from '../../store/source';
@@ -11,10 +10,11 @@ import type { ILinkedMarks } from '../shared/links';
 import { PositionShown } from '../shared/pinned-position';
 import { StepShown } from '../shared/pinned-step';
 import { rankWords } from '../shared/place-words';
-import { hold } from '../shared/places';
+import { around, hold, moveAmongPictures } from '../shared/places';
 import { lockedRange } from '../shared/scale';
 import { emptyFlag, type IState, type IStateActions } from '../shared/states';
 import type { ITip } from '../shared/tip';
+import { columnOf } from '../shared/token-axis';
 import { ViewModel } from '../shared/view-model';
 import { errorWords } from './error-words';
 import { heatmapControls } from './heatmap-controls';
@@ -26,23 +26,6 @@ import { heatmapCaption, heatmapSummary, heatmapTitle, peakOf, positionWords } f
 import { valueIn } from './matrix';
 import { queryOf, StepRows } from './step-rows';
 import { TextRows } from './text-rows';
-
-/** Steps of the cursor by key: columns, rows, layers. */
-const MOVES: Readonly<Record<string, readonly [number, number, number]>> = {
-  ArrowLeft: [-1, 0, 0],
-  ArrowRight: [1, 0, 0],
-  ArrowUp: [0, -1, 0],
-  ArrowDown: [0, 1, 0],
-  PageUp: [0, 0, -1],
-  PageDown: [0, 0, 1],
-  Home: [-Infinity, 0, 0],
-  End: [Infinity, 0, 0],
-  copy: [0, 0, 0]
-};
-
-const around = (center: number): readonly [number, number] => [center - 0.5, center + 0.5];
-
-const columnOf = (position: number): IMark => ({ facet: null, x: around(position), y: null });
 
 /** What was read, and the step that was asked for; or why there is nothing. */
 type IFound = { readonly read: IHeatmapRead; readonly wanted: number | null } | { readonly state: IState };
@@ -169,7 +152,7 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
   }
 
   override move(key: string): IMoved | null {
-    const [shown, by] = [this._shown, own(MOVES, key)];
+    const [shown, by] = [this._shown, moveAmongPictures(key)];
     if (!shown || by === undefined) {
       return null;
     }

@@ -1,5 +1,4 @@
 import { formatInteger } from '../../charts';
-import { isRangeText } from '../../protocol/ranges';
 import type { LensOptions } from '../../protocol/views.generated';
 import { generationOf, GenerationReader, readTokens, type IGeneration } from '../../store/generations';
 import { readLens, type ILensCell, type Lens } from '../../store/lens';
@@ -7,6 +6,8 @@ import type { IPointed } from '../../store/run-link';
 import type { SourceChange } from '../../store/source';
 import type { IMark, IMoved, INote, Loaded } from '../shared/content';
 import type { Control } from '../shared/control';
+import { positionChip } from '../shared/controls';
+import { rangesField } from '../shared/fields';
 import { generationControls } from '../shared/generation-pick';
 import { chosenLayers } from '../shared/layers';
 import type { ILinkedMarks } from '../shared/links';
@@ -94,10 +95,7 @@ export class LensView extends ViewModel<LensOptions> {
 
   override controls(): Control[] {
     const { options, t } = this;
-    const words = Object.fromEntries(COLORS.map(color => [color, colorWords(color, t)])) as Record<
-      LensColor,
-      string
-    >;
+    const colors = COLORS.map(value => ({ value, text: colorWords(value, t) }));
     return [
       { kind: 'name', id: 'run', text: this.source.name },
       ...generationControls(
@@ -107,27 +105,11 @@ export class LensView extends ViewModel<LensOptions> {
         change => this.choose({ ...change, position: null }),
         t
       ),
-      {
-        kind: 'text',
-        id: 'layers',
-        label: t('Layers'),
-        value: options.layers,
-        suggestions: ['all', ...(this._shown?.lens.layers ?? []).slice(0, 100).map(String)],
-        valid: isRangeText,
-        change: layers => this.choose({ layers })
-      },
-      selectControl('color', t('Colours'), options.color, words, color => this.choose({ color })),
-      ...(options.position === null
-        ? []
-        : [
-            {
-              kind: 'chip',
-              id: 'position',
-              text: t('position %1', formatInteger(options.position)),
-              title: t('Follow the newest position'),
-              remove: () => this.choose({ position: null })
-            } satisfies Control
-          ])
+      rangesField('layers', t('Layers'), options.layers, this._shown?.lens.layers ?? [], layers =>
+        this.choose({ layers })
+      ),
+      selectControl('color', t('Colours'), options.color, colors, color => this.choose({ color })),
+      ...positionChip(options.position, change => this.choose(change), t)
     ];
   }
 

@@ -5,6 +5,7 @@ import { isRangeText } from '../../protocol/ranges';
 import type { Control } from '../shared/control';
 import { smoothingControl } from '../shared/controls';
 import { runsControls } from '../shared/lines/compare-controls';
+import { chip, rangesField } from '../shared/fields';
 import { selectControl } from '../shared/select-control';
 import type { Translate } from '../shared/translate';
 import { colorsControl } from './map-controls';
@@ -56,15 +57,15 @@ function whichTensors({ options, names, index, choose }: IControlFacts, t: Trans
     id: 'layer' | 'expert' | 'stage' | 'rank',
     label: string,
     known: readonly number[] = []
-  ): Control => ({
-    kind: 'text',
-    id,
-    label,
-    value: where[id] ?? 'all',
-    suggestions: ['all', ...known.slice(0, 100).map(String)],
-    valid: text => text === '' || isRangeText(text),
-    change: text => set({ [id]: text })
-  });
+  ): Control =>
+    rangesField(
+      id,
+      label,
+      where[id] ?? 'all',
+      known,
+      text => set({ [id]: text }),
+      text => text === '' || isRangeText(text)
+    );
   const word = (id: 'family' | 'kind' | 'stack', label: string, known: readonly string[]): Control[] => {
     const now = where[id] ?? [];
     const shown = now.length > 1 ? [now.join(', ')] : [];
@@ -211,13 +212,12 @@ function howShown({ options, index, choose }: IControlFacts, t: Translate): Cont
     ...(steps === null
       ? []
       : [
-          {
-            kind: 'chip',
-            id: 'steps-chip',
-            text: t('steps %1–%2', formatInteger(steps[0] ?? 0), formatInteger(steps[1] ?? 0)),
-            title: t('Show all steps again'),
-            remove: () => choose({ steps: null })
-          } satisfies Control
+          chip(
+            'steps-chip',
+            t('steps %1–%2', formatInteger(steps[0] ?? 0), formatInteger(steps[1] ?? 0)),
+            t('Show all steps again'),
+            () => choose({ steps: null })
+          )
         ])
   ];
 }

@@ -1,5 +1,6 @@
 import type { MomentsOptions } from '../../protocol/views.generated';
 import type { Control } from '../shared/control';
+import { chip } from '../shared/fields';
 import { selectControl } from '../shared/select-control';
 import type { Translate } from '../shared/translate';
 import { alongOf, cellsChosen, isMap, mapRows } from './map-options';
@@ -63,12 +64,8 @@ export function cellControls(options: MomentOptions, choose: Choose, t: Translat
             .map(value => ({ value, text: value === 'step' ? t('step') : columnWords(value, t) })),
           along => choose({ along })
         ),
-        {
-          kind: 'chip',
-          id: 'cells',
-          text: cells === 1 ? t('1 cell') : t('%1 cells', cells),
-          title: t('Draw no lines of cells'),
-          remove: () => choose({ cells: [] })
-        }
+        chip('cells', cells === 1 ? t('1 cell') : t('%1 cells', cells), t('Draw no lines of cells'), () =>
+          choose({ cells: [] })
+        )
       ];
 }

@@ -87,15 +87,17 @@ export class MapPane extends MomentPane {
   }
 
   override controls(): Control[] {
-    const choose = (range: [number, number] | null): void => this.choose({ color_range: range });
     return [
       ...(this._isOverSteps
         ? [goControl(step => this.env.goTo(this._goTo(step)), this.t)]
         : this.stepControls()),
       ...cellControls(this.options, options => this.choose(options), this.t),
-      ...(this._domain && this.options.colors === 'continuous'
-        ? [colorRangeControl(this.options.color_range, this._domain, choose, this.t)]
-        : [])
+      ...colorRangeControl(
+        this.options.color_range,
+        this.options.colors === 'continuous' ? this._domain : null,
+        options => this.choose(options),
+        this.t
+      )
     ];
   }
 

@@ -12,6 +12,7 @@ import { framesOf, markBox, putAt } from './place-mark';
 import type { Shell } from './shell';
 import { emptyState, type IState } from '../shared/states';
 import type { Control } from '../shared/control';
+import { chip } from '../shared/fields';
 import type { Translate } from '../shared/translate';
 
 const wordsOf = ([first, last]: StepRange): { first: string; last: string } => ({
@@ -210,16 +211,14 @@ export class Linked implements IDisposable {
     const { first, last } = wordsOf(filter.steps);
     return [
       ...pins,
-      {
-        kind: 'chip',
-        id: 'filter',
-        text: first === last ? this._t('step %1', first) : this._t('steps %1–%2', first, last),
-        title:
-          filter.by === this
-            ? this._t('The other views of this run show these steps only. Show all steps again')
-            : this._t('Chosen in another view of this run. Show all steps again'),
-        remove: () => this._link?.choose(this, null)
-      }
+      chip(
+        'filter',
+        first === last ? this._t('step %1', first) : this._t('steps %1–%2', first, last),
+        filter.by === this
+          ? this._t('The other views of this run show these steps only. Show all steps again')
+          : this._t('Chosen in another view of this run. Show all steps again'),
+        () => this._link?.choose(this, null)
+      )
     ];
   }
 
@@ -228,13 +227,12 @@ export class Linked implements IDisposable {
     return pinned === null || !this._view.followsPosition
       ? []
       : [
-          {
-            kind: 'chip',
-            id: 'pin-position',
-            text: t('Pinned: position %1', formatInteger(pinned.position)),
-            title: t('Every view of generated text of this run shows this position. Unpin'),
-            remove: () => this.pinPosition(null)
-          }
+          chip(
+            'pin-position',
+            t('Pinned: position %1', formatInteger(pinned.position)),
+            t('Every view of generated text of this run shows this position. Unpin'),
+            () => this.pinPosition(null)
+          )
         ];
   }
 
@@ -243,13 +241,12 @@ export class Linked implements IDisposable {
     return pinned === null
       ? []
       : [
-          {
-            kind: 'chip',
-            id: 'pin',
-            text: t('Pinned: step %1', formatInteger(pinned)),
-            title: t('Tips compare with this step, and it is marked in every view of this run. Unpin'),
-            remove: () => this._link?.pin(null)
-          }
+          chip(
+            'pin',
+            t('Pinned: step %1', formatInteger(pinned)),
+            t('Tips compare with this step, and it is marked in every view of this run. Unpin'),
+            () => this._link?.pin(null)
+          )
         ];
   }
 

@@ -1,8 +1,10 @@
 import type { IRunSource, ITensorShape } from '../../store/source';
 import type { Control } from '../shared/control';
+import { chip, numberField } from '../shared/fields';
 import { layerName } from '../shared/layers';
 import { placeNear } from '../shared/places';
 import { selectControl } from '../shared/select-control';
+import { flagControls } from '../shared/tensor-controls';
 import type { Translate } from '../shared/translate';
 import type { ProjectionChoice } from './projection-reader';
 import { countWords } from './projection-words';
@@ -68,28 +70,12 @@ export function projectionControls(facts: IProjectionFacts): Control[] {
 
 function tensorControls({ choose, options, shape, source, t }: IProjectionFacts): Control[] {
   const { flag, layer, part } = options;
-  const flags = (source.hello?.flags ?? [])
-    .filter(({ axes, name }) => name === flag || (axes[0] === 'position' && axes.length > 1))
-    .map(info => ({
-      value: info.name,
-      text: info.title,
-      disabled: info.layers.length === 0,
-      title: info.reason ? `${info.name}: ${info.reason}` : info.name
-    }));
-  if (!flags.some(({ value }) => value === flag)) {
-    flags.unshift({ value: flag, text: flag, disabled: false, title: flag });
-  }
-  const parts = shape.parts.filter(each => each !== '').map(value => ({ value, text: value }));
+  const flags = (source.hello?.flags ?? []).filter(
+    ({ axes, name }) => name === flag || (axes[0] === 'position' && axes.length > 1)
+  );
   const { layers } = shape;
   return [
-    selectControl('flag', t('Flag'), flag, flags, value => choose({ flag: value, part: null })),
-    ...(parts.length < 2
-      ? []
-      : [
-          selectControl('part', t('Part'), part ?? parts[0]?.value ?? '', parts, value =>
-            choose({ part: value })
-          )
-        ]),
+    ...flagControls(flags, { flag, part }, shape, choose, t),
     ...(layers.length < 2
       ? []
       : [
@@ -115,15 +101,7 @@ function methodControls({ choose, options, t }: IProjectionFacts): Control[] {
     label: string,
     least: number,
     most: number
-  ): Control => ({
-    kind: 'number',
-    id: name,
-    label,
-    value: options[name],
-    least,
-    most,
-    change: value => choose({ [name]: value })
-  });
+  ): Control => numberField(name, label, options[name], [least, most], value => choose({ [name]: value }));
   return options.method === 'umap'
     ? [number('neighbors', t('Neighbours'), 2, 200), number('seed', t('Seed'), 0, 4_294_967_295)]
     : [number('across', t('Across: PC'), 1, 8), number('up', t('Up: PC'), 1, 8)];
@@ -133,12 +111,11 @@ function groupChip({ choose, grouped, options, t }: IProjectionFacts): Control[]
   return options.group === ''
     ? []
     : [
-        {
-          kind: 'chip',
-          id: 'group',
-          text: t('Group: %1', countWords(grouped, t)),
-          title: t('Chosen by a box drawn with Shift, or token by token with G. Let it go'),
-          remove: () => choose({ group: '' })
-        }
+        chip(
+          'group',
+          t('Group: %1', countWords(grouped, t)),
+          t('Chosen by a box drawn with Shift, or token by token with G. Let it go'),
+          () => choose({ group: '' })
+        )
       ];
 }

@@ -1,6 +1,7 @@
 import { formatInteger, formatNumber } from '../../charts';
 import type { ConnectionState } from '../../store/source';
 import type { Control } from './control';
+import { chip } from './fields';
 import { placeNear } from './places';
 import { selectControl } from './select-control';
 import type { Translate } from './translate';
@@ -55,25 +56,30 @@ export function transformControl(
 }
 
 /**
- * Lock the colours of a picture, or let them follow its values.
+ * Lock the colours of a picture, or let them follow its values; nothing before anything was drawn.
  *
- * @param domain What the colours span now.
+ * @param domain What the colours span now; null before that.
  */
 export function colorRangeControl(
   range: readonly number[] | null,
-  domain: readonly [number, number],
-  choose: (range: [number, number] | null) => void,
+  domain: readonly [number, number] | null,
+  choose: (options: { color_range: [number, number] | null }) => void,
   t: Translate
-): Control {
+): Control[] {
+  if (domain === null) {
+    return [];
+  }
   const ends = ([low = NaN, high = NaN]: readonly number[]): string =>
     t('%1 to %2', formatNumber(low, 3), formatNumber(high, 3));
   const words = {
     data: t('of the data'),
     locked: range ? t('locked, %1', ends(range)) : t('lock %1', ends(domain))
   };
-  return selectControl('color_range', t('Range'), range ? 'locked' : 'data', words, value =>
-    choose(value === 'locked' ? [...domain] : null)
-  );
+  return [
+    selectControl('color_range', t('Range'), range ? 'locked' : 'data', words, value =>
+      choose({ color_range: value === 'locked' ? [...domain] : null })
+    )
+  ];
 }
 
 /** Say that colours are locked, and how many cells lie outside; empty where they are not. */
@@ -109,13 +115,27 @@ export function smoothedChip(value: number, choose: (smoothing: number) => void,
   return value < 2
     ? []
     : [
-        {
-          kind: 'chip',
-          id: 'smoothed',
-          text: t('Smoothed: %1 points', formatInteger(value)),
-          title: t('What is drawn is a trailing mean. Draw the numbers as they are'),
-          remove: () => choose(0)
-        }
+        chip(
+          'smoothed',
+          t('Smoothed: %1 points', formatInteger(value)),
+          t('What is drawn is a trailing mean. Draw the numbers as they are'),
+          () => choose(0)
+        )
+      ];
+}
+
+/** Say which position of a text is shown where one was chosen; nothing where the newest is followed. */
+export function positionChip(
+  position: number | null,
+  choose: (options: { position: null }) => void,
+  t: Translate
+): Control[] {
+  return position === null
+    ? []
+    : [
+        chip('position', t('position %1', formatInteger(position)), t('Follow the newest position'), () =>
+          choose({ position: null })
+        )
       ];
 }
 

@@ -1,6 +1,7 @@
 import { formatInteger } from '../../charts';
 import { sequencesOf, type IGeneration } from '../../store/generations';
 import type { Control } from './control';
+import { numberField } from './fields';
 import { selectControl } from './select-control';
 import { tokenWords } from './token-text';
 import type { Translate } from './translate';
@@ -52,15 +53,9 @@ export function generationControls(
     ...(count < 2
       ? []
       : [
-          {
-            kind: 'number',
-            id: 'sequence',
-            label: t('Sequence'),
-            value: sequence,
-            least: 0,
-            most: count - 1,
-            change: value => choose({ sequence: value })
-          } satisfies Control
+          numberField('sequence', t('Sequence'), sequence, [0, count - 1], value =>
+            choose({ sequence: value })
+          )
         ])
   ];
 }

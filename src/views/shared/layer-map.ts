@@ -2,7 +2,7 @@ import { formatInteger, Pictures, type ColorScale, type IPlace, type IRecipe } f
 import type { IContent, IMark, IMoved } from './content';
 import { layerName } from './layers';
 import type { IPictured } from './pictured';
-import { moveAmongCells } from './places';
+import { around, moveAmongCells } from './places';
 import { rowPlaces } from './row-places';
 import { colorStrip } from './scale';
 import type { ITip } from './tip';
@@ -136,13 +136,13 @@ export abstract class LayerMap implements IPictured {
 
   /** The cell of a layer and position. */
   markOf({ position, layer }: ILayerPlace): IMark {
-    return { facet: null, x: [position - 0.5, position + 0.5], y: this._heightOf(this.rows.indexOf(layer)) };
+    return { facet: null, x: around(position), y: around(this.rows.indexOf(layer)) };
   }
 
   /** A whole row; null where the layer is not drawn. */
   rowOf(layer: number): IMark | null {
     const [row, x] = [this.rows.indexOf(layer), this._wish?.axis.x];
-    return row < 0 || !x ? null : { facet: null, x, y: this._heightOf(row) };
+    return row < 0 || !x ? null : { facet: null, x, y: around(row) };
   }
 
   /** Layer and position of a mark. */
@@ -152,10 +152,6 @@ export abstract class LayerMap implements IPictured {
       layer: (y && this.rows[Math.round((y[0] + y[1]) / 2)]) ?? null,
       position: this._positions.includes(position) ? position : null
     };
-  }
-
-  private _heightOf(row: number): readonly [number, number] {
-    return [row - 0.5, row + 0.5];
   }
 
   private get _positions(): readonly number[] {

@@ -21,6 +21,9 @@ export function moveOf(key: string): readonly [number, number] | undefined {
   return own(MOVES, key);
 }
 
+/** The edges of a cell one wide. */
+export const around = (center: number): readonly [number, number] => [center - 0.5, center + 0.5];
+
 /** A cell of a grid. */
 export interface ICell {
   readonly column: number;
@@ -45,6 +48,13 @@ export function moveAmongCells(
   const [across, down] = before ? by : [0, 0];
   const { column, row } = before ?? { column: first, row: 0 };
   return { column: hold(column + across, columns), row: hold(row + down, rows) };
+}
+
+/** What a key moves a cursor by among pictures: across and down within one, and from one to another; undefined where it means nothing. */
+export function moveAmongPictures(key: string): readonly [number, number, number] | undefined {
+  const turn = Number(key === 'PageDown') - Number(key === 'PageUp');
+  const by = moveOf(key);
+  return turn === 0 ? by && [...by, 0] : [0, 0, turn];
 }
 
 const MOVES: Readonly<Record<string, readonly [number, number]>> = {

@@ -1,4 +1,4 @@
-import { legend, type ColorScale, type IColorLegend } from '../../charts';
+import { ColorScale, legend, lowMagnitude, type IColorLegend, type IColorLook } from '../../charts';
 import type { Translate } from './translate';
 
 /** Leave a little air above and below; an axis without finite values shows 0 to 1. */
@@ -34,6 +34,17 @@ export function extentOf(parts: Iterable<ArrayLike<number>>): [number, number] |
     }
   }
   return lo <= hi ? [lo, hi] : null;
+}
+
+/** A scale of values that are all above 0, which begins there. */
+export function scaleFromZero(
+  parts: readonly ArrayLike<number>[],
+  transform: 'linear' | 'log',
+  look: IColorLook
+): ColorScale {
+  const extent = extentOf(parts);
+  const low = transform === 'log' ? lowMagnitude(parts) : NaN;
+  return new ColorScale(extent && [Math.min(0, extent[0]), extent[1]], transform, low, look);
 }
 
 /** The ends of colours that an option locks; null where they follow the values. */

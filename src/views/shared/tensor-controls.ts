@@ -1,8 +1,10 @@
+import type { FlagInfo } from '../../protocol/messages.generated';
 import { own } from '../../protocol/own';
-import { EMBEDDING, isRangeText } from '../../protocol/ranges';
+import { EMBEDDING } from '../../protocol/ranges';
 import type { HeatmapOptions } from '../../protocol/views.generated';
 import type { IRunSource, ITensorShape } from '../../store/source';
 import type { Control } from './control';
+import { rangesField } from './fields';
 import { rankName } from './place-words';
 import { selectControl } from './select-control';
 import type { Translate } from './translate';
@@ -29,16 +31,6 @@ export function tensorControls(
 ): Control[] {
   const { flag, part, layers, phase, pass, rank } = options;
   const traced = own(hello?.config.flags, flag);
-  const flags = (hello?.flags ?? []).map(info => ({
-    value: info.name,
-    text: info.title,
-    disabled: info.layers.length === 0,
-    title: info.reason ? `${info.name}: ${info.reason}` : info.name
-  }));
-  if (!flags.some(({ value }) => value === flag)) {
-    flags.unshift({ value: flag, text: flag, disabled: false, title: flag });
-  }
-  const parts = shape.parts.filter(each => each !== '').map(value => ({ value, text: value }));
   const phases = (['train', 'eval', 'generate'] as const)
     .filter(each => each === phase || (traced?.phases ?? ['train']).includes(each))
     .map(value => ({ value, text: t(value) }));
@@ -48,29 +40,14 @@ export function tensorControls(
   const ranks = rank === null || seen.includes(rank) ? seen : [...seen, rank];
   return [
     { kind: 'name', id: 'run', text: name },
-    selectControl('flag', t('Flag'), flag, flags, value => choose({ flag: value, part: null })),
-    ...(parts.length < 2
-      ? []
-      : [
-          selectControl('part', t('Part'), part ?? parts[0]?.value ?? '', parts, value =>
-            choose({ part: value })
-          )
-        ]),
-    {
-      kind: 'text',
-      id: 'layers',
-      label: t('Layers'),
-      value: layers,
-      suggestions: [
-        'all',
-        ...shape.layers
-          .filter(layer => layer !== EMBEDDING)
-          .slice(0, 100)
-          .map(String)
-      ],
-      valid: isRangeText,
-      change: value => choose({ layers: value })
-    },
+    ...flagControls(hello?.flags ?? [], { flag, part }, shape, choose, t),
+    rangesField(
+      'layers',
+      t('Layers'),
+      layers,
+      shape.layers.filter(layer => layer !== EMBEDDING),
+      value => choose({ layers: value })
+    ),
     ...others,
     ...(phases.length < 2
       ? []
@@ -90,6 +67,40 @@ export function tensorControls(
               ...ranks.map(each => ({ value: String(each), text: rankName(each, hello, t) }))
             ],
             value => choose({ rank: value === '' ? null : Number(value) })
+          )
+        ])
+  ];
+}
+
+/**
+ * Choose a flag, and a part of it where it has several. A flag that is not known is offered while it is chosen.
+ *
+ * @param infos Flags that are offered.
+ */
+export function flagControls(
+  infos: readonly FlagInfo[],
+  { flag, part }: Pick<TensorOptions, 'flag' | 'part'>,
+  shape: ITensorShape,
+  choose: (options: { flag?: string; part: string | null }) => void,
+  t: Translate
+): Control[] {
+  const flags = infos.map(info => ({
+    value: info.name,
+    text: info.title,
+    disabled: info.layers.length === 0,
+    title: info.reason ? `${info.name}: ${info.reason}` : info.name
+  }));
+  if (!flags.some(({ value }) => value === flag)) {
+    flags.unshift({ value: flag, text: flag, disabled: false, title: flag });
+  }
+  const parts = shape.parts.filter(each => each !== '').map(value => ({ value, text: value }));
+  return [
+    selectControl('flag', t('Flag'), flag, flags, value => choose({ flag: value, part: null })),
+    ...(parts.length < 2
+      ? []
+      : [
+          selectControl('part', t('Part'), part ?? parts[0]?.value ?? '', parts, value =>
+            choose({ part: value })
           )
         ])
   ];

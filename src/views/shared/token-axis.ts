@@ -1,5 +1,6 @@
 import { formatInteger } from '../../charts';
 import type { IMark } from './content';
+import { around } from './places';
 import { fittedToken, quoted } from './token-text';
 import type { Translate } from './translate';
 import type { IViewEnvironment } from './view-model';
@@ -106,7 +107,7 @@ export function tokenLabels(texts: TokenTexts, { shown, pixels }: ITokenWindow):
 /** The mark of a position, over the whole height. */
 export const columnOf = (position: number): IMark => ({
   facet: null,
-  x: [position - 0.5, position + 0.5],
+  x: around(position),
   y: null
 });
 

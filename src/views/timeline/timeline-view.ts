@@ -1,12 +1,12 @@
 import { formatInteger, type IPlace, type Row } from '../../charts';
 import type { IPiece, ITimelineAnswer, ITimelineLane, ITimelineRequest } from '../../client/timeline-api';
 import type { ConfigPatch } from '../../protocol/messages.generated';
-import { isRangeText } from '../../protocol/ranges';
 import type { TimelineOptions } from '../../protocol/views.generated';
 import type { IRunSource, SourceChange } from '../../store/source';
 import type { IContent, IMark, IMoved, INote, Loaded } from '../shared/content';
 import type { Control } from '../shared/control';
 import { goControl } from '../shared/controls';
+import { chip, rangesField } from '../shared/fields';
 import type { ILegend } from '../shared/lines/legend';
 import { hold, moveOf } from '../shared/places';
 import { selectControl } from '../shared/select-control';
@@ -109,15 +109,7 @@ export class TimelineView extends ViewModel<TimelineOptions> {
       selectControl('kind', t('Draw'), options.kind, { lanes: t('lanes'), map: t('rank × step') }, kind =>
         this.choose({ kind })
       ),
-      {
-        kind: 'text',
-        id: 'ranks',
-        label: t('Ranks'),
-        value: options.ranks,
-        suggestions: ['all'],
-        valid: isRangeText,
-        change: ranks => this.choose({ ranks })
-      },
+      rangesField('ranks', t('Ranks'), options.ranks, [], ranks => this.choose({ ranks })),
       goControl(step => this._goTo(step), t),
       ...(this._isMap
         ? []
@@ -142,17 +134,12 @@ export class TimelineView extends ViewModel<TimelineOptions> {
           ]),
       ...(options.steps
         ? [
-            {
-              kind: 'chip',
-              id: 'steps',
-              text: t(
-                'steps %1 to %2',
-                formatInteger(options.steps[0] ?? 0),
-                formatInteger(options.steps[1] ?? 0)
-              ),
-              title: t('Show the newest steps'),
-              remove: () => this.choose({ steps: null })
-            } as const
+            chip(
+              'steps',
+              t('steps %1 to %2', formatInteger(options.steps[0] ?? 0), formatInteger(options.steps[1] ?? 0)),
+              t('Show the newest steps'),
+              () => this.choose({ steps: null })
+            )
           ]
         : [])
     ];

@@ -38,10 +38,7 @@ export function textControls(
   const place = looked === null ? -1 : placeNear(positions, looked);
   const token = text?.tokens[place];
   const live = connection.kind !== 'recorded' && connection.kind !== 'closed';
-  const words = Object.fromEntries(COLORS.map(each => [each, colorWords(each, t)])) as Record<
-    TokenColor,
-    string
-  >;
+  const colors = COLORS.map(each => ({ value: each, text: colorWords(each, t) }));
   return [
     { kind: 'name', id: 'run', text: run },
     {
@@ -66,7 +63,7 @@ export function textControls(
       chosen => choose({ ...chosen, position: null }),
       t
     ),
-    selectControl('color', t('Colours'), options.color, words, color => choose({ color })),
+    selectControl('color', t('Colours'), options.color, colors, color => choose({ color })),
     ...besideControl(facts, options, choose, t),
     {
       kind: 'button',

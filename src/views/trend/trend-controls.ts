@@ -2,6 +2,7 @@ import { STATISTICS, isWholeStatistic, keptStatistic, type layoutOf, type Statis
 import type { TrendOptions } from '../../protocol/views.generated';
 import type { Control } from '../shared/control';
 import { isRangeText } from '../../protocol/ranges';
+import { numberField } from '../shared/fields';
 import { selectControl } from '../shared/select-control';
 import type { Translate } from '../shared/translate';
 import { statisticWords } from './trend-words';
@@ -46,15 +47,9 @@ export function selectionControls(
     });
   }
   if (layout && layout.vectors > 1) {
-    controls.push({
-      kind: 'number',
-      id: 'vector',
-      label: t('Vector'),
-      value: vector,
-      least: 0,
-      most: layout.vectors - 1,
-      change: value => change({ vector: value })
-    });
+    controls.push(
+      numberField('vector', t('Vector'), vector, [0, layout.vectors - 1], value => change({ vector: value }))
+    );
   }
   if (kind === 'lines') {
     const words = { none: t('none'), std: t('± std'), ci95: t('95 % of the mean') };

@@ -66,16 +66,12 @@ export class TrendView extends LinesView<Required<TrendOptions>> {
       ),
       transformControl(t('Scale'), options.transform, transform => this.choose({ transform }), t),
       ...(this._isLines ? this.lineControls() : [goControl(step => this.env.goTo(this.map.goTo(step)), t)]),
-      ...(this.map.domain && !this._isLines
-        ? [
-            colorRangeControl(
-              options.color_range,
-              this.map.domain,
-              range => this.choose({ color_range: range }),
-              t
-            )
-          ]
-        : [])
+      ...colorRangeControl(
+        options.color_range,
+        this._isLines ? null : this.map.domain,
+        change => this.choose(change),
+        t
+      )
     ];
   }
 

@@ -2,6 +2,7 @@ import type { TrendOptions } from '../../../protocol/views.generated';
 import type { IRunSource } from '../../../store/source';
 import type { Control } from '../control';
 import { selectControl } from '../select-control';
+import { chip } from '../fields';
 import type { Translate } from '../translate';
 
 /** What of the options compares runs. */
@@ -37,13 +38,11 @@ export function runsControls({ options, runs, source, choose }: IRunsFacts, t: T
       ],
       change: id => id !== '' && choose({ runs: [...options.runs, id].slice(0, 8) })
     },
-    ...options.runs.map((id): Control => ({
-      kind: 'chip',
-      id: `run-${id}`,
-      text: nameOf(id),
-      title: t('Stop comparing with this run'),
-      remove: () => choose({ runs: options.runs.filter(each => each !== id) })
-    })),
+    ...options.runs.map(id =>
+      chip(`run-${id}`, nameOf(id), t('Stop comparing with this run'), () =>
+        choose({ runs: options.runs.filter(each => each !== id) })
+      )
+    ),
     ...(options.runs.length === 0
       ? []
       : [
