@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ..protocol import EMBEDDING, Frame
 from .client_generate import ClientGeneration
 from .errors import DialectError
+from .gateway_client import error_text
 from .generation_writer import GenerationWriter
 from .written_passes import TensorKey, WrittenPass, WrittenPasses
 
-__all__ = ["ClientTurn", "error_text"]
+__all__ = ["ClientTurn"]
 
 _STREAMS = ("generations", "tokens", "tensors")
 _MOST_WAITING = 256 << 20
@@ -130,8 +130,3 @@ class ClientTurn:
         for text in texts:
             self._put(text)
         await asyncio.sleep(0)
-
-
-def error_text(message: str) -> str:
-    """Return the message that says an error."""
-    return json.dumps({"type": "error", "message": message})

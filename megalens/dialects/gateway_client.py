@@ -1,16 +1,17 @@
-"""One client of the 3606 dialect, with its bounded queue."""
+"""One client of a gateway, with its bounded queue."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections import deque
 from collections.abc import Callable
 
 from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosed
 
-__all__ = ["GatewayClient"]
+__all__ = ["GatewayClient", "error_text"]
 
 
 class GatewayClient:
@@ -66,3 +67,8 @@ class GatewayClient:
                 text = self._queue.popleft()
                 self._bytes -= len(text)
                 await self._connection.send(text)
+
+
+def error_text(message: str) -> str:
+    """Return the message that says an error."""
+    return json.dumps({"type": "error", "message": message})

@@ -1,90 +1,58 @@
-"""Serving a run of ours that writes text to clients of an inference hub: one viewer of our hub on one side, a port on the other."""
+"""Serving a run of ours that writes text to clients of an inference hub."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
+from collections.abc import Coroutine
 from typing import Any
-
-from websockets.asyncio.server import ServerConnection
-from websockets.exceptions import ConnectionClosed
 
 from ..hub.discovery import HubEntry
 from ..protocol import MegalensError, ProtocolError, compressor_from_setting, decode_frame
 from ..protocol.errors import must_be
 from ..protocol.messages_generated import Cancel, Configure, FlagInfo, FlagSetting, Generate, Message, Phase
 from .client_generate import ClientGeneration, read_generate
-from .client_turn import ClientTurn, error_text
+from .client_turn import ClientTurn
 from .errors import DialectError
-from .gateway_client import GatewayClient
-from .hub_viewer import HubViewer
-from .local_server import LOOPBACK, open_server
-from .peer_message import read_message
+from .gateway_client import GatewayClient, error_text
+from .hub_gateway import HubGateway, refusal_text
+from .local_server import LOOPBACK
 
 __all__ = ["InferenceGateway"]
 
-_MOST_CLIENTS = 16
 _MOST_WAITING = 4
 _PHASES: list[Phase] = ["generate"]
 _TRAIN: list[Phase] = ["train"]
 
 
-class InferenceGateway:
+class InferenceGateway(HubGateway):
     """Serves one hub's run in MegatronApp's dialect of inference. Whoever runs it allows what is on this machine to generate, to switch flags on and to perturb.
 
     Generations are done one at a time, as there; what is asked meanwhile waits. A client that goes takes its generations with it.
 
     Parameters
     ----------
-    entry : HubEntry
-        The hub.
-    port : int
-        Port; 0 takes any free one.
-    host : str
-        Address or name under which clients find this machine.
-    queue_bytes : int
-        Bound of what waits for one client; beyond it the oldest updates are given up.
+    entry, port, host, queue_bytes
+        As for :class:`HubGateway`.
     """
+
+    peer = "inference client"
 
     def __init__(
         self, entry: HubEntry, port: int, *, host: str = LOOPBACK, queue_bytes: int = 64 << 20
     ) -> None:
-        self._entry = entry
-        self._port, self._host = port, host
-        self._queue_bytes = queue_bytes
-        self._hub: HubViewer | None = None
-        self._clients: set[GatewayClient] = set()
-        self._given_up = 0
+        super().__init__(entry, port, host, queue_bytes)
+        self._requests: dict[GatewayClient, asyncio.Queue[dict[str, Any]]] = {}
         self._numbers = itertools.count(1)
         self._answers: dict[str, asyncio.Future[Message]] = {}
         self._turn = asyncio.Lock()
         self._now: ClientTurn | None = None
         self._cancelling: set[asyncio.Task[None]] = set()
 
-    @property
-    def dropped(self) -> int:
-        """Updates that slow clients were not sent."""
-        return self._given_up + sum(client.dropped for client in self._clients)
-
-    async def run(self, ready: Callable[[int], None]) -> None:
-        """Serve until the hub ends. ``ready`` is told the port.
-
-        Raises
-        ------
-        DialectError
-            ``bad-parameter`` when the port is in use, ``unreachable`` when the hub is.
-        """
-        async with HubViewer(self._entry, "inference client") as hub:
-            self._hub = hub
-            async with await open_server(self._serve, self._port, self._host) as server:
-                ready(next(iter(server.sockets)).getsockname()[1])
-                await self._follow(hub)
-
     # -- the hub's side --------------------------------------------------------------------------------------------
 
-    async def _follow(self, hub: HubViewer) -> None:
-        while (said := await hub.read()) is not None:
+    async def _follow(self) -> None:
+        while (said := await self._hub.read()) is not None:
             if isinstance(said, bytes):
                 if self._now is not None:
                     self._now.offer(decode_frame(said))
@@ -102,7 +70,6 @@ class InferenceGateway:
         DialectError
             ``refused``, with what our hub says.
         """
-        assert self._hub is not None
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._answers[message["id"]] = answer
         await self._hub.say(message)
@@ -116,40 +83,16 @@ class InferenceGateway:
 
     # -- the clients' side -----------------------------------------------------------------------------------------
 
-    async def _serve(self, connection: ServerConnection) -> None:
-        if len(self._clients) >= _MOST_CLIENTS:
-            await connection.close(1013, "too many clients")
-            return
-        client = GatewayClient(connection, self._queue_bytes)
-        requests: asyncio.Queue[dict[str, Any]] = asyncio.Queue(_MOST_WAITING)
-        self._clients.add(client)
-        tasks = [
-            asyncio.create_task(client.send_queue()),
-            asyncio.create_task(self._work(client, requests)),
-        ]
-        try:
-            async for data in connection:
-                self._take(client, requests, data)
-        except ConnectionClosed:
-            pass
-        finally:
-            self._clients.discard(client)
-            self._given_up += client.dropped
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
+    def _work(self, client: GatewayClient) -> list[Coroutine[Any, Any, None]]:
+        self._requests[client] = asyncio.Queue(_MOST_WAITING)
+        return [self._write(client, self._requests[client])]
 
-    def _take(
-        self, client: GatewayClient, requests: asyncio.Queue[dict[str, Any]], data: str | bytes
-    ) -> None:
-        try:
-            message = read_message(data if isinstance(data, str) else data.decode("utf-8"))
-        except ValueError:
-            client.put(error_text("Expected a JSON object with a type."))
-            return
-        if message["type"] == "ping":
-            client.put('{"type": "pong"}')
-        elif message["type"] != "generate":
+    def _forget(self, client: GatewayClient) -> None:
+        del self._requests[client]
+
+    async def _take(self, client: GatewayClient, message: dict[str, Any]) -> None:
+        requests = self._requests[client]
+        if message["type"] != "generate":
             client.put(error_text(f"The type must be generate or ping, got {message['type']!r:.100}."))
         elif requests.full():
             client.put(
@@ -158,7 +101,7 @@ class InferenceGateway:
         else:
             requests.put_nowait(message)
 
-    async def _work(self, client: GatewayClient, requests: asyncio.Queue[dict[str, Any]]) -> None:
+    async def _write(self, client: GatewayClient, requests: asyncio.Queue[dict[str, Any]]) -> None:
         while True:
             message = await requests.get()
             try:
@@ -166,28 +109,24 @@ class InferenceGateway:
                 async with self._turn:
                     await self._generate(client, asked)
             except ProtocolError as error:
-                client.put(
-                    error_text(f"{error.message} (at {error.field})" if error.field else error.message)
-                )
+                client.put(refusal_text(error))
             except MegalensError as error:
                 client.put(error_text(str(error)))
 
     async def _generate(self, client: GatewayClient, asked: ClientGeneration) -> None:
-        assert self._hub is not None
         model = self._hub.hello["model"]
         if model is None:
             raise DialectError(
                 "refused", "No process that could write text is attached. Try again when one is."
             )
-        known = {info["name"]: info for info in self._hub.hello["flags"]}
+        known: dict[str, FlagInfo] = {}
         patch: dict[str, FlagSetting | None] = {}
         for flag in list(asked.tiles):
-            info = known.get(flag)
-            if info is None or not info["layers"]:
-                why = info.get("reason", "") if info is not None else ""
-                client.put(error_text(f"{flag} cannot be traced. {why or 'The model has no such point.'}"))
+            info = self._traced(client, flag)
+            if info is None:
                 del asked.tiles[flag]
                 continue
+            known[flag] = info
             setting = self._setting(asked, info)
             if setting is not None:
                 patch[flag] = setting
@@ -218,7 +157,6 @@ class InferenceGateway:
 
     def _setting(self, asked: ClientGeneration, info: FlagInfo) -> FlagSetting | None:
         """Return how a flag is to be traced, or None where it is already."""
-        assert self._hub is not None
         flag, parts = info["name"], len(info["parts"])
         if 0 < asked.tiles[flag] < parts:
             # Such as the gate of an MLP, and what it gates.
@@ -250,6 +188,5 @@ class InferenceGateway:
             task.add_done_callback(self._cancelling.discard)
 
     async def _say_cancel(self, number: int) -> None:
-        assert self._hub is not None
         cancel: Cancel = {"type": "cancel", "id": self._id(), "generation": number}
         await self._hub.say(cancel)
