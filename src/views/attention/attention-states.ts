@@ -4,7 +4,15 @@ import type { AttentionOptions } from '../../protocol/views.generated';
 import { isUnderWay, type IGeneration } from '../../store/generations';
 import type { IRunSource } from '../../store/source';
 import { chosenLayers, layerName, layerWords } from '../shared/layers';
-import { emptyFlag, emptyState, type IState, type IStateActions } from '../shared/states';
+import {
+  again,
+  emptyFlag,
+  emptyState,
+  nothingYet,
+  snippetState,
+  type IState,
+  type IStateActions
+} from '../shared/states';
 import type { Translate } from '../shared/translate';
 import { ATTENTION, type IAttentionFound } from './attention-reader';
 
@@ -28,18 +36,13 @@ export async function noAttention(
   { source, actions, choose, t }: IAttentionActions
 ): Promise<IState> {
   const { hello } = source;
-  const again = { label: t('Check again'), run: () => actions.retry() };
   const refused = hello?.generation?.no_attention;
   if (refused !== undefined) {
-    return {
-      kind: 'empty',
-      sentence: t('This model gives no attention probabilities: %1', refused),
-      action: again
-    };
+    return nothingYet(t('This model gives no attention probabilities: %1', refused), actions, t);
   }
   const { generation, layers, mixed, offered } = found;
   if (mixed !== null) {
-    return noKeys(mixed, source, again, t);
+    return noKeys(mixed, source, actions, t);
   }
   if (
     generation === undefined &&
@@ -51,14 +54,13 @@ export async function noAttention(
   if (layers.length > 0 && chosenLayers(options.layers, layers).length === 0) {
     return noLayer(options.layers, layers, choose, t);
   }
-  const copy = { label: t('Copy this line'), run: () => actions.copy(SNIPPET) };
   if (options.step !== null) {
     const back = { label: t('Show what was generated'), run: () => choose({ step: null }) };
     return {
       kind: 'empty',
       sentence: t('No attention was traced of this training.'),
       action: back,
-      more: [again]
+      more: [again(actions, t)]
     };
   }
   if (generation === undefined) {
@@ -66,27 +68,22 @@ export async function noAttention(
       options.generation === null
         ? t('No attention was traced. In a cell:')
         : t('There is no generation %1. In a cell:', formatInteger(options.generation));
-    return { kind: 'empty', sentence, code: SNIPPET, action: copy, more: [again] };
+    return snippetState(sentence, SNIPPET, actions, t);
   }
   const number = formatInteger(generation.generation);
   if (generation.request?.attention === true) {
     const sentence = isUnderWay(generation)
       ? t('No attention of generation %1 has arrived yet.', number)
       : t('No attention of generation %1 is here. %2', number, generation.message).trim();
-    return { kind: 'empty', sentence, action: again };
+    return nothingYet(sentence, actions, t);
   }
   const write = writeAgain(source, generation, choose, t);
-  return {
-    kind: 'empty',
-    sentence: t('No attention was traced in generation %1. In a cell:', number),
-    code: SNIPPET,
-    action: write ?? copy,
-    more: write ? [copy, again] : [again]
-  };
+  const sentence = t('No attention was traced in generation %1. In a cell:', number);
+  return snippetState(sentence, SNIPPET, actions, t, write ? [write] : []);
 }
 
 /** That keys were mixed, and what keeps them apart. */
-function noKeys(mixed: string, source: IRunSource, again: IState['action'], t: Translate): IState {
+function noKeys(mixed: string, source: IRunSource, actions: IStateActions, t: Translate): IState {
   const { hello, connection } = source;
   const sentence = t(
     'Attention was kept as %1, which mixes keys: NoOp keeps all of them apart, Peaks the largest of blocks.',
@@ -95,7 +92,7 @@ function noKeys(mixed: string, source: IRunSource, again: IState['action'], t: T
   const setting = own(hello?.config.flags, ATTENTION);
   const isOffered = hello?.compressors.some(({ name }) => name === 'Peaks') === true;
   if (connection.kind !== 'live' || !setting || !isOffered) {
-    return { kind: 'empty', sentence, action: again };
+    return nothingYet(sentence, actions, t);
   }
   const change = async (): Promise<void> => {
     await source.configure({ flags: { [ATTENTION]: { ...setting, compressor: { name: 'Peaks' } } } });
@@ -104,7 +101,7 @@ function noKeys(mixed: string, source: IRunSource, again: IState['action'], t: T
     kind: 'empty',
     sentence,
     action: { label: t('Keep the largest of blocks'), run: change },
-    more: [again]
+    more: [again(actions, t)]
   };
 }
 

@@ -1,7 +1,7 @@
 import { formatInteger } from '../../charts';
 import type { EffectsOptions } from '../../protocol/views.generated';
 import { isUnderWay, type IGeneration } from '../../store/generations';
-import { emptyState, type IState, type IStateActions } from '../shared/states';
+import { emptyState, nothingYet, snippetState, type IState, type IStateActions } from '../shared/states';
 import type { Translate } from '../shared/translate';
 
 type Kind = Required<EffectsOptions>['kind'];
@@ -25,7 +25,6 @@ const SNIPPETS: Readonly<Record<Kind, string>> = {
 /** Why there is nothing to draw, where no effect is here. */
 export function noEffects(asked: IEffectsAsked, t: Translate): IState {
   const { generation, options, choose, actions } = asked;
-  const again = { label: t('Check again'), run: () => actions.retry() };
   if (generation?.request?.perturb) {
     const number = formatInteger(generation.generation);
     const sentence = isUnderWay(generation)
@@ -33,20 +32,19 @@ export function noEffects(asked: IEffectsAsked, t: Translate): IState {
       : generation.state === 'finished'
         ? t('Nothing is here of what the perturbation of generation %1 changed.', number)
         : t('Generation %1 ended before it was compared. %2', number, generation.message).trim();
-    return { kind: 'empty', sentence, action: again };
+    return nothingYet(sentence, actions, t);
   }
   const code = SNIPPETS[options.kind];
-  const copy = { label: t('Copy this line'), run: () => actions.copy(code) };
   if (options.generation !== null) {
     const number = formatInteger(options.generation);
     const sentence = generation
       ? t('Generation %1 was written without a perturbation. In a cell:', number)
       : t('There is no generation %1. In a cell:', number);
     const newest = { label: t('Show the newest'), run: () => choose({ generation: null, sequence: 0 }) };
-    return { kind: 'empty', sentence, code, action: newest, more: [copy, again] };
+    return snippetState(sentence, code, actions, t, [newest]);
   }
   const sentence = t('No text was written under a perturbation. In a cell:');
-  return { kind: 'empty', sentence, code, action: copy, more: [again] };
+  return snippetState(sentence, code, actions, t);
 }
 
 /**
@@ -81,11 +79,11 @@ export function otherEffects(asked: IEffectsAsked, there: readonly Kind[], t: Tr
         : {})
     };
   }
-  return {
-    kind: 'empty',
-    sentence: t('Generation %1 has no sequence %2 here.', number, formatInteger(options.sequence)),
-    action: { label: t('Show sequence 0'), run: () => choose({ sequence: 0 }) }
-  };
+  return emptyState(
+    t('Generation %1 has no sequence %2 here.', number, formatInteger(options.sequence)),
+    t('Show sequence 0'),
+    () => choose({ sequence: 0 })
+  );
 }
 
 /** Why there are no distances to draw of effects that are here. */

@@ -3,6 +3,7 @@ import { isUnderWay, type IGeneration } from '../../store/generations';
 import type { IPointed } from '../../store/run-link';
 import type { IMark, IMoved, INote, Loaded } from '../shared/content';
 import type { ILinkedMarks } from '../shared/links';
+import { again } from '../shared/states';
 import type { ITip } from '../shared/tip';
 import { noDistances, otherEffects, type IEffectsAsked } from './effects-states';
 import {
@@ -120,9 +121,7 @@ export class SweepPane implements IEffectsPane {
     };
     return {
       text: this._doneWords(sweep, total),
-      action: source.cancelGeneration
-        ? { label: t('Cancel'), run: cancel }
-        : { label: t('Check again'), run: () => actions.retry() }
+      action: source.cancelGeneration ? { label: t('Cancel'), run: cancel } : again(actions, t)
     };
   }
 

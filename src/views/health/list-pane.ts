@@ -2,6 +2,7 @@ import { formatFull, formatInteger, formatNumber } from '../../charts';
 import { reachedFrom, type IAlarm, type IMuted } from '../../store/alarms';
 import type { IRunSource } from '../../store/source';
 import type { Loaded } from '../shared/content';
+import { nothingYet } from '../shared/states';
 import { numberColumn, type ITableColumn, type ITableField } from '../shared/table';
 import type { IViewEnvironment } from '../shared/view-model';
 import { groupAlarms, weight, type IAlarmGroup } from './alarm-groups';
@@ -19,8 +20,7 @@ export class WayPane extends HealthPane {
   protected show({ alarms, first }: IHealthFacts): Loaded {
     const { t } = this;
     if (first === null) {
-      const action = { label: t('Check again'), run: () => this.actions.retry() };
-      return { state: { kind: 'empty', sentence: t('There is no anomaly.'), action } };
+      return { state: nothingYet(t('There is no anomaly.'), this.actions, t) };
     }
     const reached = reachedFrom(alarms, first);
     const rows = [first, ...reached.slice(0, MOST_PARTS - 1)];
@@ -90,8 +90,7 @@ export class ListPane extends HealthPane {
     const { t } = this;
     const groups = groupAlarms(chosen);
     if (groups.length === 0) {
-      const action = { label: t('Check again'), run: () => this.actions.retry() };
-      return { state: { kind: 'empty', sentence: t('There are no alarms.'), action } };
+      return { state: nothingYet(t('There are no alarms.'), this.actions, t) };
     }
     const columns: ITableColumn[] = [
       {

@@ -6,7 +6,7 @@ import type { IMark, IMoved, INote, Loaded } from '../shared/content';
 import { rangeOf, type ILinkedMarks, type IStepAxis } from '../shared/links';
 import { hold, moveOf } from '../shared/places';
 import { wide } from '../shared/scale';
-import type { IState } from '../shared/states';
+import { emptyState, nothingYet, snippetState, type IState } from '../shared/states';
 import type { ITip } from '../shared/tip';
 import { weight } from './alarm-groups';
 import type { IHealthFacts } from './health-facts';
@@ -224,25 +224,15 @@ export class MarksPane extends HealthPane {
   private _nothing(facts: IHealthFacts): IState {
     const { isJudged, alarms } = facts;
     const { actions, t } = this;
-    const again = { label: t('Check again'), run: () => actions.retry() };
     if (alarms.length > 0) {
-      const run = (): void => this.pick({ severity: 'all', rule: null, steps: null });
-      return {
-        kind: 'empty',
-        sentence: t('No alarm is of that kind.'),
-        action: { label: t('Show all'), run }
-      };
+      return emptyState(t('No alarm is of that kind.'), t('Show all'), () =>
+        this.pick({ severity: 'all', rule: null, steps: null })
+      );
     }
     if (isJudged) {
-      return { kind: 'empty', sentence: `${this._healthy(facts)}.`, action: again };
+      return nothingYet(`${this._healthy(facts)}.`, actions, t);
     }
-    return {
-      kind: 'empty',
-      sentence: t('No alarms are judged. In the training script:'),
-      code: SNIPPET,
-      action: { label: t('Copy this line'), run: () => actions.copy(SNIPPET) },
-      more: [again]
-    };
+    return snippetState(t('No alarms are judged. In the training script:'), SNIPPET, actions, t);
   }
 
   private _points: readonly IPoint[] = [];

@@ -2,6 +2,7 @@ import { formatInteger } from '../../charts';
 import { isMuted } from '../../store/alarms';
 import type { IRunSource } from '../../store/source';
 import type { Loaded } from '../shared/content';
+import { nothingYet } from '../shared/states';
 import { numberColumn, type ITableColumn } from '../shared/table';
 import type { IViewEnvironment } from '../shared/view-model';
 import type { HealthReader, IHealthFacts } from './health-facts';
@@ -24,8 +25,7 @@ export class MutedPane extends HealthPane {
     const { _settings: settings, t } = this;
     const { canApply, muted } = settings;
     if (muted.length === 0) {
-      const action = { label: t('Check again'), run: () => this.actions.retry() };
-      return { state: { kind: 'empty', sentence: t('Nothing is muted.'), action } };
+      return { state: nothingYet(t('Nothing is muted.'), this.actions, t) };
     }
     const counts = muted.map(each => hidden.filter(alarm => isMuted(alarm, [each])).length);
     const columns: ITableColumn[] = [

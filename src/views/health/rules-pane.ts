@@ -1,6 +1,7 @@
 import { formatInteger, formatNumber } from '../../charts';
 import type { IRunSource, SourceChange } from '../../store/source';
 import type { INote, Loaded } from '../shared/content';
+import { nothingYet } from '../shared/states';
 import type { ITableColumn, ITableField } from '../shared/table';
 import { ViewModel, type IViewEnvironment } from '../shared/view-model';
 import { appliedWords, countedWords } from './rule-words';
@@ -29,8 +30,7 @@ export class RulesPane extends ViewModel {
     const { _settings: settings, t } = this;
     const { rules } = settings;
     if (rules.length === 0) {
-      const action = { label: t('Check again'), run: () => this.actions.retry() };
-      return Promise.resolve({ state: { kind: 'empty', sentence: t('No rules are announced.'), action } });
+      return Promise.resolve({ state: nothingYet(t('No rules are announced.'), this.actions, t) });
     }
     const ruleAt = (row: number): IRuleInfo =>
       rules[row] ?? { name: '', title: '', description: '', parameters: [] };

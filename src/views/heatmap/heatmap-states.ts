@@ -8,7 +8,7 @@ import type { IRunSource, ITensorQuery, ITensorShape } from '../../store/source'
 import type { INote } from '../shared/content';
 import { flagWords } from '../shared/describe';
 import { chosenLayers, layerName, layerWords } from '../shared/layers';
-import { emptyState, type IState, type IStateActions } from '../shared/states';
+import { again, emptyState, nothingYet, type IState, type IStateActions } from '../shared/states';
 import type { Translate } from '../shared/translate';
 
 /** Of what a state is, and what it acts on. */
@@ -27,10 +27,10 @@ const capital = (text: string): string => text.charAt(0).toUpperCase() + text.sl
 
 /** That no value was kept. */
 export function noValues({ subject, actions, t }: IHeatmapSubject): IState {
-  return emptyState(
+  return nothingYet(
     t('Only the shape and the counts of %1 were kept. Choose a compressor that keeps values.', subject),
-    t('Check again'),
-    () => actions.retry()
+    actions,
+    t
   );
 }
 
@@ -45,11 +45,9 @@ export function noRow(
     layers.length === 0
       ? t('Layers %1 are not traced; there are rows of %2.', options.layers, layerWords(shape.layers))
       : t('%1 has no row of %2 at step %3.', subject, layerWords(layers), formatInteger(step));
-  const action =
-    first === undefined || layers.includes(first)
-      ? { label: t('Check again'), run: () => actions.retry() }
-      : { label: t('Show %1', layerName(first, t)), run: () => choose({ layers: String(first) }) };
-  return { kind: 'empty', sentence, action };
+  return first === undefined || layers.includes(first)
+    ? nothingYet(sentence, actions, t)
+    : emptyState(sentence, t('Show %1', layerName(first, t)), () => choose({ layers: String(first) }));
 }
 
 /** That there is nothing of a generation. */
@@ -57,7 +55,6 @@ export function noText(
   generation: IGeneration | undefined,
   { subject, options, actions, choose, t }: IHeatmapSubject
 ): IState {
-  const again = { label: t('Check again'), run: () => actions.retry() };
   const step = { label: t('Show this step'), run: () => choose({ generation: null }) };
   const wished = options.generation ?? 0;
   const sentence =
@@ -69,8 +66,8 @@ export function noText(
         ? t('Nothing of %1 in generation %2 has arrived yet.', subject, formatInteger(generation.generation))
         : t('%1 was not traced in generation %2.', subject, formatInteger(generation.generation));
   return generation && isUnderWay(generation)
-    ? { kind: 'empty', sentence, action: again, more: [step] }
-    : { kind: 'empty', sentence, action: step, more: [again] };
+    ? { kind: 'empty', sentence, action: again(actions, t), more: [step] }
+    : { kind: 'empty', sentence, action: step, more: [again(actions, t)] };
 }
 
 /** That a tensor has no axis of positions to put together. */
@@ -118,6 +115,6 @@ export async function untraced(
             label: t('Show %1', flagWords(hello, other, null, t)),
             run: () => choose({ flag: other, part: null, layers: 'all', head: 0 })
           }
-        : { label: t('Check again'), run: () => actions.retry() };
+        : again(actions, t);
   return [{ text, action }];
 }

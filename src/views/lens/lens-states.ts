@@ -2,7 +2,7 @@ import { formatInteger } from '../../charts';
 import type { LensOptions } from '../../protocol/views.generated';
 import { isUnderWay, type IGeneration } from '../../store/generations';
 import type { IRunSource } from '../../store/source';
-import { emptyState, type IState, type IStateActions } from '../shared/states';
+import { emptyState, nothingYet, snippetState, type IState, type IStateActions } from '../shared/states';
 import type { Translate } from '../shared/translate';
 
 /** Candidates that are read of each layer. */
@@ -25,10 +25,9 @@ export interface ILensAsked {
 /** Why there is no lens to draw: of the generation that was asked for, or of any. */
 export function noLens(of: ILensAsked, t: Translate): IState {
   const { source, asked, options, choose, actions } = of;
-  const again = { label: t('Check again'), run: () => actions.retry() };
   const refused = source.hello?.generation?.no_lens;
   if (refused !== undefined) {
-    return { kind: 'empty', sentence: t('This model has no logit lens: %1', refused), action: again };
+    return nothingYet(t('This model has no logit lens: %1', refused), actions, t);
   }
   if (asked && (asked.request?.lens ?? 0) > 0) {
     const number = formatInteger(asked.generation);
@@ -41,10 +40,10 @@ export function noLens(of: ILensAsked, t: Translate): IState {
             options.sequence
           )
         : t('Generation %1 ended before anything was read. %2', number, asked.message).trim();
-    const first = { label: t('Show sequence 0'), run: () => choose({ sequence: 0 }) };
-    return { kind: 'empty', sentence, action: options.sequence > 0 ? first : again };
+    return options.sequence > 0
+      ? emptyState(sentence, t('Show sequence 0'), () => choose({ sequence: 0 }))
+      : nothingYet(sentence, actions, t);
   }
-  const copy = { label: t('Copy this line'), run: () => actions.copy(SNIPPET) };
   const show = { label: t('Show the newest'), run: () => choose({ generation: null, sequence: 0 }) };
   const sentence =
     options.generation === null
@@ -52,13 +51,10 @@ export function noLens(of: ILensAsked, t: Translate): IState {
       : asked
         ? t('Generation %1 was written without the logit lens. In a cell:', formatInteger(options.generation))
         : t('There is no generation %1. In a cell:', formatInteger(options.generation));
-  const [first = again, ...more] = [
+  return snippetState(sentence, SNIPPET, actions, t, [
     ...anew(of, t),
-    ...(options.generation === null ? [] : [show]),
-    copy,
-    again
-  ];
-  return { kind: 'empty', sentence, code: SNIPPET, action: first, more };
+    ...(options.generation === null ? [] : [show])
+  ]);
 }
 
 /** Have the same text written again, with the lens; nothing where nobody can be asked. */

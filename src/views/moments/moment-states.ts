@@ -2,7 +2,7 @@ import { formatInteger } from '../../charts';
 import type { MomentsOptions } from '../../protocol/views.generated';
 import type { IMomentIndex, MomentStat } from '../../store/moment-source';
 import type { IRunSource } from '../../store/source';
-import { emptyState, type IState, type IStateActions } from '../shared/states';
+import { emptyState, nothingYet, snippetState, type IState, type IStateActions } from '../shared/states';
 import type { Translate } from '../shared/translate';
 import { capital, STATS, statsWords, type MomentOptions } from './words';
 
@@ -27,35 +27,26 @@ export function emptyMoments(
   const open = source.connection.kind === 'live' || source.connection.kind === 'stale';
   const logged: Logged = source.hello?.statistics ?? {};
   const every = logged[stat] ?? Object.values(logged)[0];
-  const again = { label: t('Check again'), run: () => actions.retry() };
   if (open && every !== undefined) {
     const what = logged[stat] === undefined ? (STATS.find(each => logged[each] !== undefined) ?? stat) : stat;
-    return {
-      kind: 'empty',
-      sentence:
-        every === 1
-          ? t('%1 are logged every step; the first has not arrived yet.', capital(statsWords(what, t)))
-          : t(
-              '%1 are logged every %2 steps; the first of these has not been reached yet.',
-              capital(statsWords(what, t)),
-              formatInteger(every)
-            ),
-      action: again
-    };
+    const name = capital(statsWords(what, t));
+    return nothingYet(
+      every === 1
+        ? t('%1 are logged every step; the first has not arrived yet.', name)
+        : t(
+            '%1 are logged every %2 steps; the first of these has not been reached yet.',
+            name,
+            formatInteger(every)
+          ),
+      actions,
+      t
+    );
   }
-  const copy = { label: t('Copy these lines'), run: () => actions.copy(SNIPPET) };
   const [warning] = index?.warnings ?? [];
-  return {
-    kind: 'empty',
-    sentence:
-      warning ??
-      (open
-        ? t('This training logs no statistics. Two lines in its script do:')
-        : t('No statistics were logged in this run. Two lines in the training script do that:')),
-    code: SNIPPET,
-    action: copy,
-    more: [again]
-  };
+  const sentence = open
+    ? t('This training logs no statistics. Two lines in its script do:')
+    : t('No statistics were logged in this run. Two lines in the training script do that:');
+  return snippetState(warning ?? sentence, SNIPPET, actions, t);
 }
 
 /** Say that a run has other statistics than the chosen ones, and offer these. */
@@ -131,7 +122,7 @@ export function nothingMatches(
     );
   }
   return options.steps === null
-    ? emptyState(t('There is nothing to draw for this choice.'), t('Check again'), () => actions.retry())
+    ? nothingYet(t('There is nothing to draw for this choice.'), actions, t)
     : emptyState(
         t(
           'Nothing was logged in steps %1 to %2.',

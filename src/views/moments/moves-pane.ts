@@ -1,6 +1,7 @@
 import { formatInteger, formatNumber } from '../../charts';
 import type { IMomentGroups } from '../../store/moment-source';
 import type { Loaded } from '../shared/content';
+import { nothingYet } from '../shared/states';
 import { numberColumn, type ITableColumn } from '../shared/table';
 import { spans } from './line';
 import { MomentPane } from './pane';
@@ -57,8 +58,7 @@ export class MovesPane extends MomentPane {
     const groups = await reader.groups({ ...this.question(['name'], 4), show: 'raw', smoothing: 0 }, signal);
     const moves = movesOf(groups);
     if (moves.length === 0) {
-      const action = { label: t('Check again'), run: () => this.actions.retry() };
-      return { state: { kind: 'empty', sentence: t('Moves are known once there are two steps.'), action } };
+      return { state: nothingYet(t('Moves are known once there are two steps.'), this.actions, t) };
     }
     const quantity = quantityWords(options, t);
     const [most] = moves;

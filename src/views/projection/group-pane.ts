@@ -2,6 +2,7 @@ import { formatInteger, formatNumber } from '../../charts';
 import { python, writtenCall } from '../code';
 import type { INote, Loaded } from '../shared/content';
 import { tokenText } from '../shared/describe';
+import { emptyState } from '../shared/states';
 import { numberColumn, type ITableColumn } from '../shared/table';
 import { lengthOf, type ILike } from './likeness';
 import { promptName } from './point-colors';
@@ -30,14 +31,8 @@ export class GroupPane extends ProjectionPane {
     };
     const members = Array.from(kept.keys()).filter(isIn);
     if (members.length === 0) {
-      const clear = { label: t('Let the group go'), run: () => this.pick({ group: '' }) };
-      return {
-        state: {
-          kind: 'empty',
-          sentence: t('No token of the group is among those that are drawn.'),
-          action: clear
-        }
-      };
+      const sentence = t('No token of the group is among those that are drawn.');
+      return { state: emptyState(sentence, t('Let the group go'), () => this.pick({ group: '' })) };
     }
     const likeness = projected.likeness();
     const mean = likeness.meanOf(members);

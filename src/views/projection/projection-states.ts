@@ -5,7 +5,15 @@ import type { IRunSource, ITensorShape } from '../../store/source';
 import { pythonCall } from '../code';
 import { flagInfo, flagWords } from '../shared/describe';
 import { layerName } from '../shared/layers';
-import { emptyFlag, type IState, type IStateActions } from '../shared/states';
+import {
+  again,
+  emptyFlag,
+  emptyState,
+  nothingYet,
+  snippetState,
+  type IState,
+  type IStateActions
+} from '../shared/states';
 import type { Translate } from '../shared/translate';
 import { generationWords } from './projection-words';
 import { LEAST_POINTS, type ProjectionChoice, type Unprojected } from './projection-reader';
@@ -26,40 +34,29 @@ export interface IStateFacts {
 /** Why there is no picture, and what to do about it. */
 export async function projectionState(found: Unprojected, facts: IStateFacts): Promise<IState> {
   const { actions, choose, options, source, t } = facts;
-  const again = { label: t('Check again'), run: () => actions.retry() };
   const subject = flagWords(source.hello, options.flag, options.part, t);
   switch (found.kind) {
     case 'no-generation': {
       const numbers = found.generations.map(({ generation }) => generation);
       return numbers.length === 0
-        ? {
-            kind: 'empty',
-            sentence: t('Nothing was generated. In a cell:'),
-            code: SNIPPET,
-            action: { label: t('Copy this line'), run: () => actions.copy(SNIPPET) },
-            more: [again]
-          }
-        : {
-            kind: 'empty',
-            sentence: t(
-              'There is no generation %1. The run has %2.',
-              options.generations,
-              rangesText(numbers)
-            ),
-            action: { label: t('Show the newest'), run: () => choose({ generations: 'newest' }) }
-          };
+        ? snippetState(t('Nothing was generated. In a cell:'), SNIPPET, actions, t)
+        : emptyState(
+            t('There is no generation %1. The run has %2.', options.generations, rangesText(numbers)),
+            t('Show the newest'),
+            () => choose({ generations: 'newest' })
+          );
     }
     case 'no-token':
-      return {
-        kind: 'empty',
-        sentence: t('The model has not read a token of %1 yet.', generationWords(found.generations, t)),
-        action: again
-      };
+      return nothingYet(
+        t('The model has not read a token of %1 yet.', generationWords(found.generations, t)),
+        actions,
+        t
+      );
     case 'no-axis':
       return {
         kind: 'empty',
         sentence: t('%1 is no vector of a token: it has no axis of positions.', subject),
-        action: otherFlag(facts) ?? again
+        action: otherFlag(facts) ?? again(actions, t)
       };
     case 'no-row':
       return untraced(
@@ -68,21 +65,20 @@ export async function projectionState(found: Unprojected, facts: IStateFacts): P
         facts
       );
     case 'few':
-      return {
-        kind: 'empty',
-        sentence:
-          found.points >= LEAST_POINTS
-            ? t(
-                'All %1 vectors are equal: there is no direction to draw them along.',
-                formatInteger(found.points)
-              )
-            : t(
-                'A projection needs %1 tokens with vectors; here are %2.',
-                LEAST_POINTS,
-                formatInteger(found.points)
-              ),
-        action: again
-      };
+      return nothingYet(
+        found.points >= LEAST_POINTS
+          ? t(
+              'All %1 vectors are equal: there is no direction to draw them along.',
+              formatInteger(found.points)
+            )
+          : t(
+              'A projection needs %1 tokens with vectors; here are %2.',
+              LEAST_POINTS,
+              formatInteger(found.points)
+            ),
+        actions,
+        t
+      );
   }
 }
 
@@ -120,7 +116,7 @@ async function untraced(
     return {
       kind: 'empty',
       sentence: t('%1 has no %2.', subject, layerName(layer, t)),
-      action: show[0] ?? { label: t('Check again'), run: () => actions.retry() }
+      action: show[0] ?? again(actions, t)
     };
   }
   const traced = source.hello === null ? undefined : own(source.hello.config.flags, flag);
@@ -150,7 +146,7 @@ async function untraced(
       rangesText(generations)
     ),
     code,
-    action: show[0] ?? { label: t('Check again'), run: () => actions.retry() },
+    action: show[0] ?? again(actions, t),
     more: [{ label: t('Copy this line'), run: () => actions.copy(code) }]
   };
 }

@@ -21,7 +21,7 @@ import {
 import type { ILineAsk } from '../shared/lines/shape-lines';
 import type { ILinkedMarks } from '../shared/links';
 import { selectControl } from '../shared/select-control';
-import { emptyState, type IState } from '../shared/states';
+import { emptyState, nothingYet, type IState } from '../shared/states';
 import type { IViewEnvironment } from '../shared/view-model';
 
 /** Named scalars over steps or time, one panel for each unit. */
@@ -188,10 +188,10 @@ export class ScalarsView extends LinesView<Required<ScalarsOptions>> {
     const { t, options } = this;
     const { names } = options;
     if (this._known.length === 0) {
-      return emptyState(
+      return nothingYet(
         t('No scalar has arrived yet: the training loop reports them with the tracer.'),
-        t('Check again'),
-        () => this.actions.retry()
+        this.actions,
+        t
       );
     }
     const absent = names?.filter(name => !this._known.includes(name)) ?? [];

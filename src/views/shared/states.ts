@@ -27,6 +27,41 @@ export function emptyState(sentence: string, label: string, run: () => void | Pr
   return { kind: 'empty', sentence, action: { label, run } };
 }
 
+/** Look again whether there is something. */
+export const again = ({ retry }: Pick<IStateActions, 'retry'>, t: Translate): IState['action'] => ({
+  label: t('Check again'),
+  run: () => retry()
+});
+
+/** Say why there is nothing to draw, which only time can change. */
+export const nothingYet = (
+  sentence: string,
+  actions: Pick<IStateActions, 'retry'>,
+  t: Translate
+): IState => ({
+  kind: 'empty',
+  sentence,
+  action: again(actions, t)
+});
+
+/**
+ * Say why there is nothing to draw, and which lines in a cell or a script change that.
+ *
+ * @param first - Ways on that are better than to copy the lines.
+ */
+export function snippetState(
+  sentence: string,
+  code: string,
+  actions: Pick<IStateActions, 'copy' | 'retry'>,
+  t: Translate,
+  first: readonly IState['action'][] = []
+): IState {
+  const label = code.includes('\n') ? t('Copy these lines') : t('Copy this line');
+  const copy = { label, run: () => actions.copy(code) };
+  const [action = copy, ...more] = [...first, copy, again(actions, t)];
+  return { kind: 'empty', sentence, code, action, more };
+}
+
 /** What the actions of states do. */
 export interface IStateActions {
   retry(): void;
@@ -63,7 +98,7 @@ export function connectionState(
   t: Translate
 ): IState | null {
   const { connection, name, status } = source;
-  const again = { label: t('Check again'), run: () => actions.retry() };
+  const retry = again(actions, t);
   const keep = actions.openRecording
     ? { label: t('Open the recording'), run: actions.openRecording }
     : { label: t('Copy as code'), run: () => actions.copyCode() };
@@ -74,7 +109,7 @@ export function connectionState(
     case 'live':
       return isOver(source) ? endedState(status?.state === 'lost', step, keep, t) : null;
     case 'connecting':
-      return { kind: 'loading', sentence: t('Connecting to %1…', name), action: again };
+      return { kind: 'loading', sentence: t('Connecting to %1…', name), action: retry };
     case 'stale': {
       if (isOver(source)) {
         return endedState(status?.state === 'lost', step, keep, t);
@@ -86,14 +121,14 @@ export function connectionState(
           (source.hello?.phase ?? 'train') === 'train'
             ? t('No frame for %1 s: training is paused or its steps are long.', formatInteger(seconds))
             : t('Nothing is being written. Ask for a text.'),
-        action: again
+        action: retry
       };
     }
     case 'reconnecting':
       return {
         kind: 'disconnected',
         sentence: t('The link to %1 broke; try %2 to come back is under way.', name, connection.attempt),
-        action: again
+        action: retry
       };
     case 'closed':
       switch (connection.reason) {
@@ -137,7 +172,7 @@ export async function emptyFlag(
   const { hello } = source;
   const info = flagInfo(hello, flag);
   const title = flagWords(hello, flag, null, t, pass);
-  const retry = { label: t('Check again'), run: () => actions.retry() };
+  const retry = again(actions, t);
   const other = hello?.flags.find(
     each => each.layers.length > 0 && own(hello.config.flags, each.name) !== undefined
   );
@@ -163,11 +198,7 @@ export async function emptyFlag(
   const setting = own(hello.config.flags, flag);
   const traced = setting !== undefined && (pass === 'forward' || setting.passes?.includes(pass));
   if (traced && open) {
-    return {
-      kind: 'empty',
-      sentence: t('%1 is traced; its first %2 step has not arrived yet.', title, phase),
-      action: retry
-    };
+    return nothingYet(t('%1 is traced; its first %2 step has not arrived yet.', title, phase), actions, t);
   }
   if (!open) {
     return { kind: 'empty', sentence: t('This run holds no %2 step of %1.', title, phase), action: choose };
@@ -175,7 +206,7 @@ export async function emptyFlag(
   const first = hello.compressors.find(each => each.name === 'Tile') ?? hello.compressors[0];
   const compressor = info.compressor ?? (first && { name: first.name });
   if (compressor === undefined) {
-    return { kind: 'empty', sentence: t('%1 is not traced.', title), action: retry };
+    return nothingYet(t('%1 is not traced.', title), actions, t);
   }
   const start: FlagSetting = {
     ...(setting ?? { compressor, phases: [phase] }),

@@ -10,7 +10,7 @@ import { chip, rangesField } from '../shared/fields';
 import type { ILegend } from '../shared/lines/legend';
 import { hold, moveOf } from '../shared/places';
 import { selectControl } from '../shared/select-control';
-import type { IState } from '../shared/states';
+import { again, nothingYet, snippetState, type IState } from '../shared/states';
 import type { ITip } from '../shared/tip';
 import { ViewModel, type IViewEnvironment } from '../shared/view-model';
 import { clockRow, HALF, LANE, laneHeight, namedLanes, pathRows, stepRows } from './lanes';
@@ -364,13 +364,8 @@ export class TimelineView extends ViewModel<TimelineOptions> {
 
   private _nothing(): IState {
     const { actions, source, t } = this;
-    const again = { label: t('Check again'), run: () => actions.retry() };
     if (source.timeline === undefined) {
-      return {
-        kind: 'empty',
-        sentence: t('The timeline is read from a recording, and here is none.'),
-        action: again
-      };
+      return nothingYet(t('The timeline is read from a recording, and here is none.'), actions, t);
     }
     if (source.connection.kind === 'live') {
       const patch: ConfigPatch = { flags: {}, instruments: { timeline: { granularity: 'phases' } } };
@@ -382,16 +377,10 @@ export class TimelineView extends ViewModel<TimelineOptions> {
         kind: 'empty',
         sentence: t('This run has no recorded spans yet.'),
         action: { label: t('Record phases'), run },
-        more: [again]
+        more: [again(actions, t)]
       };
     }
-    return {
-      kind: 'empty',
-      sentence: t('No spans are recorded. In the training script:'),
-      code: SNIPPET,
-      action: { label: t('Copy this line'), run: () => actions.copy(SNIPPET) },
-      more: [again]
-    };
+    return snippetState(t('No spans are recorded. In the training script:'), SNIPPET, actions, t);
   }
 
   private get _isMap(): boolean {

@@ -4,6 +4,7 @@ import type { IRunSource, SourceChange } from '../../store/source';
 import type { IMark, IMoved, Loaded } from '../shared/content';
 import { PositionShown } from '../shared/pinned-position';
 import { hold, moveOf } from '../shared/places';
+import { nothingYet } from '../shared/states';
 import type { ITip } from '../shared/tip';
 import { ViewModel, type IViewEnvironment } from '../shared/view-model';
 import { barsExtent, barsOf, barsRecipe, MOST_BARS, type IBar } from './candidate-recipe';
@@ -51,8 +52,7 @@ export class CandidatesPane extends ViewModel {
     const token = typeof position === 'number' ? await facts[this._which]?.tokenAt(position) : undefined;
     this._bars = token && token.candidates.length > 0 ? barsOf(token) : [];
     if (!token || this._bars.length === 0) {
-      const again = { label: t('Check again'), run: () => this.actions.retry() };
-      return { state: { kind: 'empty', sentence: nothing(token, t), action: again } };
+      return { state: nothingYet(nothing(token, t), this.actions, t) };
     }
     const columns = Math.max(LEAST_COLUMNS, Math.floor((this.env.width - BESIDE) / CELL.width));
     const bars = this._bars;

@@ -1,7 +1,7 @@
 import { formatInteger } from '../../charts';
 import { isUnderWay } from '../../store/generations';
 import type { IRunSource } from '../../store/source';
-import type { IState, IStateActions } from '../shared/states';
+import { again, emptyState, snippetState, type IState, type IStateActions } from '../shared/states';
 import type { Translate } from '../shared/translate';
 import type { ITextFacts, TokensChoice } from './text-facts';
 import { stateWords } from './token-words';
@@ -25,7 +25,7 @@ export function noText(
   { choose, copy, end, retry }: ITextActions,
   t: Translate
 ): IState {
-  const again = { label: t('Check again'), run: retry };
+  const retried = again({ retry }, t);
   const newest = {
     label: t('Show the newest'),
     run: () => choose({ generation: null, sequence: 0, position: null })
@@ -35,8 +35,7 @@ export function noText(
     const sentence = source.generate
       ? t('Nothing was generated yet. Write a prompt above, or in a cell:')
       : t('Nothing was generated, and this run takes no prompts. In a cell:');
-    const action = { label: t('Copy this line'), run: () => copy(code) };
-    return { kind: 'empty', sentence, code, action, more: [again] };
+    return snippetState(sentence, code, { copy, retry }, t);
   }
   if (text === null) {
     const last = formatInteger(generations[generations.length - 1]?.generation ?? NaN);
@@ -45,24 +44,24 @@ export function noText(
       formatInteger(generation ?? NaN),
       last
     );
-    return { kind: 'empty', sentence, action: newest, more: [again] };
+    return { kind: 'empty', sentence, action: newest, more: [retried] };
   }
   const shown = text.generation;
   const number = formatInteger(shown.generation);
   const others = generation === null ? [] : [newest];
   if (shown.sequences > 0 && sequence >= shown.sequences) {
     const count = formatInteger(shown.sequences);
-    return {
-      kind: 'empty',
-      sentence: t('Generation %1 has no sequence %2: it has %3, counted from 0.', number, sequence, count),
-      action: { label: t('Show sequence 0'), run: () => choose({ sequence: 0, position: null }) }
-    };
+    return emptyState(
+      t('Generation %1 has no sequence %2: it has %3, counted from 0.', number, sequence, count),
+      t('Show sequence 0'),
+      () => choose({ sequence: 0, position: null })
+    );
   }
   if (isUnderWay(shown)) {
     return {
       kind: 'loading',
       sentence: t('Generation %1 %2.', number, waitWords(shown.state, stateWords(shown, t), t)),
-      action: end ? { label: t('Cancel'), run: () => end(shown.generation) } : again
+      action: end ? { label: t('Cancel'), run: () => end(shown.generation) } : retried
     };
   }
   if (shown.state === 'failed') {
@@ -71,7 +70,7 @@ export function noText(
       kind: 'error',
       sentence: t('Generation %1 failed: %2', number, said),
       action: { label: t('Copy this sentence'), run: () => copy(said) },
-      more: [again, ...others]
+      more: [retried, ...others]
     };
   }
   const sentence =
@@ -81,7 +80,7 @@ export function noText(
           'The tokens of generation %1 are not here: they were given up to stay within memory, or this file does not hold them.',
           number
         );
-  return { kind: 'empty', sentence, action: again, more: others };
+  return { kind: 'empty', sentence, action: retried, more: others };
 }
 
 function waitWords(state: string, words: string, t: Translate): string {

@@ -3,7 +3,7 @@ import { formatInteger } from '../../charts';
 import { inRanges } from '../../protocol/ranges';
 import type { ITrendAnswer } from '../../store/line-data';
 import { layerWords } from '../shared/layers';
-import { emptyFlag, emptyState, type IState } from '../shared/states';
+import { emptyFlag, emptyState, nothingYet, type IState } from '../shared/states';
 import { statisticWords, type ITrendSubject } from './trend-words';
 
 /** What to say where none of the chosen layers is traced. */
@@ -66,7 +66,7 @@ function noStep(
   [first, last]: readonly [number, number],
   traced: readonly number[]
 ): IState {
-  return emptyState(
+  return nothingYet(
     t(
       'Nothing was traced of steps %1 to %2: there are rows at steps %3 to %4.',
       formatInteger(first),
@@ -74,7 +74,7 @@ function noStep(
       formatInteger(traced[0] ?? 0),
       formatInteger(traced[traced.length - 1] ?? 0)
     ),
-    t('Check again'),
-    () => actions.retry()
+    actions,
+    t
   );
 }
