@@ -1,9 +1,8 @@
-import { Signal, type ISignal } from '@lumino/signaling';
 import type { Config, ConfigPatch, Configured, Control, Mode } from '../../protocol/messages.generated';
 import { isOver } from '../../store/is-over';
 import type { IRunSource, SourceChange } from '../../store/source';
 import { isUnderWay, refusalOf, type ApplyState } from '../shell/apply-state';
-import { Coalesced } from '../shell/coalesced';
+import { SourceModel } from '../shell/source-model';
 import { takesChanges } from '../../store/takes-changes';
 
 /** What of the configuration goes beyond what is traced. */
@@ -34,14 +33,10 @@ const SUBJECTS: readonly Subject[] = ['mode', 'perturb', 'budget', 'instruments'
  *
  * One subject is asked about at a time, so that a pause is never held up by a perturbation that waits for its step.
  */
-export class ControlModel {
-  constructor(private readonly source: IRunSource) {
+export class ControlModel extends SourceModel {
+  constructor(source: IRunSource) {
+    super(source);
     this._config = source.hello?.config ?? { flags: {} };
-    source.changed.connect(this._onSource, this);
-  }
-
-  get changed(): ISignal<this, void> {
-    return this._changed;
   }
 
   /** The configuration in force. */
@@ -128,15 +123,7 @@ export class ControlModel {
     }
   }
 
-  /** Let go of the source. Safe twice. */
-  dispose(): void {
-    this._disposed = true;
-    this._gate.dispose();
-    this.source.changed.disconnect(this._onSource, this);
-    Signal.clearData(this);
-  }
-
-  private _onSource(_: IRunSource, change: SourceChange): void {
+  protected heard(change: SourceChange): void {
     switch (change.kind) {
       case 'hello':
         this._config = this.source.hello?.config ?? this._config;
@@ -158,7 +145,7 @@ export class ControlModel {
         }
         break;
     }
-    this._gate.note();
+    this.gate.note();
   }
 
   private _take(message: Configured): void {
@@ -183,21 +170,18 @@ export class ControlModel {
   }
 
   private _set(subject: Subject, state: ApplyState): void {
-    if (!this._disposed) {
+    if (!this.isDisposed) {
       this._asked.set(subject, state);
-      this._changed.emit();
+      this.emit();
     }
   }
 
-  private readonly _changed = new Signal<this, void>(this);
-  private readonly _gate = new Coalesced(() => this._changed.emit());
   private readonly _asked = new Map<Subject, ApplyState>();
   private readonly _turns = new Map<Subject, number>();
   private readonly _authors = new Map<Subject, IAuthor>();
   private readonly _own = new Set<string>();
   private _config: Config;
   private _resumed = false;
-  private _disposed = false;
 }
 
 /** What a subject is set to, so that two ways of writing the same compare as equal. */

@@ -1,7 +1,6 @@
-import { Signal, type ISignal } from '@lumino/signaling';
 import type { IRunSource, IScalarColumns, SourceChange } from '../../store/source';
-import { Coalesced } from '../shell/coalesced';
 import { own } from '../../protocol/own';
+import { SourceModel } from '../shell/source-model';
 
 /** A scalar's newest value. */
 export interface ISummaryFigure {
@@ -21,14 +20,10 @@ const SPARK_POINTS = 60;
 const READ_EVERY = 500;
 
 /** The chosen run's numbers: newest readings and the loss's sparkline. Names are those of `protocol/streams.json`. */
-export class SummaryModel {
-  constructor(private readonly source: IRunSource) {
-    source.changed.connect(this._onSource, this);
+export class SummaryModel extends SourceModel {
+  constructor(source: IRunSource) {
+    super(source);
     void this._read();
-  }
-
-  get changed(): ISignal<this, void> {
-    return this._changed;
   }
 
   get loss(): ISummaryFigure | null {
@@ -58,21 +53,14 @@ export class SummaryModel {
     return connection.kind === 'stale' ? Math.max(0, (now - connection.since) / 1000) : null;
   }
 
-  dispose(): void {
-    this._disposed = true;
-    this._gate.dispose();
-    this.source.changed.disconnect(this._onSource, this);
-    Signal.clearData(this);
-  }
-
-  private _onSource(_: IRunSource, change: SourceChange): void {
+  protected heard(change: SourceChange): void {
     if (change.kind === 'rows' && change.stream === 'scalars') {
       void this._read();
     } else if (change.kind === 'hello' || change.kind === 'status' || change.kind === 'connection') {
       if (change.kind === 'connection' && this._readings.size === 0) {
         void this._read();
       }
-      this._gate.note();
+      this.gate.note();
     }
   }
 
@@ -86,23 +74,23 @@ export class SummaryModel {
       do {
         this._again = false;
         const columns = await this.source.scalars(null);
-        if (this._disposed) {
+        if (this.isDisposed) {
           return;
         }
         this._take(columns);
         if (this._again) {
-          this._changed.emit();
+          this.emit();
           // People read at most twice a second; a long run's columns are not walked more often.
           await new Promise(resolve => setTimeout(resolve, READ_EVERY));
         }
-      } while (this._again && !this._disposed);
+      } while (this._again && !this.isDisposed);
       this._fault = null;
     } catch (error) {
       this._fault = error instanceof Error ? error.message : String(error);
     } finally {
       this._reading = false;
     }
-    this._changed.emit();
+    this.emit();
   }
 
   private _take(columns: IScalarColumns): void {
@@ -122,15 +110,12 @@ export class SummaryModel {
     );
   }
 
-  private readonly _changed = new Signal<this, void>(this);
-  private readonly _gate = new Coalesced(() => this._changed.emit());
   private readonly _readings = new Map<string, ISummaryFigure>();
   private _lossName = 'loss';
   private _spark: ISpark = { steps: [], values: [] };
   private _fault: string | null = null;
   private _reading = false;
   private _again = false;
-  private _disposed = false;
 }
 
 /** Keep the newest value of each of equally many neighbouring points: a sparkline shows shape, the scalars view every point. */

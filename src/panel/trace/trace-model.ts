@@ -1,4 +1,3 @@
-import { Signal, type ISignal } from '@lumino/signaling';
 import type {
   Config,
   ConfigPatch,
@@ -11,7 +10,7 @@ import type {
 import { own, withOwn } from '../../protocol/own';
 import type { IRunSource, SourceChange } from '../../store/source';
 import { faultsIn, isUnderWay, refusalOf, type ApplyState, type IFault } from '../shell/apply-state';
-import { Coalesced } from '../shell/coalesced';
+import { SourceModel } from '../shell/source-model';
 import {
   compressorWithDefaults,
   effective,
@@ -55,14 +54,10 @@ export interface IFlagRow {
  * Everything that can be picked comes from `hello`. Edits gather in a draft; `apply` sends only what differs from the
  * configuration in force, so that two viewers do not undo each other.
  */
-export class TraceModel {
-  constructor(private readonly source: IRunSource) {
+export class TraceModel extends SourceModel {
+  constructor(source: IRunSource) {
+    super(source);
     this._config = source.hello?.config ?? { flags: {} };
-    source.changed.connect(this._onSource, this);
-  }
-
-  get changed(): ISignal<this, void> {
-    return this._changed;
   }
 
   get hello(): Hello | null {
@@ -200,7 +195,7 @@ export class TraceModel {
   revert(): void {
     this._draft = new Map();
     this._apply = { kind: 'idle' };
-    this._changed.emit();
+    this.emit();
   }
 
   /** Send the edits. Never rejects: what came of it is in `apply`. */
@@ -233,28 +228,20 @@ export class TraceModel {
   dismissForeign(): void {
     this._foreign = null;
     this._before = null;
-    this._changed.emit();
+    this.emit();
   }
 
-  /** Let go of the source. Safe twice. */
-  dispose(): void {
-    this._disposed = true;
-    this._gate.dispose();
-    this.source.changed.disconnect(this._onSource, this);
-    Signal.clearData(this);
-  }
-
-  private _onSource(_: IRunSource, change: SourceChange): void {
+  protected heard(change: SourceChange): void {
     if (change.kind === 'hello') {
       this._config = this.source.hello?.config ?? this._config;
-      this._gate.note();
+      this.gate.note();
     } else if (change.kind === 'configured' && change.message.applied) {
       // Another page's viewer may count its ids as this one does: each of ours is met once.
       if (!this._own.delete(change.message.id)) {
         this._takeForeign(change.message);
       }
     } else if (change.kind === 'status' || change.kind === 'connection') {
-      this._gate.note();
+      this.gate.note();
     }
   }
 
@@ -273,7 +260,7 @@ export class TraceModel {
       this._before = before;
     }
     this._config = message.config;
-    this._gate.note();
+    this.gate.note();
   }
 
   private _edit(flag: string, setting: FlagSetting | null): void {
@@ -281,18 +268,16 @@ export class TraceModel {
     if (this._apply.kind === 'refused' || this._apply.kind === 'applied') {
       this._apply = { kind: 'idle' };
     }
-    this._changed.emit();
+    this.emit();
   }
 
   private _setApply(state: ApplyState): void {
-    if (!this._disposed) {
+    if (!this.isDisposed) {
       this._apply = state;
-      this._changed.emit();
+      this.emit();
     }
   }
 
-  private readonly _changed = new Signal<this, void>(this);
-  private readonly _gate = new Coalesced(() => this._changed.emit());
   private readonly _own = new Set<string>();
   private readonly _last = new Map<string, FlagSetting>();
   private _config: Config;
@@ -301,7 +286,6 @@ export class TraceModel {
   private _foreign: IForeignChange | null = null;
   // What was in force when the first change that is told was made.
   private _before: Config | null = null;
-  private _disposed = false;
 }
 
 /** Flags whose setting differs, with the later one; null is off. */
