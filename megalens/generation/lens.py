@@ -17,6 +17,7 @@ from .hidden import HiddenStates
 from .readout import Readout
 from .sampling import Candidates, candidates_of
 from .texts import Texts
+from .token_rows import PlacedPass
 
 __all__ = ["LensReader"]
 
@@ -57,51 +58,60 @@ class LensReader:
         self._readout, self._hidden, self._generation = readout, hidden, generation
         self._texts, self._sequences, self._count = texts, sequences, count
 
+    def states(self, window: Window | None = None) -> list[Tensor]:
+        """Return what each layer gave in the newest pass, ``[B, n, hidden]``, of the positions of a window: the model's own tensors."""
+        return [self._hidden.of(layer, window) for layer in self._hidden.layers]
+
     @torch.no_grad()
-    def rows(self, done: GenerationPass, step: int, window: Window | None = None) -> Iterator[dict[str, Any]]:
-        """Give what the layers predicted at the positions that a pass read, as columns by name, before the next pass begins.
+    def rows(
+        self, passes: Sequence[PlacedPass], states: Sequence[Sequence[Tensor]]
+    ) -> Iterator[dict[str, Any]]:
+        """Give what the layers predicted at the positions that passes read, as columns by name.
 
         Parameters
         ----------
-        done : GenerationPass
-            The pass.
-        step : int
-            The step that it was.
-        window : Window, optional
-            Which of the positions that were computed are new.
+        passes : sequence of PlacedPass
+            In their order, all having read as many positions.
+        states : sequence of sequence of torch.Tensor
+            Of each pass, as :meth:`states` gives them.
 
         Raises
         ------
         GenerationError
             When the last layer's hidden states, read so, do not give the model's logits.
         """
-        layers = self._hidden.layers
-        states = [self._hidden.of(layer, window) for layer in layers]
-        if done.number == 0 and self._readout.differs(states[-1][:, -1:], done.logits[:, -1:]):
+        first = passes[0].done
+        if first.number == 0 and self._readout.differs(states[0][-1][:, -1:], first.logits[:, -1:]):
             raise GenerationError(
                 "The logit lens cannot read this model: its last hidden states, through its final norm and output layer, give other logits than its own."
             )
-        sequence, place, token = self._read(done)
-        pads, many = done.pads.cpu().numpy(), len(sequence)
-        size = max(1, _MOST_LOGITS // done.logits.shape[-1])
+        # All passes side by side are but a larger batch.
+        hidden = [_side_by_side(of_layer) for of_layer in zip(*states, strict=True)]
+        given = _side_by_side([each.done.logits for each in passes])
+        layers = np.array(self._hidden.layers)
+        read = [self._read(each.done) for each in passes]
+        sequence, place, token = (np.concatenate(columns) for columns in zip(*read, strict=True))
+        of_pass = np.repeat(np.arange(len(passes)), [len(each[0]) for each in read])
+        row = sequence + of_pass * len(self._sequences)
+        step = np.array([each.here.step for each in passes])[of_pass]
+        offset = np.array([each.done.offset for each in passes])[of_pass]
+        position = place + offset - first.pads.cpu().numpy()[sequence]
+        many = len(sequence)
+        size = max(1, _MOST_LOGITS // given.shape[-1])
         for start in range(0, len(layers) * many, size):
             layer, pair = np.divmod(np.arange(start, min(start + size, len(layers) * many)), many)
-            rows, places, tokens = sequence[pair], place[pair], token[pair]
+            rows, places = torch.from_numpy(row[pair]), torch.from_numpy(place[pair])
 
-            def of(data: Tensor, chosen: Any, rows: Any = rows, places: Any = places) -> Tensor:
-                return data[torch.from_numpy(rows[chosen]), torch.from_numpy(places[chosen])]
+            def of(data: Tensor, chosen: Any, rows: Tensor = rows, places: Tensor = places) -> Tensor:
+                return data[rows[chosen], places[chosen]]
 
-            inner = [of(states[each], layer == each) for each in np.unique(layer) if each < len(layers) - 1]
-            logits = torch.cat(
-                [
-                    *([self._readout(torch.cat(inner))] if inner else []),
-                    of(done.logits, layer == len(layers) - 1),
-                ]
-            )
-            asked = torch.from_numpy(np.maximum(tokens, 0)).to(logits.device)
+            inner = [of(hidden[each], layer == each) for each in np.unique(layer) if each < len(layers) - 1]
+            logits = of(given, layer == len(layers) - 1)
+            if inner:
+                logits = torch.cat([self._readout(torch.cat(inner)), logits])
+            asked = torch.from_numpy(np.maximum(token[pair], 0)).to(logits.device)
             found = candidates_of(logits, asked, self._count)
-            positions = places + done.offset - pads[rows]
-            yield self._columns(found, rows, positions, tokens, np.array(layers)[layer], step)
+            yield self._columns(found, sequence[pair], position[pair], token[pair], layers[layer], step[pair])
 
     def _read(self, done: GenerationPass) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return of each position that was read its sequence, its place in the pass, and the token that follows it; -1 where none does."""
@@ -126,12 +136,12 @@ class LensReader:
         positions: np.ndarray,
         tokens: np.ndarray,
         layers: np.ndarray,
-        step: int,
+        step: np.ndarray,
     ) -> dict[str, Any]:
         n, known = len(tokens), tokens >= 0
         lengths = [found.ids.shape[1]] * n
         return {
-            "step": np.full(n, step),
+            "step": step,
             "generation": np.full(n, self._generation),
             "sequence": sequences,
             "position": positions,
@@ -146,3 +156,8 @@ class LensReader:
             "token_probability": np.where(known, found.probability.double().numpy(), np.nan),
             "entropy": found.entropy.double().numpy(),
         }
+
+
+def _side_by_side(tensors: Sequence[Tensor]) -> Tensor:
+    # What a long prompt gave is not copied.
+    return tensors[0] if len(tensors) == 1 else torch.cat(list(tensors))

@@ -14,7 +14,7 @@ from .decoding import GenerationPass
 from .sampling import Candidates, candidates_of
 from .texts import Texts
 
-__all__ = ["PassPlace", "TokenRows"]
+__all__ = ["PassPlace", "PlacedPass", "TokenRows"]
 
 _MOST_ROWS = 2048
 """Of one batch."""
@@ -28,6 +28,14 @@ class PassPlace(NamedTuple):
 
     step: int
     number: int
+
+
+class PlacedPass(NamedTuple):
+    """A pass, where its tensors are, and where those of the next pass will be, which reads what was drawn."""
+
+    done: GenerationPass
+    here: PassPlace
+    following: PassPlace
 
 
 class TokenRows:
@@ -54,21 +62,20 @@ class TokenRows:
         self._prompts, self._samples, self._count = prompts, samples, candidates
         self._streams = [texts.stream() for _ in range(len(prompts) * samples)]
 
-    def of(self, done: GenerationPass, here: PassPlace, following: PassPlace) -> Iterator[dict[str, Any]]:
-        """Give the rows that a pass made possible, as columns by name: of the prompts that it read, and of the tokens that were drawn from it.
+    def of(self, passes: Sequence[PlacedPass]) -> Iterator[dict[str, Any]]:
+        """Give the rows that passes made possible, as columns by name: of the prompts that the first one read, and of the tokens that were drawn.
 
         Parameters
         ----------
-        done : GenerationPass
-            The pass.
-        here, following : PassPlace
-            Where its tensors are, and where those of the next pass will be, which reads what was drawn.
+        passes : sequence of PlacedPass
+            In their order, the one that read the prompts by itself.
         """
-        if done.number == 0:
+        if passes[0].done.number == 0:
             for number, prompt in enumerate(self._prompts):
-                yield from self._prompt(number, prompt, done, here)
-        if any(done.wrote):
-            yield self._written(done, here, following)
+                yield from self._prompt(number, prompt, passes[0].done, passes[0].here)
+        wrote = [each for each in passes if any(each.done.wrote)]
+        if wrote:
+            yield self._written(wrote)
 
     def _prompt(
         self, number: int, prompt: Sequence[int], done: GenerationPass, here: PassPlace
@@ -93,24 +100,34 @@ class TokenRows:
                 "tensor_offset": positions + pad,
             }
             for row in rows:
-                yield self._complete(columns, np.full(len(ids), row), "prompt", here, here)
+                yield self._complete(columns, np.full(len(ids), row), "prompt", here.step, here)
 
-    def _written(self, done: GenerationPass, here: PassPlace, following: PassPlace) -> dict[str, Any]:
-        assert done.tokens is not None
-        rows = [row for row, wrote in enumerate(done.wrote) if wrote]
-        at = torch.tensor(rows, device=done.logits.device)
-        filtered = None if done.filtered is None else done.filtered[at]
-        found = candidates_of(done.logits[at, -1], done.tokens[at], self._count, filtered)
-        ids = done.tokens[at].tolist()
-        lengths = [len(self._prompts[row // self._samples]) for row in rows]
+    def _written(self, passes: Sequence[PlacedPass]) -> dict[str, Any]:
+        """Return the rows of the tokens that were drawn from some passes, a row of logits for each."""
+        wrote = np.array([each.done.wrote for each in passes])
+        drawn, rows = wrote.nonzero()
+        at = torch.from_numpy(wrote.ravel().nonzero()[0]).to(passes[0].done.logits.device)
+        tokens = torch.cat([each.done.tokens for each in passes if each.done.tokens is not None])[at]
+        filtered = [each.done.filtered for each in passes if each.done.filtered is not None]
+        found = candidates_of(
+            torch.cat([each.done.logits[:, -1] for each in passes])[at],
+            tokens,
+            self._count,
+            torch.cat(filtered)[at] if filtered else None,
+        )
+        ids = tokens.tolist()
+        lengths = np.array([len(prompt) for prompt in self._prompts]).repeat(self._samples)
+        numbers = np.array([each.done.number for each in passes])
         columns = {
             **self._described(ids, found, 0),
-            "position": np.array(lengths) + done.number,
-            "text": [self._streams[row].push(token) for row, token in zip(rows, ids, strict=True)],
+            "position": lengths[rows] + numbers[drawn],
+            "text": [self._streams[row].push(token) for row, token in zip(rows.tolist(), ids, strict=True)],
             "tensor_offset": np.zeros(len(rows), np.int64),
         }
-        complete = self._complete(columns, np.array(rows), "generated", here, following)
-        ended = ~np.array(done.goes_on)[rows]
+        steps = np.array([each.here.step for each in passes])[drawn]
+        read = PassPlace(*np.array([each.following for each in passes])[drawn].T)
+        complete = self._complete(columns, rows, "generated", steps, read)
+        ended = ~np.array([each.done.goes_on for each in passes])[drawn, rows]
         for name in ("tensor_step", "tensor_pass", "tensor_offset"):
             complete[name] = np.where(ended, -1, complete[name])
         return complete
@@ -139,12 +156,13 @@ class TokenRows:
         }
 
     def _complete(
-        self, columns: dict[str, Any], sequences: np.ndarray, kind: str, here: PassPlace, read: PassPlace
+        self, columns: dict[str, Any], sequences: np.ndarray, kind: str, step: Any, read: PassPlace
     ) -> dict[str, Any]:
+        """Add what all rows have; ``step`` and ``read`` are of all of them, or arrays."""
         n = len(sequences)
         return {
             **columns,
-            "step": np.full(n, here.step),
+            "step": np.full(n, step),
             "generation": np.full(n, self._generation),
             "sequence": sequences,
             "kind": [kind] * n,

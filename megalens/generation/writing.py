@@ -14,8 +14,7 @@ from ..tracer.tensors.plan import TracingPlan
 from .attention import ATTENTION, attention_probabilities, with_attention
 from .comparing import compared
 from .decoding import evaluating
-from .errors import GenerationError
-from .gathered_rows import GatheredRows
+from .gathered_passes import GatheredPasses
 from .hidden import HiddenStates
 from .job import GenerationJob
 from .language_model import LanguageModel, Reading
@@ -23,7 +22,7 @@ from .lens import LensReader
 from .passes import Passes
 from .perturbing import PassClock, perturbed
 from .readout import Readout
-from .token_rows import TokenRows
+from .token_rows import PlacedPass, TokenRows
 
 if TYPE_CHECKING:
     from ..tracer import Tracer
@@ -95,7 +94,6 @@ class Writing:
 
     def _write(self, passes: Passes) -> None:
         job, model, capture = self._job, self._model, self._tracer.tensors.capture
-        gathered = GatheredRows(self._send)
         rows = TokenRows(job.number, model.texts, job.prompts, job.request.samples, job.request.candidates)
 
         def before(reading: Reading) -> None:
@@ -104,23 +102,16 @@ class Writing:
 
         with contextlib.ExitStack() as stack:
             clock = PassClock()
-            stack.callback(gathered.flush)
             if job.perturb is not None:
                 clock = stack.enter_context(perturbed(self._points, job.perturb, job.say))
-            lens, told = self._lens(stack), time.monotonic()
+            hand_over = stack.enter_context(self._tracer.tensors.holding())
+            gathered = GatheredPasses(self._send, rows, self._lens(stack), job.say, hand_over)
+            stack.callback(gathered.flush)
+            told = time.monotonic()
             for done in job.decoding(model, pass_scope=passes, ends=lambda: job.cancelled, before=before):
                 step = passes.here.step
                 job.passed(done, step)
-                for columns in rows.of(done, passes.here, passes.following):
-                    gathered.add("tokens", columns, step)
-                try:
-                    for columns in lens.rows(done, step, capture.window) if lens is not None else ():
-                        gathered.add("lens", columns, step)
-                except GenerationError as error:
-                    # The text goes on without.
-                    lens = None
-                    job.say(str(error))
-                gathered.pass_over()
+                gathered.add(PlacedPass(done, passes.here, passes.following), capture.window)
                 if time.monotonic() - told >= _TOLD_TEXT:
                     told = time.monotonic()
                     self._say(job)

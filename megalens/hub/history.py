@@ -178,7 +178,8 @@ class StreamHistory:
                 break
             frame = self._recent[seq]
             if isinstance(frame, LiveFrame) and frame.stream in room and not room[frame.stream].takes(frame):
-                missed.add(frame.rows, frame.step)
+                missed.add(frame.rows, frame.first_step)
+                missed.add(0, frame.step, 0)
                 continue
             recent.append((frame, start))
         pieces.extend(reversed(recent))
@@ -289,17 +290,19 @@ class _GoneLog:
     """
 
     def __init__(self) -> None:
-        self._seqs, self._rows, self._steps = array("q"), array("q"), array("q")
+        self._seqs, self._rows, self._first, self._steps = (array("q") for _ in range(4))
         self._blocks: list[tuple[int, int, int, int, int]] = []
 
     def add(self, frame: LiveFrame) -> None:
         self._seqs.append(frame.seq)
         self._rows.append(frame.rows)
+        self._first.append(frame.first_step)
         self._steps.append(frame.step)
         if len(self._seqs) >= 2 * _LOG_FRAMES:
-            seqs, rows, steps = (values[:_LOG_FRAMES] for values in (self._seqs, self._rows, self._steps))
-            self._blocks.append((seqs[-1], len(seqs), sum(rows), min(steps), max(steps)))
-            for values in (self._seqs, self._rows, self._steps):
+            kept = (self._seqs, self._rows, self._first, self._steps)
+            seqs, rows, first, steps = (values[:_LOG_FRAMES] for values in kept)
+            self._blocks.append((seqs[-1], len(seqs), sum(rows), min(first), max(steps)))
+            for values in kept:
                 del values[:_LOG_FRAMES]
 
     def after(self, since: int, missed: _Missed) -> None:
@@ -310,5 +313,5 @@ class _GoneLog:
                 missed.add(0, last_step, 0)
         start = bisect_right(self._seqs, since)
         if start < len(self._seqs):
-            missed.add(sum(self._rows[start:]), min(self._steps[start:]), len(self._seqs) - start)
+            missed.add(sum(self._rows[start:]), min(self._first[start:]), len(self._seqs) - start)
             missed.add(0, max(self._steps[start:]), 0)

@@ -40,6 +40,8 @@ class LiveFrame:
         The header under which it goes on: a large body is never copied for the sake of its header. The one it came with when empty.
     body : CheckedBody or None
         Its rows, where they have been checked and nobody asked for its keys yet.
+    first_step : int
+        Oldest step of its rows; its header has the newest.
     """
 
     seq: int
@@ -49,7 +51,12 @@ class LiveFrame:
     came: bytes
     header: bytes = b""
     body: CheckedBody | None = field(default=None, repr=False)
+    first_step: int = -1
     _keys: frozenset[Key] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        steps = None if self.body is None or not self.rows else self.body.numbers("step")
+        self.first_step = self.step if steps is None else min(self.step, int(steps.min()))
 
     @property
     def size(self) -> int:

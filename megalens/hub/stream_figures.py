@@ -34,17 +34,22 @@ class StreamFigures:
     nonfinite: StreamStatusNonfinite | None = None
 
     def __post_init__(self) -> None:
-        self._step_bytes: dict[int, int] = {}
+        self._step_bytes: dict[int, float] = {}
 
     def add(self, frame: LiveFrame, body: CheckedBody) -> None:
         """Count in a frame."""
         self.rows += frame.rows
         self.bytes += frame.size
         if frame.step >= 0:
-            self.first_step = frame.step if self.first_step is None else min(self.first_step, frame.step)
+            first = max(frame.first_step, 0)
+            self.first_step = first if self.first_step is None else min(self.first_step, first)
             self.last_step = frame.step if self.last_step is None else max(self.last_step, frame.step)
-        self._step_bytes[frame.step] = self._step_bytes.get(frame.step, 0) + frame.size
-        if len(self._step_bytes) > _MEAN_STEPS:
+        steps = [frame.step]
+        if frame.first_step < frame.step:
+            steps = np.unique(body.numbers("step")).tolist()
+        for step in steps:
+            self._step_bytes[step] = self._step_bytes.get(step, 0) + frame.size / len(steps)
+        while len(self._step_bytes) > _MEAN_STEPS:
             del self._step_bytes[min(self._step_bytes)]
         self._count_nonfinite(body)
 

@@ -19,6 +19,7 @@ from megalens.generation.lens import LensReader
 from megalens.generation.of_model import as_language_model
 from megalens.generation.readout import Readout
 from megalens.generation.sampling import Sampler
+from megalens.generation.token_rows import PassPlace, PlacedPass
 from megalens.protocol.arrow_columns import arrow_batch
 from megalens.protocol.streams import stream_schema
 from megalens.tracer import Place
@@ -54,7 +55,8 @@ class Seen:
             )
             for step, done in enumerate(decoding, 1):
                 self._keep(done, torch.stack([hidden.of(layer, windows[-1]) for layer in hidden.layers]))
-                for columns in reader.rows(done, step, windows[-1]):
+                place = PassPlace(step, 0)
+                for columns in reader.rows([PlacedPass(done, place, place)], [reader.states(windows[-1])]):
                     for row in arrow_batch(columns, stream_schema("lens")).to_pylist():
                         key = (row["sequence"], row["position"], row["layer"])
                         assert key not in self.rows

@@ -1,7 +1,7 @@
 """Count, mean and central moments of tensors, in one pass over their memory, on their device."""
 
 from .columns import TYPES
-from .measure import kernel_name, measure, measure_natively
+from .measure import kernel_name, measure, measure_each, measure_natively
 from .merge import merge_rows
 
-__all__ = ["TYPES", "kernel_name", "measure", "measure_natively", "merge_rows"]
+__all__ = ["TYPES", "kernel_name", "measure", "measure_each", "measure_natively", "merge_rows"]

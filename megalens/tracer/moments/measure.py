@@ -13,7 +13,7 @@ from .gpu import measuring as gpu
 from .native import library
 from .plain import measure_plainly
 
-__all__ = ["kernel_name", "measure", "measure_natively"]
+__all__ = ["kernel_name", "measure", "measure_each", "measure_natively"]
 
 
 def measure(tensors: Sequence[Tensor], threads: int | None = None, eps: float = NEAR_ZERO) -> Tensor:
@@ -84,6 +84,17 @@ def measure_natively(
             return None
         items.append(item)
     return kernel.measure(items, out, threads, eps)
+
+
+def measure_each(data: Tensor, eps: float = NEAR_ZERO) -> Tensor:
+    """Return what :func:`measure` does of ``data[0]``, ``data[1]`` and so on, in the calling thread: many small tensors that lie alike."""
+    kernel = library.load()
+    first = None if isinstance(kernel, str) or not len(data) else kernel.describe(data[0])
+    if isinstance(kernel, str) or first is None:
+        return measure(data.unbind(), threads=1, eps=eps)
+    apart = data.stride(0) * data.element_size()
+    items = [(first[0] + index * apart, *first[1:]) for index in range(len(data))]
+    return kernel.measure(items, None, 1, eps)
 
 
 def kernel_name(device: torch.device | str = "cpu") -> str:

@@ -189,12 +189,14 @@ class Producer(Worker):
                 break
             with self._unharmed():
                 self._take(item)
+            self._count_all()
             self._send_ready()
             with self._unharmed():
                 self._hub.open()
             if time.monotonic() - self._status_at >= _STATUS_SECONDS:
                 with self._unharmed():
                     self._send_status()
+        self._count_all()
         for last in (self._await_hub, self._send_last, self._send_scalars, self._send_status):
             with self._unharmed():
                 last()
@@ -209,8 +211,6 @@ class Producer(Worker):
             self._send_scalars()
         elif isinstance(item, Task):
             self._do(item)
-        elif isinstance(item, StepCost):
-            self._count(item)
         elif isinstance(item, Control):
             try:
                 self._control(item)

@@ -7,6 +7,7 @@ import logging
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,10 @@ __all__ = ["Reply", "StepCost", "Task", "Worker"]
 log = logging.getLogger("megalens")
 
 _MOST_WAITING = 100_000
+_SHORT_NS = 20_000_000
+"""Of steps that are shorter, several wake the thread once: each wake-up takes the interpreter from the training."""
+_LOOK_SECONDS = 1.0
+_ENDED = "a step has ended"
 
 
 @dataclass(frozen=True)
@@ -83,6 +88,8 @@ class Worker:
     def __init__(self, queue_bytes: int = 64 << 20) -> None:
         self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._queue_bytes = queue_bytes
+        self._costs: deque[StepCost] = deque()
+        self._unsaid_ns = 0
         self._closing = False
         self._finished = True
         self._cpu_ns = 0
@@ -110,10 +117,14 @@ class Worker:
 
     def step_ended(self, cost: StepCost) -> None:
         """Hand over what a step cost, after what it gave. Where far too much waits for a hub that stands still, its numbers are counted as lost."""
-        if self._queue.qsize() < _MOST_WAITING:
-            self._queue.put(cost)
-        else:
+        if len(self._costs) >= _MOST_WAITING:
             self.health.lose(len(cost.scalars), "stalled")
+            return
+        self._costs.append(cost)
+        self._unsaid_ns += cost.wall_ns
+        if cost.scalars or not cost.wall_ns or self._unsaid_ns >= _SHORT_NS:
+            self._unsaid_ns = 0
+            self._queue.put(_ENDED)
 
     def reply(self, make: Callable[[], Message]) -> None:
         """Send a control message after all that was handed over before."""
@@ -166,13 +177,19 @@ class Worker:
             self._leave()
 
     def _loop(self) -> None:
-        while (item := self._queue.get()) is not None:
+        while True:
+            try:
+                item = self._queue.get(timeout=_LOOK_SECONDS)
+            except queue.Empty:
+                item = _ENDED
+            if item is None:
+                break
             with self._unharmed():
                 # Nobody but rank 0 answers for the settings.
                 if isinstance(item, Task):
                     self._do(item)
-                elif isinstance(item, StepCost):
-                    self._count(item)
+            self._count_all()
+        self._count_all()
 
     @contextlib.contextmanager
     def _unharmed(self) -> Iterator[None]:
@@ -190,6 +207,12 @@ class Worker:
             task.run()
         finally:
             self._taken_bytes += task.nbytes
+
+    def _count_all(self) -> None:
+        """Count what the steps cost that have ended."""
+        while self._costs:
+            with self._unharmed():
+                self._count(self._costs.popleft())
 
     def _count(self, cost: StepCost) -> None:
         """Count what a step cost."""

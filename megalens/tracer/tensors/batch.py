@@ -23,14 +23,16 @@ from .staging import Stage
 NO_ERROR = math.nan
 """The compression error of a row for which it was not measured; this very object."""
 
-_KNOWN = MOMENT_COLUMNS.index("nan_count")
-NON_FINITE = slice(_KNOWN, _KNOWN + 2)
+KNOWN = MOMENT_COLUMNS.index("nan_count")
+"""How many columns of moments stand before the counts of what is not finite."""
+NON_FINITE = slice(KNOWN, KNOWN + 2)
 """The columns of moments that count NaN and infinite values; the moments and extremes stand before them."""
 
 RAW_BYTES = 1 << 20
 """Tensors up to this size are copied as they are; of larger ones too much would wait."""
 
 __all__ = [
+    "KNOWN",
     "NON_FINITE",
     "NO_ERROR",
     "RAW_BYTES",
@@ -200,7 +202,7 @@ def tensors_table(
         arrow_column(counts[:, 0].copy()),
         arrow_column(counts[:, 1].copy()),
         same.no_errors if errors is None else arrow_column(errors),
-        *[arrow_column(np.ascontiguousarray(column)) for column in whole.T[:_KNOWN]],
+        *[arrow_column(np.ascontiguousarray(column)) for column in whole.T[:KNOWN]],
     ]
     return pa.RecordBatch.from_arrays(columns, schema=stream_schema("tensors")), counts
 

@@ -16,8 +16,9 @@ from ..micro_batches import OUTSIDE, TRAINING, MicroBatches, Unproven
 from ..points import ModelPoints, Shards, Source
 from .batch import NO_ERROR, RAW_BYTES, Batch, RawRows, Row, RowMeta
 from .compressing.compressors import NarrowMean
+from .held import HELD_BYTES, Held, HeldTensors
 from .joining.pieces import Cut, cut_of
-from .plan import TracingPlan
+from .plan import FlagPlan, TracingPlan
 from .probes import TensorProbe, install_probes
 from .staging import StagePool
 from .values import errors_of, in_rows, local_piece, moments_of, parts_of
@@ -61,6 +62,9 @@ class Capture(MicroBatches):
         self.positions: int | None = None
         self.window: Window | None = None
         """Positions of the next passes that are reported; all when None."""
+        self.holding = False
+        """Whether small tensors wait for those of other passes, until :meth:`take_held`."""
+        self._held = HeldTensors()
         self._any_active = False
         self._renewed = False
         self._order = 0
@@ -170,6 +174,11 @@ class Capture(MicroBatches):
         self._rows, self._nbytes = [], 0
         return batch
 
+    def take_held(self) -> tuple[list[Held], int]:
+        """Hand over the tensors that wait for those of other passes, and their bytes."""
+        nbytes = self._held.nbytes
+        return self._held.take(), nbytes
+
     # Inside a forward pass.
 
     def forward_begins(self, root: int, training: bool) -> None:
@@ -213,6 +222,12 @@ class Capture(MicroBatches):
 
     def add(self, probe: TensorProbe, tensor: Any) -> None:
         """Keep what one probe saw. Never raises: an error is counted and said once."""
+        if self.holding and probe.plain and self._can_wait(probe.flag, tensor):
+            started = _clock()
+            probe.scope = self.scope
+            self._held.add(probe, tensor, self.step, self.micro_batch, self.phase)
+            self.spent_ns += _clock() - started
+            return
         if not isinstance(tensor, Tensor) and probe.source.computed is None:
             self._warn(f"{probe.label} gave no tensor{_hint(probe)}.")
             return
@@ -327,6 +342,19 @@ class Capture(MicroBatches):
                 self._on_device = True
             self._rows.append(Row(meta, values, moments, error))
             self._nbytes += values.nbytes + 256
+
+    def _can_wait(self, flag: FlagPlan, tensor: Any) -> bool:
+        """Return whether a tensor is ``[B, S, *]`` as it is, all of it here, and small, so that it can wait for others like it."""
+        return (
+            type(tensor) is Tensor
+            and tensor.ndim > 2
+            and tensor.is_cpu
+            and tensor.nbytes <= HELD_BYTES
+            and self.window is None
+            and self.positions is not None
+            and not (flag.measured or self._held.full)
+            and len(self._place.tp_ranks) == 1
+        )
 
     def _cuts(self, probe: TensorProbe, data: Tensor, kept: Tensor, known: Shards | None) -> list[Cut]:
         """Decide what is done with each part of a tensor of this shape."""

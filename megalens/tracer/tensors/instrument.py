@@ -110,6 +110,16 @@ class TensorTracer(Instrument):
             self._change = before
             self.follow(self._plan, self.capture.version)
 
+    @contextlib.contextmanager
+    def holding(self) -> Iterator[Callable[[], None]]:
+        """Handle, inside, small tensors of several passes together: each time when what this gives is called, in the thread of the model, and at the end."""
+        self.capture.holding = True
+        try:
+            yield self._put_held
+        finally:
+            self.capture.holding = False
+            self._put_held()
+
     def step_begins(self, step: int, held: bool) -> None:
         """Decide what is traced in this step."""
         self.capture.begin(step, self._phase, held)
@@ -198,8 +208,15 @@ class TensorTracer(Instrument):
                 capture.stages.give(batch.stage)
             return
         batch.probes = probes
-        if batch.rows or probes is not None:
+        # While rows wait, that all is well waits with them.
+        told = probes is not None and not (capture.holding and probes[0] == probes[1])
+        if batch.rows or told:
             sender.put(batch)
+
+    def _put_held(self) -> None:
+        held, nbytes = self.capture.take_held()
+        if held and self._sender is not None and self._host is not None and self._host.sends:
+            self._sender.put_held(held, nbytes)
 
     def _hand_over(self, batch: Batch | None) -> None:
         """Let the producer thread begin with what a forward pass gave: with a batch of its own, or with what has gathered."""

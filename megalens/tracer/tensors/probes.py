@@ -35,9 +35,11 @@ class TensorProbe:
         What is done with this rank's piece of each part, by its shape.
     rows : tuple of int or None
         The first two axes that its tensor has, in the forward pass that goes on; None where the tensor says so itself.
+    plain : bool
+        Whether its tensor is taken in forward passes only, and as the module has it.
     """
 
-    __slots__ = ("cuts", "flag", "label", "layer", "metas", "rows", "scope", "source")
+    __slots__ = ("cuts", "flag", "label", "layer", "metas", "plain", "rows", "scope", "source")
 
     def __init__(self, flag: FlagPlan, layer: int, source: Source, alone: bool) -> None:
         self.flag = flag
@@ -47,6 +49,8 @@ class TensorProbe:
         self.rows: tuple[int, int] | None = None
         self.metas: dict[Any, list[RowMeta]] = {}
         self.cuts: dict[Any, list[Cut]] = {}
+        odd = source.computed, source.rows_of, source.sparse, source.sequence_first, source.like_ids
+        self.plain = flag.forward and not flag.backward and not any(odd)
         part = "" if alone else f" {'/'.join(source.parts)}"
         self.label = f"{FLAGS[flag.name].title}, {layer_name(layer)}{part}"
 

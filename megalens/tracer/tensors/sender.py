@@ -19,6 +19,7 @@ from .batch import (
     split_rows,
     tensors_table,
 )
+from .held import Held, held_columns
 from .joining.joiner import Joiner, pack_pieces
 from .joining.piece_gatherer import PieceGatherer
 from .staging import Stage, StagePool
@@ -71,6 +72,11 @@ class TensorSender:
     def undelivered(self) -> None:
         """Describe everything anew."""
 
+    def put_held(self, held: Sequence[Held], nbytes: int) -> None:
+        """Hand over small tensors of several passes, in the training thread. Never waits; what is too much is given up and counted."""
+        if not self._host.later(lambda: self._take_held(held), nbytes):
+            self._host.lose(sum(len(each.probe.source.parts) for each in held), "waiting")
+
     def nonfinite(self) -> NonFinite:
         """Return the ``NonFinite`` object of ``status``."""
         first = self._first_nonfinite
@@ -78,6 +84,16 @@ class TensorSender:
 
     def _take(self, batch: Batch) -> None:
         raise NotImplementedError
+
+    def _take_held(self, held: Sequence[Held]) -> None:
+        columns = held_columns(held, self._host.place.rank)
+        counts = columns["nan_count"] + columns["inf_count"]
+        if total := int(counts.sum()):
+            row = int(counts.nonzero()[0][0])
+            self._note_nonfinite(
+                total, int(columns["step"][row]), int(columns["layer"][row]), columns["flag"][row].as_py()
+            )
+        self._host.send(STREAM, columns, max(each.step for each in held))
 
     def _finish(self, batch: Batch) -> tuple[list[Row], Stage]:
         """Wait for a batch's copies and make its tiles; the rows lie in the stage."""
@@ -98,13 +114,15 @@ class TensorSender:
 
     def _count_nonfinite(self, step: int, rows: Sequence[Row], counts: np.ndarray) -> None:
         """Add the non-finite values of ``rows``, of which ``counts`` is ``[rows, 2]``."""
-        total = int(counts.sum())
-        if not total:
-            return
-        if self._first_nonfinite is None:
+        if total := int(counts.sum()):
             meta = rows[int(counts.sum(axis=1).nonzero()[0][0])].meta
-            self._first_nonfinite = {"step": step, "layer": meta.layer, "flag": meta.flag}
-        self._nonfinite += total
+            self._note_nonfinite(total, step, meta.layer, meta.flag)
+
+    def _note_nonfinite(self, count: int, step: int, layer: int, flag: str) -> None:
+        """Add to the count, and keep where the first ones were."""
+        if self._first_nonfinite is None:
+            self._first_nonfinite = {"step": step, "layer": layer, "flag": flag}
+        self._nonfinite += count
 
 
 class LeaderSender(TensorSender):

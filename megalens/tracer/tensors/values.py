@@ -10,13 +10,13 @@ from torch import Tensor
 
 from ...protocol import Peaks
 from ..device import to_host
-from ..moments import TYPES, measure
+from ..moments import TYPES, measure, measure_each
 from ..points import Shards, Source
 from .batch import unknown_moments
 from .joining.pieces import Cut
 from .probes import TensorProbe
 
-__all__ = ["errors_of", "in_rows", "local_piece", "moments_of", "parts_of"]
+__all__ = ["errors_of", "in_rows", "local_piece", "moments_of", "moments_of_each", "parts_of"]
 
 _MEASURED_VALUES = 1 << 20
 
@@ -78,6 +78,13 @@ def _head(part: Tensor, output: Tensor) -> tuple[Tensor, Tensor]:
     side = Peaks(output.shape[2]).side(part.shape[2])
     blocks = max(1, _MEASURED_VALUES // (part.shape[3] * side))
     return part[:, :, : blocks * side], output[:, :, :blocks]
+
+
+def moments_of_each(data: Tensor) -> np.ndarray:
+    """Return what :func:`moments_of` does of ``data[0]``, ``data[1]`` and so on, all on the CPU; in the calling thread alone."""
+    if not data.is_floating_point():
+        return unknown_moments(len(data))
+    return measure_each(data if data.dtype in TYPES else data.float()).numpy()
 
 
 def moments_of(parts: Sequence[Tensor]) -> np.ndarray:

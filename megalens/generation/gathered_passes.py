@@ -1,0 +1,106 @@
+"""What was written in several passes, told together: every frame wakes the hub and each viewer, and passes are short."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from ..tracer.tensors.window import Window
+from .errors import GenerationError
+from .lens import LensReader
+from .token_rows import PlacedPass, TokenRows
+
+__all__ = ["GatheredPasses"]
+
+_SECONDS = 0.05
+"""Less than an eye notices."""
+_MOST_BYTES = 16 << 20
+
+
+class GatheredPasses:
+    """Gathers passes, makes their rows together, and sends them a few times in each tenth of a second.
+
+    Parameters
+    ----------
+    send : callable
+        Takes a stream, columns by name and the newest step among them.
+    rows : TokenRows
+        Makes rows of tokens.
+    lens : LensReader or None
+        Makes rows of the logit lens.
+    say : callable
+        Takes a sentence for the user.
+    tensors : callable
+        Hands over what the passes' tensors gave.
+    """
+
+    def __init__(
+        self,
+        send: Callable[[str, Mapping[str, Any], int], None],
+        rows: TokenRows,
+        lens: LensReader | None,
+        say: Callable[[str], None],
+        tensors: Callable[[], None],
+    ) -> None:
+        self._send, self._rows, self._lens, self._say, self._tensors = send, rows, lens, say, tensors
+        self._passes: list[PlacedPass] = []
+        self._states: list[Sequence[Tensor]] = []
+        self._nbytes = 0
+        self._sent = 0.0
+
+    def add(self, done: PlacedPass, window: Window | None) -> None:
+        """Take a pass that is over, and send what waits where that is due: at once after the prompts were read."""
+        kept = done.done
+        due = kept.number == 0 or time.monotonic() - self._sent >= _SECONDS
+        if not due:
+            # The next pass may write over what this one gave.
+            kept = replace(kept, logits=kept.logits[:, -1:].clone())
+            self._nbytes += kept.logits.nbytes
+        self._passes.append(done._replace(done=kept))
+        if self._lens is not None:
+            states: Sequence[Tensor] = self._lens.states(window)
+            if not due:
+                copied = torch.stack(list(states))
+                states = list(copied)
+                self._nbytes += copied.nbytes
+            self._states.append(states)
+        if due or self._nbytes > _MOST_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send what waits."""
+        passes, states, self._passes, self._states, self._nbytes = self._passes, self._states, [], [], 0
+        self._tensors()
+        if passes:
+            step = passes[-1].here.step
+            self._tell("tokens", list(self._rows.of(passes)), step)
+            if self._lens is not None:
+                try:
+                    self._tell("lens", list(self._lens.rows(passes, states)), step)
+                except GenerationError as error:
+                    # The text goes on without.
+                    self._lens = None
+                    self._say(str(error))
+        self._sent = time.monotonic()
+
+    def _tell(self, stream: str, several: list[dict[str, Any]], step: int) -> None:
+        if len(several) == 1:
+            self._send(stream, several[0], step)
+        elif several:
+            columns = {name: _joined([columns[name] for columns in several]) for name in several[0]}
+            self._send(stream, columns, step)
+
+
+def _joined(columns: list[Any]) -> Any:
+    if isinstance(columns[0], pa.Array):
+        return pa.concat_arrays(columns)
+    if isinstance(columns[0], np.ndarray):
+        return np.concatenate(columns)
+    return [value for column in columns for value in column]
