@@ -27,11 +27,10 @@ from .lab import environment_of, in_page, running_lab
 __all__ = ["main"]
 
 _FLAG = "RawAttentionScore_mat_mul"
-_TEXTS = ((4096, 1.0), (32_768, 2.0))
-"""Positions of the prompt, and the seconds that the first picture may take."""
+_TEXTS = ((4096, 4, 1.0), (32_768, 4, 2.0), (32_768, 32, 2.0))
+"""Positions of the prompt, heads, and the seconds that the first picture may take."""
 
 _WRITTEN = 32
-_HEADS = 4
 _CANDIDATES = 20
 _MOST_BYTES = 2_000_000
 _STARTED = 1_795_000_000.0
@@ -51,15 +50,15 @@ def main(arguments: Sequence[str] | None = None) -> Path:
     load = os.getloadavg()[0]
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        for positions, most in _TEXTS:
-            run = _write_run(Path(folder) / f"{positions}-tokens", positions)
-            seen = [_seen(Path(folder) / f"{positions}-{turn}", run, options) for turn in range(rounds)]
-            rows += _rows(f"{positions:,} tokens", most, seen)
+        for positions, heads, most in _TEXTS:
+            run = _write_run(Path(folder) / f"{positions}-tokens-{heads}-heads", positions, heads)
+            seen = [_seen(Path(folder) / f"{run.name}-{turn}", run, options) for turn in range(rounds)]
+            rows += _rows(f"{positions:,} tokens, {heads} heads", most, seen)
     how = (
-        f"A recorded text: a prompt of so many tokens, read in one pass, and {_WRITTEN} more, with {_CANDIDATES} candidates each. Attention of one layer with {_HEADS} heads is kept as {Peaks()}: "
-        f"of blocks of 16 × 16 and of 128 × 128 (at 32,768 the matrix itself would be 4.3 GB a head) the largest probability, 262 kB a head. The probabilities are made up. The view is opened by its command in JupyterLab with its own server, "
+        f"A recorded text: a prompt of so many tokens, read in one pass, and {_WRITTEN} more, with {_CANDIDATES} candidates each. Attention of one layer is kept as {Peaks()}: "
+        f"of blocks of 16 × 16 and of 128 × 128 (at 32,768 the matrix itself would be 4.3 GB a head) the largest probability, 262 kB a head, of which the first picture has as much as fits into 2 MB. The probabilities are made up. The view is opened by its command in JupyterLab with its own server, "
         f"in Chromium without a GPU, {rounds} times, each with a server and a browser that know nothing of it yet, and once more in the same page. From the command to the animation frame after the canvas has colours on it: "
-        f"the view's code, server, transfer, putting the passes together, and drawing; the tokens of a long text are read after that. Before it began, {load:.1f} other processes on average wanted a processor."
+        f"the view's code, server, transfer, putting the passes together, and drawing; the tokens of a long text, and finer blocks, are read after that. Before it began, {load:.1f} other processes on average wanted a processor."
     )
     return write_results("attention", "Attention of long texts", rows, how=how, quick=options.quick)
 
@@ -96,15 +95,15 @@ def _rows(what: str, most: float, seen: Sequence[dict[str, Any]]) -> list[Row]:
             "MB",
             target=f"≤ {_MOST_BYTES / 1e6:g}",
             met=0 < taken <= _MOST_BYTES,
-            note=f"and then {later / 1e6:.1f} MB of tokens with their candidates",
+            note=f"and then {later / 1e6:.1f} MB of tokens",
         ),
     ]
 
 
-def _write_run(folder: Path, positions: int) -> Path:
+def _write_run(folder: Path, positions: int, heads: int) -> Path:
     """Write the recording of a lab that wrote one text."""
     folder.mkdir(parents=True)
-    _write(folder, "tensors", _tensors(positions))
+    _write(folder, "tensors", _tensors(positions, heads))
     _write(folder, "tokens", _tokens(positions))
     request = {"prompts": ["…"], "tokens": _WRITTEN, "attention": True}
     state = {
@@ -138,7 +137,7 @@ def _write_run(folder: Path, positions: int) -> Path:
         "run": {"id": folder.name, "name": folder.name, "started": _STARTED},
         "state": "finished",
         "ended": _STARTED + 1,
-        "model": {"name": "GPT", "layers": 1, "heads": _HEADS},
+        "model": {"name": "GPT", "layers": 1, "heads": heads},
         "layout": {"world_size": 1, "tp": 1, "pp": 1, "dp": 1},
         "flags": [info],
         "config": {"flags": {}},
@@ -148,13 +147,13 @@ def _write_run(folder: Path, positions: int) -> Path:
     return folder
 
 
-def _tensors(positions: int) -> Iterator[dict[str, Any]]:
+def _tensors(positions: int, heads: int) -> Iterator[dict[str, Any]]:
     compressor = Peaks()
     rng = np.random.default_rng(0)
     for step in range(1, _WRITTEN + 1):
         queries, keys = (positions, positions) if step == 1 else (1, positions + step - 1)
         down, across = (-(-length // compressor.side(length)) for length in (queries, keys))
-        values = rng.uniform(0, 0.2, (1, _HEADS, down, across)).astype(np.float32)
+        values = rng.uniform(0, 0.2, (1, heads, down, across)).astype(np.float32)
         values[..., 0] = 0.9
         if step == 1:
             values *= np.tril(np.ones((down, across), np.float32))
@@ -168,7 +167,7 @@ def _tensors(positions: int) -> Iterator[dict[str, Any]]:
             "flag": _FLAG,
             "part": "",
             "compressor": str(compressor),
-            "source_shape": [1, _HEADS, queries, keys],
+            "source_shape": [1, heads, queries, keys],
             "shape": list(values.shape),
             "values": values.ravel(),
             "labels": [],

@@ -119,10 +119,10 @@ class MegalensExtension(ExtensionApp):
         self.handlers.extend(HANDLERS)
 
     async def _start_jupyter_server_extension(self, serverapp: Any) -> None:
-        """Jupyter's hook for when the server runs. Gets ready for questions while nobody asks any, where there are statistics to ask about."""
+        """Jupyter's hook for when the server runs. Gets ready for questions while nobody asks any, where there are recordings to ask about."""
 
         def get_ready() -> None:
-            if self.settings["megalens_registry"].has_statistics():
+            if self.settings["megalens_registry"].has_recordings():
                 self.settings["megalens_moments"].warm_up()
 
         executor: Executor = self.settings["megalens_executor"]

@@ -92,19 +92,14 @@ class RunRegistry:
         entries += [self._statistics_entry(run) for run in self.statistics.all()]
         return sorted(entries, key=lambda entry: (entry["started"], entry["id"]), reverse=True)
 
-    def has_statistics(self) -> bool:
-        """Whether there is a recording with statistics in the run folders."""
+    def has_recordings(self) -> bool:
+        """Whether there is a recording in the run folders."""
         with self._lock:
-            folders = self._recorded().values()
-        return any(
-            (folder.path / f"moments.{kind}").is_file()
-            for folder in folders
-            for kind in ("parquet", "arrows")
-        )
+            return len(self._recorded()) > 0
 
-    def live_statistics(self) -> bool:
-        """Whether a hub of the last list records statistics on this machine."""
-        return any((folder / "moments.arrows").is_file() for folder in list(self._records.values()))
+    def records(self) -> bool:
+        """Whether a hub of the last list records on this machine."""
+        return any((folder / "run.json").is_file() for folder in list(self._records.values()))
 
     def entry(self, run_id: str) -> dict[str, Any]:
         """Return one run's entry in the list, or what is known of one that was live and left nothing to list.

@@ -45,7 +45,7 @@ class RunsHandler(MegalensHandler):
     async def get(self) -> None:
         """Answer the list of runs, newest first."""
         self.answer(await self.in_thread(self.registry.listing))
-        if self.registry.live_statistics():
+        if self.registry.records():
             # Who sees the list may choose that run next.
             pool: MomentPool = self.settings["megalens_moments"]
             pool.warm_up()

@@ -259,38 +259,38 @@ async def test_many_rows_come_in_pieces(moments, folder):
     assert table["mean"].to_pylist() == table["step"].to_pylist()
 
 
-async def test_a_server_with_statistics_gets_ready_for_questions_while_nobody_asks(
+async def test_a_server_with_recordings_gets_ready_for_questions_while_nobody_asks(
     jp_serverapp, folder, monkeypatch
 ):
     loaded = []
     monkeypatch.setattr("megalens.server.moment_pool.load_libraries", lambda: loaded.append(1))
     monkeypatch.setattr("megalens.server.extension._QUIET_SECONDS", 0.0)
     [extension] = jp_serverapp.extension_manager.extension_apps["megalens.server"]
-    kept = folder.with_name("kept")
+    kept = folder.parent.with_name("kept")
 
     async def start():
         await extension._start_jupyter_server_extension(jp_serverapp)
         await asyncio.sleep(0.3)
 
-    (folder / "moments.parquet").rename(kept)
+    shutil.move(folder, kept)
     await start()
     assert loaded == []
-    kept.rename(folder / "moments.parquet")
+    shutil.move(kept, folder)
     await start()
     await start()
     assert loaded == [1]
 
 
-async def test_a_server_that_lists_a_live_run_with_statistics_gets_ready_for_questions(
+async def test_a_server_that_lists_a_live_run_with_a_recording_gets_ready_for_questions(
     ask, live, outside, monkeypatch
 ):
     loaded = []
     monkeypatch.setattr("megalens.server.moment_pool.load_libraries", lambda: loaded.append(1))
-    run = live("--record", outside)
-    run.step(1)
+    other = live()
+    other.step(1)
     await ask("runs")
     assert loaded == []
-    run.send(encode_frame("moments", moment_table([1], ("param",)), step=1))
+    live("--record", outside).step(1)
     async with asyncio.timeout(20):
         while not loaded:
             await ask("runs")
