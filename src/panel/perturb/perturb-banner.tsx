@@ -3,6 +3,7 @@ import { formatInteger } from '../../charts/format';
 import { authorText } from '../shell/author-text';
 import type { PanelModel } from '../shell/panel-model';
 import { perturbText } from '../../views/shared/perturb-text';
+import { PanelButton } from '../shell/panel-button';
 
 /** Says over the whole panel that the training is perturbed, until it is not. */
 export function PerturbBanner({ model }: { model: PanelModel }): React.ReactElement | null {
@@ -33,14 +34,9 @@ export function PerturbBanner({ model }: { model: PanelModel }): React.ReactElem
           ].join(' · ')}
         </p>
         {control.controls.includes('perturb') && (
-          <button
-            type="button"
-            className="jp-MegalensButton"
-            aria-disabled={!perturb.writable || busy}
-            onClick={() => perturb.writable && !busy && void perturb.disarm()}
-          >
+          <PanelButton idle={!perturb.writable || busy} act={() => void perturb.disarm()}>
             {trans.__('Disarm')}
-          </button>
+          </PanelButton>
         )}
       </div>
     </div>

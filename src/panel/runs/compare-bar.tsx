@@ -1,6 +1,7 @@
 import * as React from 'react';
 import type { PanelModel } from '../shell/panel-model';
 import { COMPARE_AS, comparingViews, type CompareAs } from './comparing';
+import { PanelButton } from '../shell/panel-button';
 
 /** Opens views that compare the marked runs; nothing while none, or one, is marked. */
 export function CompareBar({ model }: { model: PanelModel }): React.ReactElement | null {
@@ -32,18 +33,13 @@ export function CompareBar({ model }: { model: PanelModel }): React.ReactElement
         </select>
       </label>
       {comparingViews().map(({ name, title }) => (
-        <button
-          key={name}
-          type="button"
-          className="jp-MegalensButton"
-          onClick={() => void model.compare(name, compare)}
-        >
+        <PanelButton key={name} act={() => void model.compare(name, compare)}>
           {trans.__(title)}
-        </button>
+        </PanelButton>
       ))}
-      <button type="button" className="jp-MegalensLink" onClick={() => runs.mark([])}>
+      <PanelButton className="jp-MegalensLink" act={() => runs.mark([])}>
         {trans.__('Clear')}
-      </button>
+      </PanelButton>
     </div>
   );
 }

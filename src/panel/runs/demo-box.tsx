@@ -1,6 +1,7 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 import type { DemoModel } from './demo-model';
+import { PanelButton } from '../shell/panel-button';
 
 /** What the button does, for a terminal. */
 const COMMAND = 'python -m megalens.demo';
@@ -14,14 +15,14 @@ export function DemoBox(props: {
 }): React.ReactElement | null {
   const { demo, empty, trans } = props;
   const stop = (
-    <button type="button" className="jp-MegalensLink" onClick={() => void demo.stop()}>
+    <PanelButton className="jp-MegalensLink" act={() => void demo.stop()}>
       {trans.__('Stop the demo')}
-    </button>
+    </PanelButton>
   );
   const start = (
-    <button type="button" className="jp-MegalensButton" onClick={() => void demo.start()}>
+    <PanelButton act={() => void demo.start()}>
       {demo.state.kind === 'failed' ? trans.__('Start the demo again') : trans.__('Start the demo')}
-    </button>
+    </PanelButton>
   );
   switch (demo.state.kind) {
     case 'off':

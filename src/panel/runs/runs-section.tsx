@@ -11,6 +11,7 @@ import type { PanelModel } from '../shell/panel-model';
 import { runMark } from './run-mark';
 import { Section } from '../shell/section';
 import { own } from '../../protocol/own';
+import { PanelButton } from '../shell/panel-button';
 
 /** What the list has no runs of, and why: a line that unfolds. */
 function LeftOut(props: {
@@ -85,24 +86,22 @@ export function RunsSection({ model }: { model: PanelModel }): React.ReactElemen
       title={trans.__('Runs')}
       tools={
         <>
-          <button
-            type="button"
+          <PanelButton
             className="jp-MegalensIconButton"
             title={trans.__('All runs as a table: sort, filter, compare, delete')}
             aria-label={trans.__('All runs as a table')}
-            onClick={() => void model.host.openRuns()}
+            act={() => void model.host.openRuns()}
           >
             <listIcon.react tag="span" />
-          </button>
-          <button
-            type="button"
+          </PanelButton>
+          <PanelButton
             className="jp-MegalensIconButton"
             title={trans.__('Look for runs now')}
             aria-label={trans.__('Look for runs now')}
-            onClick={() => void runs.refresh()}
+            act={() => void runs.refresh()}
           >
             <refreshIcon.react tag="span" />
-          </button>
+          </PanelButton>
         </>
       }
     >
@@ -155,24 +154,23 @@ export function RunsSection({ model }: { model: PanelModel }): React.ReactElemen
       {recordings.length > 1 && (
         <p className="jp-MegalensRuns-disk">
           {trans.__('%1 recordings take %2', recordings.length, formatBytes(bytesOf(recordings)))}{' '}
-          <button type="button" className="jp-MegalensLink" onClick={() => void model.actions.keepNewest()}>
+          <PanelButton className="jp-MegalensLink" act={() => void model.actions.keepNewest()}>
             {trans.__('Keep newest…')}
-          </button>
+          </PanelButton>
         </p>
       )}
       <LeftOut sentences={runs.warnings} trans={trans} />
       <DemoBox demo={model.demo} empty={runs.state.kind === 'ready' && entries.length === 0} trans={trans} />
-      <button type="button" className="jp-MegalensLink" onClick={() => void model.actions.connect()}>
+      <PanelButton className="jp-MegalensLink" act={() => void model.actions.connect()}>
         {trans.__('+ Connect to address…')}
-      </button>
-      <button
-        type="button"
+      </PanelButton>
+      <PanelButton
         className="jp-MegalensLink"
         title={trans.__('Read raw-moment JSONL files that another logger wrote')}
-        onClick={() => void model.actions.openStatistics()}
+        act={() => void model.actions.openStatistics()}
       >
         {trans.__('+ Open files…')}
-      </button>
+      </PanelButton>
     </Section>
   );
 }

@@ -1,6 +1,7 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 import { faultSentence, faultText } from '../../views/shared/fault-text';
+import { PanelButton } from './panel-button';
 
 interface IProps {
   /** The section's name, as in its class. */
@@ -55,16 +56,10 @@ export class FaultBoundary extends React.Component<IProps, IState> {
             <summary>{trans.__('What went wrong')}</summary>
             <p>{faultSentence(fault.error)}</p>
           </details>
-          <button type="button" className="jp-MegalensButton" onClick={this._reset}>
-            {trans.__('Reset')}
-          </button>{' '}
-          <button
-            type="button"
-            className="jp-MegalensButton"
-            onClick={() => copy(faultText(`section ${name}`, fault.error, where))}
-          >
+          <PanelButton act={this._reset}>{trans.__('Reset')}</PanelButton>{' '}
+          <PanelButton act={() => copy(faultText(`section ${name}`, fault.error, where))}>
             {trans.__('Copy details')}
-          </button>
+          </PanelButton>
         </div>
       </section>
     );

@@ -1,6 +1,7 @@
 import * as React from 'react';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { INotice, NoticeAction } from './notice';
+import { PanelButton } from './panel-button';
 
 /** A state in one sentence with one action. */
 export function NoticeBox(props: {
@@ -37,11 +38,7 @@ export function NoticeBox(props: {
           <p>{detail}</p>
         </details>
       )}
-      {action !== null && (
-        <button type="button" className="jp-MegalensButton" onClick={() => props.act(action.id)}>
-          {action.label}
-        </button>
-      )}
+      {action !== null && <PanelButton act={() => props.act(action.id)}>{action.label}</PanelButton>}
     </div>
   );
 }

@@ -5,6 +5,7 @@ import type { Budget, Status } from '../../protocol/messages.generated';
 import { authorText } from '../shell/author-text';
 import type { IOpenRun } from '../shell/open-run';
 import { NumberInput } from '../trace/schema-form';
+import { PanelButton } from '../shell/panel-button';
 
 /** Per cent of step time above which the overhead is shown as a warning where no budget is set: the tracer's own promise. */
 const PROMISE = 1;
@@ -135,14 +136,9 @@ function BudgetForm(props: { limit: number | null } & ICostProps): React.ReactEl
       <button type="submit" className="jp-MegalensButton" aria-disabled={busy || same}>
         {trans.__('Set')}
       </button>
-      <button
-        type="button"
-        className="jp-MegalensButton"
-        aria-disabled={busy || limit === null}
-        onClick={() => !busy && limit !== null && void control.setBudget(null)}
-      >
+      <PanelButton idle={busy || limit === null} act={() => void control.setBudget(null)}>
         {trans.__('Clear')}
-      </button>
+      </PanelButton>
     </form>
   );
 }

@@ -8,6 +8,7 @@ import type { ControlModel } from './control-model';
 import type { IOpenRun } from '../shell/open-run';
 import type { PanelModel } from '../shell/panel-model';
 import { NumberInput } from '../trace/schema-form';
+import { PanelButton } from '../shell/panel-button';
 
 /** Make the training wait, go on, take single steps, or train only while somebody watches; what its script allows of it. */
 export function TrainingControls(props: { model: PanelModel; open: IOpenRun }): React.ReactElement | null {
@@ -57,14 +58,12 @@ function Pause({ control, trans }: { control: ControlModel; trans: TranslationBu
       beside={
         paused && (
           <>
-            <button
-              type="button"
-              className="jp-MegalensButton"
+            <PanelButton
               title={trans._n('Take %1 step, then wait again', 'Take %1 steps, then wait again', steps)}
-              onClick={() => void control.setMode({ steps })}
+              act={() => void control.setMode({ steps })}
             >
               {trans.__('Step')}
-            </button>
+            </PanelButton>
             <NumberInput
               aria-label={trans.__('Steps to take')}
               value={steps}

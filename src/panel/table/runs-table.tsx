@@ -19,6 +19,7 @@ import {
   type IOrder,
   type ITableRow
 } from './table-rows';
+import { PanelButton } from '../shell/panel-button';
 
 /** A column of every table, or one of a setting in which runs differ. */
 interface IColumn {
@@ -66,23 +67,17 @@ export function RunsTable(props: {
           {countText(rows, all.length, trans)}
         </span>
         {deletable.length > 0 && (
-          <button
-            type="button"
-            className="jp-MegalensButton"
-            onClick={() => void model.actions.remove(deletable)}
-          >
+          <PanelButton act={() => void model.actions.remove(deletable)}>
             {trans._n('Delete the recording…', 'Delete %1 recordings…', deletable.length)}
-          </button>
+          </PanelButton>
         )}
         {entries.filter(isDeletable).length > 1 && (
-          <button
-            type="button"
-            className="jp-MegalensButton"
+          <PanelButton
             title={trans.__('Of the recordings that are shown, keep the newest and delete the rest')}
-            onClick={() => void model.actions.keepNewest(entries)}
+            act={() => void model.actions.keepNewest(entries)}
           >
             {trans.__('Keep newest…')}
-          </button>
+          </PanelButton>
         )}
         <CompareBar model={model} />
       </div>
@@ -149,14 +144,13 @@ export function RunsTable(props: {
                     {row.entry.bytes === undefined ? (
                       ''
                     ) : (
-                      <button
-                        type="button"
+                      <PanelButton
                         className="jp-MegalensLink"
                         aria-label={trans.__('Notes and tags of %1: %2', row.entry.name, notesOf(row.entry))}
-                        onClick={() => void model.actions.annotate(row.entry)}
+                        act={() => void model.actions.annotate(row.entry)}
                       >
                         {notesOf(row.entry)}
-                      </button>
+                      </PanelButton>
                     )}
                   </td>
                 </tr>
@@ -186,18 +180,17 @@ function columnsOf(model: PanelModel, settings: readonly string[]): IColumn[] {
       by: 'name',
       title: trans.__('Name'),
       cell: ({ entry }) => (
-        <button
-          type="button"
+        <PanelButton
           className="jp-MegalensLink"
           title={trans.__('Show this run in the panel')}
-          onClick={() => {
+          act={() => {
             const { marked } = runs;
             runs.choose(entry.id);
             runs.mark(marked);
           }}
         >
           {entry.name}
-        </button>
+        </PanelButton>
       )
     },
     {

@@ -4,6 +4,7 @@ import { formatBytes, formatInteger } from '../../charts/format';
 import { isUnderWay, type ApplyState } from '../shell/apply-state';
 import type { PanelModel } from '../shell/panel-model';
 import type { TraceModel } from './trace-model';
+import { PanelButton } from '../shell/panel-button';
 
 function sizeText({ bytes, complete }: TraceModel['estimate'], trans: TranslationBundle): string {
   if (complete) {
@@ -42,22 +43,12 @@ export function ApplyBar({ model }: { model: PanelModel }): React.ReactElement |
         >
           {size}
         </span>
-        <button
-          type="button"
-          className="jp-MegalensButton"
-          aria-disabled={idle}
-          onClick={() => !idle && trace.revert()}
-        >
+        <PanelButton idle={idle} act={() => trace.revert()}>
           {trans.__('Revert')}
-        </button>
-        <button
-          type="button"
-          className="jp-MegalensButton jp-mod-accept"
-          aria-disabled={idle}
-          onClick={() => !idle && void trace.submit()}
-        >
+        </PanelButton>
+        <PanelButton className="jp-MegalensButton jp-mod-accept" idle={idle} act={() => void trace.submit()}>
           {trans.__('Apply')}
-        </button>
+        </PanelButton>
       </div>
     </section>
   );

@@ -8,6 +8,7 @@ import { Section } from '../shell/section';
 import type { ControlModel } from '../summary/control-model';
 import { applyText } from './apply-bar';
 import { SchemaForm } from './schema-form';
+import { PanelButton } from '../shell/panel-button';
 
 type Json = Readonly<Record<string, unknown>>;
 
@@ -108,22 +109,12 @@ function InstrumentForm(props: {
       </p>
       <div className="jp-MegalensApply">
         <span className="jp-MegalensApply-size" />
-        <button
-          type="button"
-          className="jp-MegalensButton"
-          aria-disabled={idle}
-          onClick={() => !idle && setEdits({})}
-        >
+        <PanelButton idle={idle} act={() => setEdits({})}>
           {trans.__('Revert')}
-        </button>
-        <button
-          type="button"
-          className="jp-MegalensButton jp-mod-accept"
-          aria-disabled={idle}
-          onClick={() => !idle && void apply()}
-        >
+        </PanelButton>
+        <PanelButton className="jp-MegalensButton jp-mod-accept" idle={idle} act={() => void apply()}>
           {trans.__('Apply')}
-        </button>
+        </PanelButton>
       </div>
     </Section>
   );

@@ -7,6 +7,7 @@ import type { PanelModel } from '../shell/panel-model';
 import { Section } from '../shell/section';
 import { patchText } from './setting-text';
 import type { IForeignChange, TraceModel } from './trace-model';
+import { PanelButton } from '../shell/panel-button';
 
 /** What is traced, one row per flag that the run has. */
 export function TraceSection({ model }: { model: PanelModel }): React.ReactElement | null {
@@ -54,9 +55,7 @@ function Foreign(props: {
             )}
         {when !== '' && ` (${when})`}: {changeText(change, trace.hello, trans)}
       </p>
-      <button type="button" className="jp-MegalensButton" onClick={() => trace.dismissForeign()}>
-        {trans.__('Dismiss')}
-      </button>
+      <PanelButton act={() => trace.dismissForeign()}>{trans.__('Dismiss')}</PanelButton>
     </div>
   );
 }

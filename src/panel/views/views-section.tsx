@@ -3,6 +3,7 @@ import { viewInfos, type IViewInfo } from '../../protocol/view-info';
 import { hasRows } from '../shell/open-run';
 import type { PanelModel } from '../shell/panel-model';
 import { Section } from '../shell/section';
+import { PanelButton } from '../shell/panel-button';
 
 /** Opens views as tabs, and takes what they show elsewhere. */
 export function ViewsSection({ model }: { model: PanelModel }): React.ReactElement | null {
@@ -24,33 +25,27 @@ export function ViewsSection({ model }: { model: PanelModel }): React.ReactEleme
     <Section name="views" title={trans.__('Views')}>
       <div className="jp-MegalensViews">
         {views.map(info => (
-          <button
+          <PanelButton
             key={info.name}
-            type="button"
-            className="jp-MegalensButton"
             data-view={info.name}
             title={
               lacking(info) ??
               trans.__('%1. Click for a tab, or drag into a notebook', trans.__(info.summary))
             }
-            onClick={() => void model.openView(info.name)}
+            act={() => void model.openView(info.name)}
           >
             {trans.__(info.title)}
-          </button>
+          </PanelButton>
         ))}
       </div>
       <div className="jp-MegalensViews">
-        <button type="button" className="jp-MegalensButton" onClick={() => void model.exportReport()}>
-          {trans.__('Export report…')}
-        </button>
-        <button
-          type="button"
-          className="jp-MegalensButton"
+        <PanelButton act={() => void model.exportReport()}>{trans.__('Export report…')}</PanelButton>
+        <PanelButton
           title={trans.__('Python that does in a cell what is shown here')}
-          onClick={() => model.copyCode()}
+          act={() => model.copyCode()}
         >
           {trans.__('Copy as code')}
-        </button>
+        </PanelButton>
       </div>
     </Section>
   );
