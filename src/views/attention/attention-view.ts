@@ -5,7 +5,7 @@ import type { IRunSource, SourceChange } from '../../store/source';
 import type { IMark, INote, Loaded } from '../shared/content';
 import type { Control } from '../shared/control';
 import { chosenLayers } from '../shared/layers';
-import { PositionShown } from '../shared/pinned-position';
+import { positionShown } from '../shared/pinned-position';
 import { StepShown } from '../shared/pinned-step';
 import { ViewModel, type IViewEnvironment } from '../shared/view-model';
 import { attentionControls } from './attention-controls';
@@ -123,7 +123,7 @@ export class AttentionView extends ViewModel<AttentionOptions> {
   /** The position that is looked at; null follows the newest. */
   private _chosen({ generation, sequence }: IAttentionText): number | null {
     const { position } = this.options;
-    return generation === null ? position : this._position.of(position, { generation, sequence });
+    return generation === null ? position : positionShown(this.env, position, { generation, sequence });
   }
 
   /** Look at a position of a training's sample, which no other view knows of; again: at the newest. */
@@ -165,7 +165,6 @@ export class AttentionView extends ViewModel<AttentionOptions> {
   private readonly _reader: AttentionReader;
   private readonly _maps: MapsPicture;
   private readonly _heads: HeadsPicture;
-  private readonly _position = new PositionShown(this.env);
   private readonly _steps = new StepShown(this.env);
   private _found: IAttentionFound | null = null;
   /** What was drawn before one head was opened. */

@@ -3,7 +3,7 @@ import { readTokens } from '../../store/generations';
 import type { IPointed } from '../../store/run-link';
 import type { IMark, IMoved, Loaded } from '../shared/content';
 import type { ILinkedMarks } from '../shared/links';
-import { PositionShown } from '../shared/pinned-position';
+import { positionShown } from '../shared/pinned-position';
 import type { ITip } from '../shared/tip';
 import { columnOf, firstDrawn, tokenSpan, windowWords, type TokenTexts } from '../shared/token-axis';
 import { divergenceWords, type IComparedTexts } from './compared-texts';
@@ -29,7 +29,6 @@ export class SequencePane implements IEffectsPane {
     const { t } = _of.env;
     this._positions = new PositionsPicture(t);
     this._layers = new LayersMap(t);
-    this._position = new PositionShown(_of.env);
   }
 
   async load(read: IEffectsRead, signal: AbortSignal): Promise<Loaded> {
@@ -58,7 +57,7 @@ export class SequencePane implements IEffectsPane {
     const axis = tokenSpan(first, numbers.at(-1) ?? first, env);
     this._read = read;
     const { sequence } = options;
-    this._shown = this._position.of(options.position, { generation: generation.generation, sequence });
+    this._shown = positionShown(env, options.position, { generation: generation.generation, sequence });
     this._peak = peakOf(positions)?.position ?? null;
     const every = this._isByLayer ? 1 : sharing(axis.shown);
     const picture = this._isByLayer
@@ -150,7 +149,6 @@ export class SequencePane implements IEffectsPane {
 
   private readonly _positions: PositionsPicture;
   private readonly _layers: LayersMap;
-  private readonly _position: PositionShown;
   private _read: IEffectsRead | null = null;
   /** Position that is looked at; null is none in particular. */
   private _shown: number | null = null;

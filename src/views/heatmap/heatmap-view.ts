@@ -7,7 +7,7 @@ import type { Control } from '../shared/control';
 import { flagInfo, flagWords } from '../shared/describe';
 import { chosenLayers, layerName } from '../shared/layers';
 import type { ILinkedMarks } from '../shared/links';
-import { PositionShown } from '../shared/pinned-position';
+import { positionShown } from '../shared/pinned-position';
 import { StepShown } from '../shared/pinned-step';
 import { rankWords } from '../shared/place-words';
 import { around, hold, moveAmongPictures } from '../shared/places';
@@ -193,7 +193,7 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
   /** The position of a text that is pinned. */
   override pinned(): IMark | null {
     const text = this._text;
-    const position = text && this._isByPosition ? this._position.of(null, text) : null;
+    const position = text && this._isByPosition ? positionShown(this.env, null, text) : null;
     return position === null ? null : columnOf(position);
   }
 
@@ -318,7 +318,6 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
   private _shown: IShown | null = null;
   private readonly _pictures = new Pictures();
   private readonly _step = new StepShown(this.env);
-  private readonly _position = new PositionShown(this.env);
   private readonly _stepRows = new StepRows(this.source);
   private readonly _texts = new TextRows(this.source);
   private _at: { place: number; column: number; row: number } | null = null;

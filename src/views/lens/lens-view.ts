@@ -12,7 +12,7 @@ import { generationControls } from '../shared/generation-pick';
 import { chosenLayers } from '../shared/layers';
 import type { ILinkedMarks } from '../shared/links';
 import type { IPictured } from '../shared/pictured';
-import { PositionShown } from '../shared/pinned-position';
+import { positionShown } from '../shared/pinned-position';
 import { selectControl } from '../shared/select-control';
 import { columnOf, firstDrawn, tokenWindow, windowWords } from '../shared/token-axis';
 import { ViewModel } from '../shared/view-model';
@@ -66,7 +66,7 @@ export class LensView extends ViewModel<LensOptions> {
     const texts = new Map(tokens.map(({ position, piece }) => [position, piece]));
     const leads = leadsOf(lens);
     const first = firstDrawn(lens.positions, layers.length);
-    const chosen = this._position.of(options.position, text);
+    const chosen = positionShown(env, options.position, text);
     const axis = tokenWindow(first, lens.positions.at(-1) ?? first, chosen, env);
     const facts: ILensFacts = { generation: asked, sequence, lens, layers, leads };
     this._shown = facts;
@@ -204,7 +204,6 @@ export class LensView extends ViewModel<LensOptions> {
 
   private readonly _generations = new GenerationReader();
   private readonly _map = new LensMap(this.t);
-  private readonly _position = new PositionShown(this.env);
   private _offered: readonly IGeneration[] = [];
   private _shown: ILensFacts | undefined;
   /** Position that is looked at; null follows the newest. */

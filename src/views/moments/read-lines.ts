@@ -38,8 +38,6 @@ export interface IBadRun {
 
 /** Whole lines, and what is drawn around them. */
 export interface ILines {
-  /** What was asked of this run. */
-  readonly question: IMomentQuestion;
   /** This run's groups. */
   readonly base: IMomentGroups;
   readonly lines: readonly ILine[];
@@ -109,7 +107,6 @@ export async function readLines(
     return null;
   }
   return {
-    question,
     base,
     lines,
     between: compared?.between ?? 0,

@@ -48,11 +48,6 @@ export class ProjectionReader {
   /** What the run has of the flag. */
   shape: ITensorShape = { parts: [], layers: [] };
 
-  /** What was found last. */
-  get found(): Projection | null {
-    return this._found;
-  }
-
   /** Whether news of the run changes the picture. */
   concerns(change: SourceChange): boolean {
     if (change.kind !== 'rows' || !['generations', 'tokens', 'tensors'].includes(change.stream)) {
@@ -158,7 +153,6 @@ export class ProjectionReader {
 
   private async _withUmap(reading: Promise<Projection>, options: ProjectionChoice): Promise<Projection> {
     const projection = await reading;
-    this._found = projection;
     if (
       projection.kind !== 'projected' ||
       options.method !== 'umap' ||
@@ -183,8 +177,7 @@ export class ProjectionReader {
       };
     }
     const { run } = this._umap;
-    this._found = { ...projection, umap: run, places: laidOut(projection, start, run) };
-    return this._found;
+    return { ...projection, umap: run, places: laidOut(projection, start, run) };
   }
 
   private _dropUmap(): void {
@@ -196,7 +189,6 @@ export class ProjectionReader {
   private readonly _projector = new Projector();
   private readonly _planes = new Planes(this._projector);
   private _text: TextVectors | null = null;
-  private _found: Projection | null = null;
   private _reading: { readonly key: string; readonly projection: Promise<Projection> } | null = null;
   private _umap: { readonly of: IPlane; readonly key: string; readonly run: UmapRun } | null = null;
 }

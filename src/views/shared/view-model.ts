@@ -50,7 +50,7 @@ export interface IViewEnvironment<O extends object = ViewOptions> {
   readonly pinned: number | null;
   /**
    * The position of a generated text that is pinned in the views of the run; null while none is. A view that reads it says so with `followsPosition`;
-   * `PositionShown` weighs it against the view's own option.
+   * `positionShown` weighs it against the view's own option.
    */
   readonly pinnedPosition: ITextPosition | null;
   /** Pin a position in all views of the run; null unpins. */

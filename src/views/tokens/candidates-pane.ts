@@ -2,7 +2,7 @@ import { formatInteger, formatNumber, type IPlace } from '../../charts';
 import type { IToken } from '../../store/generations';
 import type { IRunSource, SourceChange } from '../../store/source';
 import type { IMark, IMoved, Loaded } from '../shared/content';
-import { PositionShown } from '../shared/pinned-position';
+import { positionShown } from '../shared/pinned-position';
 import { hold, moveOf } from '../shared/places';
 import { nothingYet } from '../shared/states';
 import type { ITip } from '../shared/tip';
@@ -48,7 +48,8 @@ export class CandidatesPane extends ViewModel {
     const facts = await this._reader.facts(options);
     const shown = facts.text;
     const place = shown && { generation: shown.generation.generation, sequence: shown.sequence };
-    const position = place && (this._position.of(options.position, place) ?? shown.tokens.at(-1)?.position);
+    const position =
+      place && (positionShown(this.env, options.position, place) ?? shown.tokens.at(-1)?.position);
     const token = typeof position === 'number' ? await facts[this._which]?.tokenAt(position) : undefined;
     this._bars = token && token.candidates.length > 0 ? barsOf(token) : [];
     if (!token || this._bars.length === 0) {
@@ -142,7 +143,6 @@ export class CandidatesPane extends ViewModel {
         );
   }
 
-  private readonly _position = new PositionShown(this.env);
   private _bars: readonly IBar[] = [];
   private _columns = 0;
   private _row: number | null = null;

@@ -6,7 +6,7 @@ import type { IRunSource, SourceChange } from '../../store/source';
 import type { IMark, IMoved, Loaded } from '../shared/content';
 import type { Control } from '../shared/control';
 import type { ILinkedMarks } from '../shared/links';
-import { PositionShown } from '../shared/pinned-position';
+import { positionShown } from '../shared/pinned-position';
 import { hold, moveOf } from '../shared/places';
 import type { ITip } from '../shared/tip';
 import { tokenWords } from '../shared/token-text';
@@ -237,7 +237,7 @@ export class TextPane extends ViewModel {
   /** Position that is looked at: the pinned or chosen one, else the newest. */
   private _lookedAt(text: IWrittenText | null): number | null {
     return text
-      ? (this._position.of(this.chosen.position, {
+      ? (positionShown(this.env, this.chosen.position, {
           generation: text.generation.generation,
           sequence: text.sequence
         }) ?? newestOf(text))
@@ -272,7 +272,6 @@ export class TextPane extends ViewModel {
   }
 
   private readonly _lines = new LinesInSight();
-  private readonly _position = new PositionShown(this.env);
   private _drawn: { readonly text: IWrittenText; readonly wish: ITextWish } | null = null;
   /** Place of the token under the keyboard's cursor. */
   private _cursor: number | null = null;

@@ -11,8 +11,6 @@ const MOST_LINES = 12;
 
 /** What a line says at a place: one of its points, there or the last one before; null while it is asked for. */
 export interface ILinePoint {
-  /** The line as the picture draws it. */
-  readonly line: ILine;
   /** What the point is a point of: the line itself, or more of it than is drawn. */
   readonly from: ILine;
   readonly at: number;
@@ -58,7 +56,7 @@ export function readingWords({ from, at, isExact, raw }: ILinePoint, t: Translat
 /** What a line that is drawn with all of its points says at a place; null where it has not begun. */
 export function readLine(line: ILine, x: number, from = line): ILinePoint | null {
   const at = placeAt(from.x, x);
-  return at < 0 ? null : { line, from, at, isExact: from.x[at] === x };
+  return at < 0 ? null : { from, at, isExact: from.x[at] === x };
 }
 
 /**
