@@ -55,9 +55,7 @@ class EventArguments(msgspec.Struct, gc=False):
     dimensions: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="Input Dims")
 
 
-class Event(msgspec.Struct, gc=False):
-    """One event. ``ts`` and ``dur`` in µs."""
-
+class _LooseEvent(msgspec.Struct, gc=False):
     ph: Any = None
     cat: Any = None
     name: Any = None
@@ -65,6 +63,11 @@ class Event(msgspec.Struct, gc=False):
     tid: Any = None
     ts: Any = None
     dur: Any = None
+
+
+class Event(_LooseEvent, gc=False):
+    """One event. ``ts`` and ``dur`` in µs."""
+
     args: EventArguments | None = None
 
 
@@ -74,16 +77,6 @@ class TraceFacts(msgspec.Struct, kw_only=True):
     schema: Any = msgspec.field(default=None, name="schemaVersion")
     distributed: Any = msgspec.field(default=None, name="distributedInfo")
     base_ns: Any = msgspec.field(default=None, name="baseTimeNanoseconds")
-
-
-class _LooseEvent(msgspec.Struct, gc=False):
-    ph: Any = None
-    cat: Any = None
-    name: Any = None
-    pid: Any = None
-    tid: Any = None
-    ts: Any = None
-    dur: Any = None
 
 
 _decode = msgspec.json.Decoder(list[Event]).decode
