@@ -423,6 +423,77 @@ describe('asking', () => {
     expect(control('generate.prompt.0').querySelector('textarea')?.value).toBe('Twice');
   });
 
+  it('sweeps, keeps other candidates and stops at tokens where that is wanted, and says it as code', async () => {
+    offer();
+    const copied = jest.fn().mockResolvedValue(undefined);
+    Object.defineProperty(navigator, 'clipboard', { value: { writeText: copied }, configurable: true });
+    await show();
+    for (const id of ['generate.candidates', 'generate.stop_tokens', 'sweep.over']) {
+      expect(document.querySelector(`[data-control="${id}"]`)).toBeNull();
+    }
+    await put('generate.prompt.0', 'a', 'input');
+    await press('More');
+    await put('generate.candidates', '0');
+    await put('generate.stop_tokens', '2, 50256');
+    await put('perturb.site', 'calculation');
+    await put('sweep.over', 'layers');
+    await put('sweep.values', '0 1 0-1,3');
+    control('generate.go').click();
+    await settled();
+    expect(asked).toMatchObject([
+      { candidates: 0, stop_tokens: [2, 50256], sweep: { over: 'layers', values: ['0', '1', '0-1,3'] } }
+    ]);
+    await put('sweep.over', 'coefficient');
+    control('generate.copy').click();
+    await settled();
+    expect(copied.mock.lastCall?.[0]).toMatch(
+      /^run\.generate\("a", stop_tokens=\[2, 50256\], candidates=0, perturb=\{.*\}, sweep=\{"coefficient": \[0\.01, 0\.1, 1\]\}\)$/
+    );
+    await put('sweep.over', 'site');
+    expect(control('sweep.values').querySelector('input')?.value).toBe('calculation');
+    // Without a perturbation there is nothing to repeat.
+    await put('perturb.site', '');
+    control('generate.go').click();
+    await settled();
+    expect(asked[1]).not.toHaveProperty('sweep');
+  });
+
+  it.each([
+    ['generate.stop_tokens', '2, end', 'Must be whole numbers from 0, such as 2, 50256, got 2, end.'],
+    ['generate.stop_tokens', '1 '.repeat(65), 'Must be at most 64 token ids, got 65.'],
+    ['sweep.values', '', 'Must be 1 to 200 settings, got 0.'],
+    ['sweep.values', '0.1, much', 'Must be numbers such as 0.01, 0.1, 1, got 0.1, much.']
+  ])('says at %s what is wrong with %j, and asks nothing', async (id, value, fault) => {
+    offer();
+    await show();
+    await put('generate.prompt.0', 'a', 'input');
+    await press('More');
+    await put('perturb.site', 'calculation');
+    await put('sweep.over', 'coefficient');
+    await put(id, value);
+    expect(texts(`[data-control="${id}.fault"]`)).toEqual([fault]);
+    control('generate.go').click();
+    await settled();
+    expect(asked).toEqual([]);
+    expect(texts('[data-control="generate.status"]')).toEqual(['Nothing was asked: see the field at fault.']);
+    expect((control('generate.copy') as HTMLButtonElement).disabled).toBe(true);
+  });
+
+  it('says of a setting what the model said against it', async () => {
+    const fault = new ProtocolError('bad-parameter', 'coefficient must be 0 to 2, got 9.', {
+      field: 'request.sweep.values.1'
+    });
+    offer(() => Promise.reject(fault));
+    await show();
+    await put('generate.prompt.0', 'a', 'input');
+    await put('perturb.site', 'calculation');
+    await put('sweep.over', 'coefficient');
+    await put('sweep.values', '1, 9');
+    control('generate.go').click();
+    await settled();
+    expect(texts('[data-control="sweep.values.fault"]')).toEqual(['coefficient must be 0 to 2, got 9.']);
+  });
+
   it('tells the place in the queue, then how far it is and how fast, and can be taken back', async () => {
     offer();
     await show();

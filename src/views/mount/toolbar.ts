@@ -103,7 +103,7 @@ const MOUNTS: { readonly [K in Control['kind']]: Mount<K> } = {
     let suggested = '';
     return {
       node: labelled(label, input, list),
-      update: ({ fault, suggestions, value }) => {
+      update: ({ fault, suggestions, title, value }) => {
         const key = suggestions.join('\n');
         if (key !== suggested) {
           suggested = key;
@@ -114,7 +114,7 @@ const MOUNTS: { readonly [K in Control['kind']]: Mount<K> } = {
           input.value = value;
           input.setAttribute('aria-invalid', 'false');
         }
-        blame(input, fault);
+        blame(input, fault, title);
       }
     };
   },

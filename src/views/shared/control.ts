@@ -18,6 +18,7 @@ export type Control =
       valid: (value: string) => boolean;
       /** Spaces are part of the text; otherwise they are dropped. */
       spaced?: boolean;
+      title?: string | undefined;
       /** What was said against the value, where something was. */
       fault?: string | undefined;
       change: (value: string) => void;

@@ -1,5 +1,6 @@
 import { formatInteger } from '../../charts';
 import type { IGeneration } from '../../store/generations';
+import { requestCode } from '../effects/perturbation';
 import type { Control } from '../shared/control';
 import { selectControl } from '../shared/select-control';
 import type { Translate } from '../shared/translate';
@@ -10,6 +11,7 @@ import { stateWords } from './token-words';
 export function generateControls(
   form: GenerateForm,
   generations: readonly IGeneration[],
+  copy: (text: string) => void,
   t: Translate
 ): Control[] {
   const { asked } = form;
@@ -18,7 +20,9 @@ export function generateControls(
     ...promptControls(form, t),
     ...numberControls(form, t),
     ...keptControls(form, t),
-    ...form.perturb.controls(path => form.faultAt(`${form.perturb.path}.${path}`), t)
+    ...form.perturb.controls(path => form.faultAt(`${form.perturb.path}.${path}`), t),
+    ...(form.perturb.wish ? form.sweep.controls(form.faultAt('sweep'), form.perturb.sites, t) : []),
+    ...rareControls(form, t)
   ];
   const isBlamed = fields.some(each => faultOf(each) !== undefined);
   return [
@@ -38,6 +42,14 @@ export function generateControls(
       title: t('End what waits or is being written'),
       isDisabled: underWay === null,
       press: () => underWay && void form.end(generations, underWay.generation)
+    },
+    {
+      kind: 'button',
+      id: 'generate.copy',
+      text: t('Copy as code'),
+      title: t('Copy the line that asks for the same'),
+      isDisabled: isBlamed,
+      press: () => copy(requestCode(form.request))
     },
     {
       kind: 'status',
@@ -166,6 +178,48 @@ function keptControls(form: GenerateForm, t: Translate): Control[] {
             value => form.set({ attention: value === 'on' })
           )
         ]
+      : [])
+  ];
+}
+
+/** What is rarely asked for, folded away until somebody wants it. */
+function rareControls(form: GenerateForm, t: Translate): Control[] {
+  const { isWhole, numbers, stopTokens } = form;
+  return [
+    {
+      kind: 'toggle',
+      id: 'generate.more',
+      text: t('More'),
+      title: t('Candidates and stop tokens'),
+      pressed: isWhole,
+      change: value => form.set({ isWhole: value })
+    },
+    ...(isWhole
+      ? ([
+          {
+            kind: 'number',
+            id: 'generate.candidates',
+            label: t('Candidates'),
+            title: t('Candidates to keep of each position'),
+            fault: form.faultAt('candidates'),
+            least: 0,
+            most: 100,
+            value: numbers.candidates,
+            change: candidates => form.set({ numbers: { ...numbers, candidates } })
+          },
+          {
+            kind: 'text',
+            id: 'generate.stop_tokens',
+            label: t('Stop tokens'),
+            title: t("A sequence ends after one of these; the tokenizer's end of text when absent"),
+            value: stopTokens,
+            suggestions: [],
+            spaced: true,
+            fault: form.faultAt('stop_tokens'),
+            valid: () => true,
+            change: text => form.set({ stopTokens: text })
+          }
+        ] satisfies Control[])
       : [])
   ];
 }

@@ -3,6 +3,7 @@ import { ProtocolError } from '../../protocol/protocol-error';
 import { isUnderWay, type IGeneration } from '../../store/generations';
 import type { IGenerationStart, IRunSource } from '../../store/source';
 import { PerturbDraft } from './perturb-draft';
+import { SweepDraft } from './sweep-draft';
 
 /** What became of the last request. */
 export type Asked =
@@ -19,6 +20,7 @@ export interface INumbers {
   readonly seed: number;
   readonly samples: number;
   readonly lens: number;
+  readonly candidates: number;
 }
 
 /** What is asked for beside prompts and a perturbation. */
@@ -26,9 +28,21 @@ interface IWishes {
   readonly attention: boolean;
   readonly numbers: INumbers;
   readonly stop: string;
+  readonly stopTokens: string;
+  readonly isWhole: boolean;
 }
 
-const NUMBERS: INumbers = { tokens: 64, temperature: 1, topK: 0, topP: 1, seed: 0, samples: 1, lens: 0 };
+const NUMBERS: INumbers = {
+  tokens: 64,
+  temperature: 1,
+  topK: 0,
+  topP: 1,
+  seed: 0,
+  samples: 1,
+  lens: 0,
+  candidates: 20
+};
+const [MOST_STOP_TOKENS, LAST_TOKEN] = [64, 2 ** 31 - 1];
 /** What a model takes that does not say it. */
 const BOUNDS: GenerationInfo = { prompts: 128, tokens: 1048576 };
 
@@ -51,6 +65,18 @@ export class GenerateForm {
   }
 
   readonly perturb: PerturbDraft;
+
+  readonly sweep = new SweepDraft(() => this.set({}));
+
+  /** Whether what is rarely asked for is shown too. */
+  get isWhole(): boolean {
+    return this._isWhole;
+  }
+
+  /** Ids of tokens after which a sequence ends, as they are written; empty is the tokenizer's end of text. */
+  get stopTokens(): string {
+    return this._stopTokens;
+  }
 
   get prompts(): readonly string[] {
     return this._prompts;
@@ -90,8 +116,9 @@ export class GenerateForm {
 
   /** The request, without what is as it is when absent. */
   get request(): GenerateRequest {
-    const { attention, bounds, numbers, perturb, prompts, stop } = this;
+    const { attention, bounds, numbers, perturb, prompts, stop, sweep } = this;
     const wish = perturb.wish;
+    const tokens = idsOf(this.stopTokens);
     return {
       prompts: [...prompts],
       tokens: Math.min(numbers.tokens, bounds.tokens),
@@ -101,9 +128,12 @@ export class GenerateForm {
       seed: numbers.seed,
       samples: numbers.samples,
       ...(stop === '' ? {} : { stop: [stop.replace(/\\n/g, '\n').replace(/\\t/g, '\t')] }),
+      ...(tokens.length > 0 ? { stop_tokens: tokens } : {}),
+      ...(numbers.candidates === NUMBERS.candidates ? {} : { candidates: numbers.candidates }),
       ...(attention && bounds.no_attention === undefined ? { attention } : {}),
       ...(numbers.lens > 0 && bounds.no_lens === undefined ? { lens: numbers.lens } : {}),
-      ...(wish ? { perturb: wish } : {})
+      ...(wish ? { perturb: wish } : {}),
+      ...(wish && sweep.wish ? { sweep: sweep.wish } : {})
     };
   }
 
@@ -126,8 +156,15 @@ export class GenerateForm {
   }
 
   /** Change what is not a prompt, and show it. */
-  set({ attention = this._attention, numbers = this._numbers, stop = this._stop }: Partial<IWishes>): void {
-    [this._attention, this._numbers, this._stop] = [attention, numbers, stop];
+  set({
+    attention = this._attention,
+    isWhole = this._isWhole,
+    numbers = this._numbers,
+    stop = this._stop,
+    stopTokens = this._stopTokens
+  }: Partial<IWishes>): void {
+    [this._attention, this._isWhole, this._numbers] = [attention, isWhole, numbers];
+    [this._stop, this._stopTokens] = [stop, stopTokens];
     this._settle();
     this._changed();
   }
@@ -138,7 +175,23 @@ export class GenerateForm {
     const field = asked.kind === 'refused' ? asked.field?.replace(/^request\./, '') : undefined;
     return asked.kind === 'refused' && (field === path || field?.startsWith(`${path}.`))
       ? asked.message
-      : undefined;
+      : this._wrong.get(path);
+  }
+
+  /** What cannot be asked as it is written, by path of the request. */
+  private get _wrong(): ReadonlyMap<string, string> {
+    const ids = idsOf(this.stopTokens);
+    const isList = ids.every(id => Number.isInteger(id) && id >= 0 && id <= LAST_TOKEN);
+    const stop = !isList
+      ? `Must be whole numbers from 0, such as 2, 50256, got ${this.stopTokens}.`
+      : ids.length > MOST_STOP_TOKENS
+        ? `Must be at most ${MOST_STOP_TOKENS} token ids, got ${ids.length}.`
+        : undefined;
+    const sweep = this.perturb.wish ? this.sweep.fault : undefined;
+    return new Map([
+      ...(stop === undefined ? [] : [['stop_tokens', stop] as const]),
+      ...(sweep === undefined ? [] : [['sweep', sweep] as const])
+    ]);
   }
 
   /** Ask. Never rejects: what came of it is in `asked`. */
@@ -154,6 +207,13 @@ export class GenerateForm {
         message: 'Write a prompt, or take this one away.',
         field: `prompts.${empty}`
       });
+      return;
+    }
+    const [wrong] = this._wrong;
+    if (wrong) {
+      const [field, message] = wrong;
+      this._isWhole ||= field === 'stop_tokens';
+      this._tell({ kind: 'refused', message, field });
       return;
     }
     this._tell({ kind: 'sent' });
@@ -200,9 +260,17 @@ export class GenerateForm {
   private _asked: Asked = { kind: 'idle' };
   private _prompts: readonly string[] = [''];
   private _stop = '';
+  private _stopTokens = '';
   private _attention = false;
+  private _isWhole = false;
   private _numbers = NUMBERS;
 }
+
+const idsOf = (text: string): number[] =>
+  text
+    .split(/[\s,;]+/)
+    .filter(Boolean)
+    .map(Number);
 
 function refusal(error: unknown): Asked {
   const message = error instanceof Error ? error.message : String(error);

@@ -46,11 +46,20 @@ export class PerturbDraft {
     return `perturb.sites.${this._site}`;
   }
 
-  /** The controls: the site, and of a chosen one its kind, parameters and layers. */
-  controls(faultOf: Faults, t: Translate): Control[] {
-    const sites = this._sites().filter(
+  /** Names of the sites that can be perturbed. */
+  get sites(): readonly string[] {
+    return this._offered.map(({ name }) => name);
+  }
+
+  private get _offered(): SiteInfo[] {
+    return this._sites().filter(
       ({ kinds, layers, reason }) => reason === undefined && kinds.length > 0 && layers.length > 0
     );
+  }
+
+  /** The controls: the site, and of a chosen one its kind, parameters and layers. */
+  controls(faultOf: Faults, t: Translate): Control[] {
+    const sites = this._offered;
     const kind = this._kind;
     const none = { value: '', text: t('nothing') };
     const named = <T extends { name: string; title: string }>(each: T): { value: string; text: string } => ({

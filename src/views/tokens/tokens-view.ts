@@ -42,7 +42,10 @@ export class TokensView implements IComposition {
       key: `${which}${half}`,
       className,
       options,
-      create: (source, env) => new TextPane(source, env, this._reader, which, this._end)
+      create: (source, env) => {
+        this._copy = said => void env.actions.copy(said);
+        return new TextPane(source, env, this._reader, which, this._end);
+      }
     });
     const candidates = (which: Which): IViewPart => ({
       key: `${which} candidates${half}`,
@@ -101,7 +104,7 @@ export class TokensView implements IComposition {
       main: [...(name ? [name] : []), ...(isOffered ? [toggle] : []), ...rest],
       folded: {
         label: t('Generate'),
-        controls: isOffered && this._isOpen ? generateControls(this._form, generations, t) : null
+        controls: isOffered && this._isOpen ? generateControls(this._form, generations, this._copy, t) : null
       }
     };
   }
@@ -113,6 +116,8 @@ export class TokensView implements IComposition {
   /** By key, whether a part had something to show when it was drawn last. */
   private readonly _drawn = new Map<string, boolean>();
   private _isLate = false;
+  /** Parts are given what copies a text. */
+  private _copy: (text: string) => void = () => undefined;
 
   private readonly _end = (generation: number): void =>
     void this._form.end(this._reader.last?.generations ?? [], generation);
