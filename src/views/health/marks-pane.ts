@@ -5,7 +5,7 @@ import type { IPointed } from '../../store/run-link';
 import type { IMark, IMoved, INote, Loaded } from '../shared/content';
 import { rangeOf, type ILinkedMarks, type IStepAxis } from '../shared/links';
 import { hold, moveOf } from '../shared/places';
-import { wide } from '../shared/scale';
+import { axisParams, wide } from '../shared/scale';
 import { emptyState, nothingYet, snippetState, type IState } from '../shared/states';
 import type { ITip } from '../shared/tip';
 import { weight } from './alarm-groups';
@@ -99,10 +99,7 @@ export class MarksPane extends HealthPane {
           template: 'alarm-marks',
           texts: { xTitle: t('step'), yTitle: t('layer') },
           params: {
-            x0: extent.x[0],
-            x1: extent.x[1],
-            y0: extent.y[0],
-            y1: extent.y[1],
+            ...axisParams(extent.x, extent.y),
             rowNames,
             rowTicks: layers
           },

@@ -2,7 +2,7 @@ import { formatNumber, type IRecipe, type Pictures, type Row } from '../../chart
 import type { IContent } from '../shared/content';
 import type { ILayer, IShown } from './heatmap-data';
 import { layerName } from '../shared/layers';
-import { colorStrip } from '../shared/scale';
+import { axisParams, colorStrip } from '../shared/scale';
 import type { Translate } from '../shared/translate';
 
 /** Least width in pixels of one picture of a grid, and what axes and legend take beside the grid. */
@@ -56,10 +56,7 @@ export function heatmapRecipe(
       template: 'heatmap',
       texts: { xTitle: t(axes.x), yTitle: axes.y ? t(axes.y) : '', legendTitle: t('value') },
       params: {
-        x0: x[0],
-        x1: x[1],
-        y0: y[0],
-        y1: y[1],
+        ...axisParams(x, y),
         tokens: shown.tokens,
         headers: Object.fromEntries(layers.map(each => [each.layer, single ? '' : header(each, own, t)])),
         ...strip?.params

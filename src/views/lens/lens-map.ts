@@ -11,9 +11,10 @@ import type { IContent, IMark } from '../shared/content';
 import { LayerMap, type ILayerPlace } from '../shared/layer-map';
 import type { ITip } from '../shared/tip';
 import { positionName, type ITokenWindow, type TokenTexts } from '../shared/token-axis';
+import { surenessScale } from '../shared/sureness';
 import { fittedToken, quoted, tokenWords } from '../shared/token-text';
 import type { ILead } from './first-lead';
-import { colorScale, colorValue, colorWords, type LensColor } from './lens-color';
+import { colorValue, colorWords, type LensColor } from './lens-color';
 
 /** Pixels of a layer. */
 const ROW = 20;
@@ -50,7 +51,7 @@ export class LensMap extends LayerMap {
       texts,
       pixels: ROW,
       valueOf: (layer, position) => colorValue(lens, lens.rowAt(layer, position), color),
-      scaleOf: values => colorScale(values, color),
+      scaleOf: values => surenessScale(values, color),
       xTitle: this.t('token that was read, and its position'),
       legendTitle: colorWords(color, this.t),
       marks: scale => ({

@@ -2,6 +2,7 @@ import type { IRecipe, Row } from '../../charts';
 import type { ITextPosition } from '../../store/run-link';
 import type { IContent } from '../shared/content';
 import { tokenText } from '../shared/describe';
+import { axisParams } from '../shared/scale';
 import type { IPointColors } from './point-colors';
 import type { IProjected } from './projection-reader';
 import type { TokenGroup } from './token-group';
@@ -70,10 +71,7 @@ export function pointsRecipe(
       template: 'points',
       texts: { colorTitle: colors.title },
       params: {
-        x0: extent.x[0],
-        x1: extent.x[1],
-        y0: extent.y[0],
-        y1: extent.y[1],
+        ...axisParams(extent.x, extent.y),
         // Params, not texts: with each layer they say something else, and a text would draw everything anew.
         xName: titles.x,
         yName: titles.y,

@@ -4,7 +4,7 @@ import { layerName } from './layers';
 import type { IPictured } from './pictured';
 import { around, moveAmongCells } from './places';
 import { rowPlaces } from './row-places';
-import { colorStrip } from './scale';
+import { axisParams, colorStrip } from './scale';
 import type { ITip } from './tip';
 import { tokenLabels, tokenTicks, type ITokenWindow, type TokenTexts } from './token-axis';
 import type { Translate } from './translate';
@@ -87,10 +87,7 @@ export abstract class LayerMap implements IPictured {
           legendTitle: wish.legendTitle
         },
         params: {
-          x0: axis.shown[0],
-          x1: axis.shown[1],
-          y0: y[0],
-          y1: y[1],
+          ...axisParams(axis.shown, y),
           rowAt: labelled,
           rowText: labelled.map(row => formatInteger(this.rows[row] ?? NaN)),
           labels: tokenLabels(wish.texts, axis),

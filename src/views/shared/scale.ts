@@ -16,6 +16,12 @@ export function scaleOf(transform: 'linear' | 'log', low: number): 'linear' | 'l
   return transform === 'linear' ? 'linear' : low > 0 ? 'log' : 'symlog';
 }
 
+/** What axes show, as the params of the templates say it. */
+export const axisParams = (
+  x: readonly [number, number],
+  y: readonly [number, number]
+): { x0: number; x1: number; y0: number; y1: number } => ({ x0: x[0], x1: x[1], y0: y[0], y1: y[1] });
+
 /** Widen a range that is one point. */
 export const wide = ([from, to]: readonly [number, number]): [number, number] =>
   from === to ? [from - 0.5, to + 0.5] : [from, to];

@@ -13,6 +13,7 @@ import { selectControl } from '../shared/select-control';
 import { again, nothingYet, snippetState, type IState } from '../shared/states';
 import type { ITip } from '../shared/tip';
 import { ViewModel, type IViewEnvironment } from '../shared/view-model';
+import { axisParams } from '../shared/scale';
 import { clockRow, HALF, LANE, laneHeight, namedLanes, pathRows, stepRows } from './lanes';
 import { SlowMap } from './slow-map';
 import { KINDS, kindColor, kindWords, laneWords, pieceTip, timeWords } from './span-words';
@@ -80,10 +81,7 @@ export class TimelineView extends ViewModel<TimelineOptions> {
           colorTitle: legend.title
         },
         params: {
-          x0: extent.x[0],
-          x1: extent.x[1],
-          y0: extent.y[0],
-          y1: extent.y[1],
+          ...axisParams(extent.x, extent.y),
           rowNames: Object.fromEntries(answer.lanes.map(({ rank }, at) => [at, formatInteger(rank)])),
           rowTicks: namedLanes(answer),
           stepColor: this.env.isDark ? '#a0a0a0' : '#606060',

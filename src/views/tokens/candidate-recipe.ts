@@ -2,6 +2,7 @@ import { COLORS, DARK_THEME, formatNumber, LIGHT_THEME, type IRecipe, type Row }
 import type { ICandidate, IToken } from '../../store/generations';
 import { charactersOf, quoted } from '../shared/token-text';
 import type { Translate } from '../shared/translate';
+import { axisParams } from '../shared/scale';
 import { CELL } from './text-recipe';
 import { tokenName } from './token-words';
 
@@ -69,10 +70,7 @@ export function barsRecipe(bars: readonly IBar[], columns: number, dark: boolean
     template: 'tokens',
     texts: { yTitle: t('rank'), legendTitle: '' },
     params: {
-      x0: x[0],
-      x1: x[1],
-      y0: y[0],
-      y1: y[1],
+      ...axisParams(x, y),
       rowAt: bars.map((_, row) => row),
       rowText: bars.map(({ rank }) => (rank < 0 ? '' : String(rank))),
       legendLow: 0,

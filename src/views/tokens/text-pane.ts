@@ -8,6 +8,7 @@ import type { Control } from '../shared/control';
 import type { ILinkedMarks } from '../shared/links';
 import { positionShown } from '../shared/pinned-position';
 import { hold, moveOf } from '../shared/places';
+import { surenessScale } from '../shared/sureness';
 import type { ITip } from '../shared/tip';
 import { tokenWords } from '../shared/token-text';
 import { ViewModel, type IViewEnvironment } from '../shared/view-model';
@@ -17,7 +18,7 @@ import { besideNotes, textCaption, textNotes, type INoteActions } from './text-n
 import { boxSpan, CELL, textExtent, textRecipe, type ITextWish } from './text-recipe';
 import { noText } from './text-states';
 import { LinesInSight } from './lines-in-sight';
-import { colorValue, tokenScale } from './token-color';
+import { colorValue } from './token-color';
 import { layOut, tokenBeside } from './token-layout';
 import { mostSurprising, surpriseWords, textTitle, tokenSaid, tokenTip } from './token-words';
 
@@ -219,7 +220,7 @@ export class TextPane extends ViewModel {
       columns,
       inSight: this._lines.over(layout.lines, isFollowing ? null : line),
       color,
-      scale: tokenScale(values, color),
+      scale: surenessScale(values, color),
       isGrowing: isUnderWay(text.generation),
       looked,
       upTo,

@@ -10,6 +10,7 @@ import {
 } from '../../charts';
 import type { IToken } from '../../store/generations';
 import type { Translate } from '../shared/translate';
+import { axisParams } from '../shared/scale';
 import { colorValue, colorWords, stripOf, type TokenColor } from './token-color';
 import type { ITokenBox, ITokenLayout } from './token-layout';
 
@@ -76,10 +77,7 @@ export function textRecipe(wish: ITextWish, dark: boolean, t: Translate): IRecip
     template: 'tokens',
     texts: { yTitle: t('position'), legendTitle: color === 'none' ? '' : colorWords(color, t) },
     params: {
-      x0: x[0],
-      x1: x[1],
-      y0: y[0],
-      y1: y[1],
+      ...axisParams(x, y),
       rowAt: [...first.keys()],
       rowText: [...first.values()].map(({ at }) => formatInteger(tokens[at]?.position ?? NaN)),
       ...strip.params

@@ -1,16 +1,11 @@
-import { ColorScale, COLORS, colorTable, type Row } from '../../charts';
+import { COLORS, type ColorScale, type Row } from '../../charts';
 import type { TokensOptions } from '../../protocol/views.generated';
 import type { IToken } from '../../store/generations';
-import { colorStrip, extentOf } from '../shared/scale';
+import { colorStrip } from '../shared/scale';
 import type { Translate } from '../shared/translate';
 
 /** What colours a token. */
 export type TokenColor = Required<TokensOptions>['color'];
-
-/** Ranks above this are spread by their magnitude. */
-const MOST_LINEAR = 20;
-/** Bright is sure in every picture: of surprises, entropies and ranks the low ones are. */
-const REVERSED = colorTable([...COLORS.sequential].reverse());
 
 /** What colours in words, with its unit. */
 export function colorWords(color: TokenColor, t: Translate): string {
@@ -47,17 +42,6 @@ export function colorValue(token: IToken, color: TokenColor): number | null {
     case 'rank':
       return token.rank < 0 ? NaN : token.rank;
   }
-}
-
-/** The scale of the colours of tokens. Probabilities go from 0 to 1 whatever comes. */
-export function tokenScale(values: readonly number[], color: TokenColor): ColorScale {
-  const extent = extentOf([values]);
-  if (color === 'probability') {
-    return new ColorScale(extent, 'linear', NaN, { range: [0, 1] });
-  }
-  const range = [0, extent?.[1] ?? 1] as const;
-  const isWide = color === 'rank' && range[1] > MOST_LINEAR;
-  return new ColorScale(extent, isWide ? 'log' : 'linear', 1, { range, table: REVERSED });
 }
 
 /** The strip that says what the colours mean, from left to right; empty where nothing is coloured. */
