@@ -1,29 +1,29 @@
 import type { EffectsOptions } from '../../protocol/views.generated';
 import { readEffects } from '../../store/effects';
-import { controlOf, generationOf, GenerationReader, type IGeneration } from '../../store/generations';
-import type { IRunSource, SourceChange } from '../../store/source';
+import { controlOf, type IGeneration } from '../../store/generations';
+import type { IRunSource } from '../../store/source';
 import type { IMark, IMoved, Loaded } from '../shared/content';
 import type { Control } from '../shared/control';
 import { transformControl } from '../shared/controls';
-import { generationControls } from '../shared/generation-pick';
+import { GenerationView } from '../shared/generation-view';
 import { selectControl } from '../shared/select-control';
-import { ViewModel, type IViewEnvironment } from '../shared/view-model';
+import type { IViewEnvironment } from '../shared/view-model';
 import { noEffects, type IEffectsAsked } from './effects-states';
 import type { IEffectsPane } from './effects-subject';
 import { measureOf, MEASURES, measureWords } from './positions-picture';
 import { SequencePane } from './sequence-pane';
 import { SweepPane } from './sweep-pane';
 
-const STREAMS: readonly string[] = ['effects', 'generations', 'tokens'];
-
 /** What a perturbation changed against a clean control: of each next token, of each layer, and over a sweep of settings. */
-export class EffectsView extends ViewModel<EffectsOptions> {
+export class EffectsView extends GenerationView<Required<EffectsOptions>> {
   constructor(source: IRunSource, env: IViewEnvironment<EffectsOptions>) {
     super(source, env);
     const asked = (): IEffectsAsked => this._asked;
     this._ofText = new SequencePane({ source, env }, asked);
     this._ofSweep = new SweepPane({ source, env }, asked);
   }
+
+  protected override readonly streams = ['effects', 'generations', 'tokens'];
 
   override readonly zooms = { axes: 'x', least: 1 } as const;
 
@@ -35,19 +35,13 @@ export class EffectsView extends ViewModel<EffectsOptions> {
     return this.t('Perturbation effects');
   }
 
-  concerns(change: SourceChange): boolean {
-    const isOurs = change.kind === 'rows' && STREAMS.includes(change.stream);
-    if (isOurs && change.stream === 'generations') {
-      this._generations.renew();
-    }
-    return isOurs;
+  protected override has({ request }: IGeneration): boolean {
+    return Boolean(request?.perturb);
   }
 
   async load(signal: AbortSignal): Promise<Loaded> {
     const { options, source, t } = this;
-    const all = await this._generations.read(source);
-    this._offered = all.filter(({ request }) => request?.perturb);
-    const generation = generationOf(options.generation === null ? this._offered : all, options.generation);
+    const { all, asked: generation } = await this.readGenerations();
     this._shown = generation;
     // A sweep is over all sequences.
     const where = this._isSweep ? {} : { sequence: options.sequence };
@@ -67,14 +61,7 @@ export class EffectsView extends ViewModel<EffectsOptions> {
     const scale = { positions: t('Scale'), layers: t('Colours'), sweep: t('Settings') };
     const measures = MEASURES[kind].map(value => ({ value, text: measureWords(value, t) }));
     return [
-      { kind: 'name', id: 'run', text: this.source.name },
-      ...generationControls(
-        this._offered,
-        this._isSweep ? undefined : this._shown,
-        options,
-        change => this.choose({ ...change, position: null }),
-        t
-      ),
+      ...this.textControls(this._isSweep ? undefined : this._shown),
       selectControl('kind', t('Draw'), kind, kinds, next => this.choose({ kind: next })),
       ...(measures.length < 2
         ? []
@@ -86,10 +73,6 @@ export class EffectsView extends ViewModel<EffectsOptions> {
         ? []
         : [transformControl(scale[kind], options.transform, transform => this.choose({ transform }), t)])
     ];
-  }
-
-  override zoomed(): void {
-    this.env.refresh(false);
   }
 
   override move(key: string): IMoved | null {
@@ -112,10 +95,6 @@ export class EffectsView extends ViewModel<EffectsOptions> {
     return this.drawn.insight;
   }
 
-  override restyled(): void {
-    this.env.refresh();
-  }
-
   private get _isSweep(): boolean {
     return this.options.kind === 'sweep';
   }
@@ -131,7 +110,5 @@ export class EffectsView extends ViewModel<EffectsOptions> {
 
   private readonly _ofText: IEffectsPane;
   private readonly _ofSweep: IEffectsPane;
-  private readonly _generations = new GenerationReader();
-  private _offered: readonly IGeneration[] = [];
   private _shown: IGeneration | undefined;
 }

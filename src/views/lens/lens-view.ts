@@ -1,21 +1,19 @@
 import { formatInteger } from '../../charts';
 import type { LensOptions } from '../../protocol/views.generated';
-import { generationOf, GenerationReader, readTokens, type IGeneration } from '../../store/generations';
+import { readTokens, type IGeneration } from '../../store/generations';
 import { readLens, type ILensCell, type Lens } from '../../store/lens';
 import type { IPointed } from '../../store/run-link';
-import type { SourceChange } from '../../store/source';
 import type { IMark, IMoved, INote, Loaded } from '../shared/content';
 import type { Control } from '../shared/control';
 import { positionChip } from '../shared/controls';
 import { rangesField } from '../shared/fields';
-import { generationControls } from '../shared/generation-pick';
+import { GenerationView } from '../shared/generation-view';
 import { chosenLayers } from '../shared/layers';
 import type { ILinkedMarks } from '../shared/links';
 import type { IPictured } from '../shared/pictured';
 import { positionShown } from '../shared/pinned-position';
 import { selectControl } from '../shared/select-control';
 import { columnOf, firstDrawn, tokenWindow, windowWords } from '../shared/token-axis';
-import { ViewModel } from '../shared/view-model';
 import { leadsOf } from './first-lead';
 import { colorWords, type LensColor } from './lens-color';
 import { LEAST_CELL, LEAST_OUTLINED, LensMap } from './lens-map';
@@ -23,10 +21,11 @@ import { noLayer, noLens, SNIPPET } from './lens-states';
 import { lensCaption, lensSummary, lensTitle, type ILensFacts } from './lens-words';
 
 const COLORS: readonly LensColor[] = ['probability', 'final', 'rank', 'entropy'];
-const STREAMS: readonly string[] = ['generations', 'lens', 'tokens'];
 
 /** What each layer would predict at each position of a text: layer × position, the deepest layer on top. */
-export class LensView extends ViewModel<LensOptions> {
+export class LensView extends GenerationView<Required<LensOptions>> {
+  protected override readonly streams = ['generations', 'lens', 'tokens'];
+
   override readonly zooms = { axes: 'xy', least: 2 } as const;
 
   override get followsPosition(): boolean {
@@ -37,21 +36,15 @@ export class LensView extends ViewModel<LensOptions> {
     return this.t('Logit lens');
   }
 
-  concerns(change: SourceChange): boolean {
-    const isOurs = change.kind === 'rows' && STREAMS.includes(change.stream);
-    if (isOurs && change.stream === 'generations') {
-      this._generations.renew();
-    }
-    return isOurs;
+  protected override has({ request }: IGeneration): boolean {
+    return (request?.lens ?? 0) > 0;
   }
 
   async load(signal: AbortSignal): Promise<Loaded> {
     const { actions, env, options, source, t } = this;
-    const all = await this._generations.read(source);
+    const { all, asked } = await this.readGenerations();
     const choose = (change: Partial<LensOptions>): void => this.choose(change);
-    this._offered = all.filter(({ request }) => (request?.lens ?? 0) > 0);
     this._shown = undefined;
-    const asked = generationOf(options.generation === null ? this._offered : all, options.generation);
     const lens = asked && (await readLens(source, asked.generation, options.sequence, signal));
     if (!asked || !lens || lens.layers.length === 0) {
       return { state: noLens({ source, asked, newest: all.at(-1), options, choose, actions }, t) };
@@ -97,14 +90,7 @@ export class LensView extends ViewModel<LensOptions> {
     const { options, t } = this;
     const colors = COLORS.map(value => ({ value, text: colorWords(value, t) }));
     return [
-      { kind: 'name', id: 'run', text: this.source.name },
-      ...generationControls(
-        this._offered,
-        this._shown?.generation,
-        options,
-        change => this.choose({ ...change, position: null }),
-        t
-      ),
+      ...this.textControls(this._shown?.generation),
       rangesField('layers', t('Layers'), options.layers, this._shown?.lens.layers ?? [], layers =>
         this.choose({ layers })
       ),
@@ -115,10 +101,6 @@ export class LensView extends ViewModel<LensOptions> {
 
   protected override get drawn(): IPictured {
     return this._map;
-  }
-
-  override zoomed(): void {
-    this.env.refresh(false);
   }
 
   override move(key: string): IMoved | null {
@@ -164,10 +146,6 @@ export class LensView extends ViewModel<LensOptions> {
     return this._map.markOf(this._map.at);
   }
 
-  override restyled(): void {
-    this.env.refresh();
-  }
-
   /** What the deepest layer says at the position that is looked at, else at the last one after which a token came. */
   private _lookedAt(lens: Lens): ILensCell | null {
     const deepest = lens.layers.at(-1) ?? 0;
@@ -202,9 +180,7 @@ export class LensView extends ViewModel<LensOptions> {
     return { generation: this._shown?.generation.generation ?? null, sequence: this.options.sequence };
   }
 
-  private readonly _generations = new GenerationReader();
   private readonly _map = new LensMap(this.t);
-  private _offered: readonly IGeneration[] = [];
   private _shown: ILensFacts | undefined;
   /** Position that is looked at; null follows the newest. */
   private _chosen: number | null = null;
