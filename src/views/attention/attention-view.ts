@@ -36,9 +36,7 @@ export class AttentionView extends ViewModel<AttentionOptions> {
     return this._found?.text?.generation !== null && this.options.kind === 'maps';
   }
 
-  get subject(): string {
-    return this.t('Attention');
-  }
+  readonly subject = this.t('Attention');
 
   concerns(change: SourceChange): boolean {
     return this._reader.concerns(change);

@@ -31,9 +31,7 @@ export class EffectsView extends GenerationView<Required<EffectsOptions>> {
     return !this._isSweep;
   }
 
-  get subject(): string {
-    return this.t('Perturbation effects');
-  }
+  readonly subject = this.t('Perturbation effects');
 
   protected override has({ request }: IGeneration): boolean {
     return Boolean(request?.perturb);

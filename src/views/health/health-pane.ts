@@ -14,9 +14,7 @@ export abstract class HealthPane extends ViewModel {
     super(source, env);
   }
 
-  get subject(): string {
-    return this.t('Health');
-  }
+  readonly subject = this.t('Health');
 
   concerns(change: SourceChange): boolean {
     // How long a run has been healthy is told as well.

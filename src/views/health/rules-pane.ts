@@ -18,9 +18,7 @@ export class RulesPane extends ViewModel {
     super(source, env);
   }
 
-  get subject(): string {
-    return this.t('Rules');
-  }
+  readonly subject = this.t('Rules');
 
   concerns(_: SourceChange): boolean {
     return false;

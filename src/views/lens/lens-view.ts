@@ -32,9 +32,7 @@ export class LensView extends GenerationView<Required<LensOptions>> {
     return true;
   }
 
-  get subject(): string {
-    return this.t('Logit lens');
-  }
+  readonly subject = this.t('Logit lens');
 
   protected override has({ request }: IGeneration): boolean {
     return (request?.lens ?? 0) > 0;

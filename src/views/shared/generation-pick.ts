@@ -20,6 +20,10 @@ export function promptWords(
   return letters.length > MOST_LETTERS ? `${letters.slice(0, MOST_LETTERS).join('')}…` : letters.join('');
 }
 
+/** Name a generation: `3: The capital of`. */
+export const generationName = (each: IGeneration): string =>
+  [formatInteger(each.generation), promptWords(each, 0)].filter(Boolean).join(': ');
+
 /**
  * The controls that choose a generation and a sequence of it. The sequence is left out where there is one.
  *
@@ -37,10 +41,7 @@ export function generationControls(
   const numbers = new Set(newest.map(each => each.generation));
   const choices = [
     { value: '', text: t('newest') },
-    ...newest.map(each => ({
-      value: String(each.generation),
-      text: [formatInteger(each.generation), promptWords(each, 0)].filter(Boolean).join(': ')
-    })),
+    ...newest.map(each => ({ value: String(each.generation), text: generationName(each) })),
     ...(generation === null || numbers.has(generation)
       ? []
       : [{ value: String(generation), text: formatInteger(generation) }])

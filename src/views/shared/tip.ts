@@ -5,3 +5,7 @@ export interface ITip {
   columns?: readonly [string, string];
   lines: readonly { name: string; value: string; color?: string; beside?: readonly [string, string] }[];
 }
+
+/** Say a tip in one sentence. */
+export const tipSaid = ({ heading, lines }: ITip): string =>
+  [heading, ...lines.map(({ name, value }) => `${name} ${value}`)].join(', ');

@@ -32,9 +32,7 @@ export class TimelineView extends ViewModel<TimelineOptions> {
 
   override readonly zooms = { axes: 'x', least: 1e-3 } as const;
 
-  get subject(): string {
-    return this.t('Timeline of ranks');
-  }
+  readonly subject = this.t('Timeline of ranks');
 
   concerns(change: SourceChange): boolean {
     return change.kind === 'rows' && change.stream === 'spans';

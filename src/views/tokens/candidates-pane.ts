@@ -5,7 +5,7 @@ import type { IMark, IMoved, Loaded } from '../shared/content';
 import { positionShown } from '../shared/pinned-position';
 import { hold, moveOf } from '../shared/places';
 import { nothingYet } from '../shared/states';
-import type { ITip } from '../shared/tip';
+import { tipSaid, type ITip } from '../shared/tip';
 import { ViewModel, type IViewEnvironment } from '../shared/view-model';
 import { barsExtent, barsOf, barsRecipe, MOST_BARS, type IBar } from './candidate-recipe';
 import type { TextReader, TokensChoice } from './text-facts';
@@ -34,9 +34,7 @@ export class CandidatesPane extends ViewModel {
     return true;
   }
 
-  get subject(): string {
-    return this.t('Candidates');
-  }
+  readonly subject = this.t('Candidates');
 
   concerns(change: SourceChange): boolean {
     return this._reader.concerns(change);
@@ -113,7 +111,7 @@ export class CandidatesPane extends ViewModel {
     if (!mark || !tip) {
       return null;
     }
-    const said = [tip.heading, ...tip.lines.map(({ name, value }) => `${name} ${value}`)].join(', ');
+    const said = tipSaid(tip);
     return key === 'copy' ? { said, mark, copy: said } : { said, mark };
   }
 

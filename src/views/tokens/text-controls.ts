@@ -1,7 +1,7 @@
 import { formatInteger } from '../../charts';
 import type { ConnectionState } from '../../store/source';
 import type { Control } from '../shared/control';
-import { generationControls, promptWords } from '../shared/generation-pick';
+import { generationControls, generationName } from '../shared/generation-pick';
 import { placeNear } from '../shared/places';
 import { selectControl } from '../shared/select-control';
 import type { Translate } from '../shared/translate';
@@ -90,10 +90,7 @@ function besideControl(
   const value = run !== null ? `run ${run}` : other === null ? '' : `generation ${other}`;
   const choices = [
     { value: '', text: (text?.generation.control ?? 0) > 0 ? t('clean control') : t('nothing') },
-    ...offered.map(each => ({
-      value: `generation ${each.generation}`,
-      text: [formatInteger(each.generation), promptWords(each, 0)].filter(Boolean).join(': ')
-    })),
+    ...offered.map(each => ({ value: `generation ${each.generation}`, text: generationName(each) })),
     ...runs.map(({ id, name }) => ({ value: `run ${id}`, text: t('run %1', name) }))
   ];
   const known = choices.some(each => each.value === value);

@@ -9,7 +9,7 @@ import type { ILinkedMarks } from '../shared/links';
 import { positionShown } from '../shared/pinned-position';
 import { hold, moveOf } from '../shared/places';
 import { surenessScale } from '../shared/sureness';
-import type { ITip } from '../shared/tip';
+import { tipSaid, type ITip } from '../shared/tip';
 import { tokenWords } from '../shared/token-text';
 import { ViewModel, type IViewEnvironment } from '../shared/view-model';
 import { textControls } from './text-controls';
@@ -20,7 +20,7 @@ import { noText } from './text-states';
 import { LinesInSight } from './lines-in-sight';
 import { colorValue } from './token-color';
 import { layOut, tokenBeside } from './token-layout';
-import { mostSurprising, surpriseWords, textTitle, tokenSaid, tokenTip } from './token-words';
+import { mostSurprising, surpriseWords, textTitle, tokenTip } from './token-words';
 
 /** Pixels that stand beside the text: the numbers of positions. */
 const BESIDE = 60;
@@ -55,9 +55,7 @@ export class TextPane extends ViewModel {
     return true;
   }
 
-  get subject(): string {
-    return this.t('Tokens');
-  }
+  readonly subject = this.t('Tokens');
 
   concerns(change: SourceChange): boolean {
     return this._reader.concerns(change);
@@ -138,7 +136,7 @@ export class TextPane extends ViewModel {
     }
     return key === 'copy'
       ? { said: this.t('The text was copied.'), mark, copy: plainText(text) }
-      : { said: tokenSaid(token, this.t), mark };
+      : { said: tipSaid(tokenTip(token, this.t)), mark };
   }
 
   override pointedBy(mark: IMark): IPointed {

@@ -129,9 +129,3 @@ export function tokenTip(token: IToken, t: Translate): ITip {
     ]
   };
 }
-
-/** Say a token and its numbers in one sentence. */
-export function tokenSaid(token: IToken, t: Translate): string {
-  const { lines, heading } = tokenTip(token, t);
-  return [heading, ...lines.map(({ name, value }) => `${name} ${value}`)].join(', ');
-}
