@@ -6,7 +6,7 @@ import type { IContent, IMark, IMoved } from '../shared/content';
 import type { Control } from '../shared/control';
 import { colorRangeControl, lockedWords, transformControl } from '../shared/controls';
 import type { ILinkedMarks } from '../shared/links';
-import { around, hold, moveAmongCells, type ICell } from '../shared/places';
+import { around, hold, moveAmongCells, type IGridCell } from '../shared/places';
 import { lockedRange, scaleFromZero } from '../shared/scale';
 import { selectControl } from '../shared/select-control';
 import type { ITip } from '../shared/tip';
@@ -194,7 +194,7 @@ export class HeadsPicture implements IAttentionPicture {
   private _shown: IMeasuredHeads | null = null;
   private _wish: IAttentionDrawing | null = null;
   private _domain: readonly [number, number] | null = null;
-  private _at: ICell | null = null;
+  private _at: IGridCell | null = null;
   private readonly _pictures = new Pictures();
 }
 

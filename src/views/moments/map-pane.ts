@@ -18,7 +18,7 @@ import { StepAxis } from '../shared/lines/step-axis';
 import type { ILinkedMarks, IStepAxis } from '../shared/links';
 import { besideWords, pinnedColumns } from '../shared/pinned-step';
 import { rowPlaces } from '../shared/row-places';
-import { hold, moveAmongCells, type ICell } from '../shared/places';
+import { hold, moveAmongCells, type IGridCell } from '../shared/places';
 import { colorStrip, extentOf, lockedRange } from '../shared/scale';
 import { emptyState, type IState } from '../shared/states';
 import type { ITip } from '../shared/tip';
@@ -363,7 +363,7 @@ export class MapPane extends MomentPane {
   private _drawn = '';
   private _domain: readonly [number, number] | null = null;
   private _half = 0.5;
-  private _at: ICell | null = null;
+  private _at: IGridCell | null = null;
   private readonly _pictures = new Pictures();
 }
 

@@ -25,7 +25,7 @@ export function moveOf(key: string): readonly [number, number] | undefined {
 export const around = (center: number): readonly [number, number] => [center - 0.5, center + 0.5];
 
 /** A cell of a grid. */
-export interface ICell {
+export interface IGridCell {
   readonly column: number;
   readonly row: number;
 }
@@ -37,10 +37,10 @@ export interface ICell {
  */
 export function moveAmongCells(
   key: string,
-  before: ICell | null,
+  before: IGridCell | null,
   { columns, rows }: { readonly columns: number; readonly rows: number },
   first = 0
-): ICell | null {
+): IGridCell | null {
   const by = moveOf(key);
   if (by === undefined || columns === 0 || rows === 0) {
     return null;

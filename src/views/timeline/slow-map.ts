@@ -9,7 +9,7 @@ import {
 } from '../../charts';
 import type { ITimelineAnswer } from '../../client/timeline-api';
 import type { IContent, IMark, IMoved } from '../shared/content';
-import { moveAmongCells, type ICell } from '../shared/places';
+import { moveAmongCells, type IGridCell } from '../shared/places';
 import { colorStrip, extentOf } from '../shared/scale';
 import type { ITip } from '../shared/tip';
 import type { Translate } from '../shared/translate';
@@ -150,5 +150,5 @@ export class SlowMap {
   private _first = 0;
   /** Steps of a column. */
   private _width = 1;
-  private _at: ICell | null = null;
+  private _at: IGridCell | null = null;
 }
