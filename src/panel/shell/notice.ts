@@ -113,6 +113,7 @@ export function runNotice(
   const { source, summary, control } = open;
   const { connection, status, hello } = source;
   const step = formatInteger(status?.step ?? 0);
+  const isLab = (hello?.phase ?? 'train') !== 'train';
   switch (connection.kind) {
     case 'connecting':
       return notice('busy', trans.__('Connecting to %1…', source.name), ['close-run', trans.__('Cancel')]);
@@ -127,7 +128,9 @@ export function runNotice(
         { detail: connection.message }
       );
     case 'closed':
-      return closedNotice(connection.reason, connection.message, step, entry, trans);
+      return connection.reason === 'finished'
+        ? endedNotice('finished', isLab, step, entry, trans)
+        : closedNotice(connection.reason, connection.message, step, entry, trans);
     case 'recorded':
       return null;
     case 'stale':
@@ -135,7 +138,7 @@ export function runNotice(
       break;
   }
   if (status?.state === 'finished' || status?.state === 'lost') {
-    return endedNotice(status.state, step, entry, trans);
+    return endedNotice(status.state, isLab, step, entry, trans);
   }
   if (hello === null || hello.model === null) {
     return notice('busy', trans.__('The hub is up and waits for a training process to join it.'), [
@@ -156,7 +159,7 @@ export function runNotice(
       trans.__('Tick the first one')
     ]);
   }
-  if ((hello.phase ?? 'train') !== 'train' && (status?.state === 'idle' || connection.kind === 'stale')) {
+  if (isLab && (status?.state === 'idle' || connection.kind === 'stale')) {
     return notice('plain', trans.__('The model writes when it is asked, in the view Tokens.'), null);
   }
   // One that takes long is told like any other pause.
@@ -230,15 +233,13 @@ function pausedNotice(
 }
 
 function closedNotice(
-  reason: CloseReason,
+  reason: Exclude<CloseReason, 'finished'>,
   message: string,
   step: string,
   entry: IRunEntry | null,
   trans: TranslationBundle
 ): INotice | null {
   switch (reason) {
-    case 'finished':
-      return endedNotice('finished', step, entry, trans);
     case 'gone':
       return notice(
         'warning',
@@ -276,6 +277,7 @@ function closedNotice(
 
 function endedNotice(
   state: 'finished' | 'lost',
+  isLab: boolean,
   step: string,
   entry: IRunEntry | null,
   trans: TranslationBundle
@@ -284,12 +286,14 @@ function endedNotice(
   return state === 'finished'
     ? notice(
         'plain',
-        trans.__('Training finished at step %1.', step),
+        isLab ? trans.__('The lab has ended.') : trans.__('Training finished at step %1.', step),
         recorded ? recordingAction(entry, trans) : ['export-report', trans.__('Export a report')]
       )
     : notice(
         'warning',
-        trans.__('The training process stopped unexpectedly after step %1.', step),
+        isLab
+          ? trans.__('The process of the lab stopped unexpectedly.')
+          : trans.__('The training process stopped unexpectedly after step %1.', step),
         recorded ? recordingAction(entry, trans) : ['open-scalars', trans.__('Open the scalars so far')]
       );
 }

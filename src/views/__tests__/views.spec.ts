@@ -3,7 +3,7 @@ import { fewScalars } from '../../report/page-data';
 import type { ViewOptions } from '../../protocol/views.generated';
 import { mountView } from '../registry';
 import type { IView } from '../view';
-import { MemoryRun } from '../../store/__tests__/memory-run';
+import { HELLO, MemoryRun } from '../../store/__tests__/memory-run';
 
 // The first test also loads and transforms Vega.
 jest.setTimeout(30_000);
@@ -330,6 +330,21 @@ describe('states', () => {
     await view?.settled();
     expect(text('.jp-MegalensBanner p')).toBe('Training finished at step 1 240.');
     expect(document.querySelectorAll('.jp-MegalensPlot image')).toHaveLength(1);
+  });
+
+  it('says of a lab that it has ended, and of no training', async () => {
+    run.hello = { ...HELLO, phase: 'generate' };
+    run.add({});
+    await show({ view: 'heatmap', flag: 'MLP1_mat_mul' });
+    run.tell({ type: 'status', state: 'finished', step: 1240 });
+    await view?.settled();
+    expect(text('.jp-MegalensBanner p')).toBe('The lab has ended.');
+    run.tell({ type: 'status', state: 'lost', step: 1240 });
+    await view?.settled();
+    expect(text('.jp-MegalensBanner p')).toBe('The process of the lab stopped unexpectedly.');
+    run.connect({ kind: 'closed', reason: 'finished', message: '' });
+    await view?.settled();
+    expect(text('.jp-MegalensBanner p')).toBe('The lab has ended.');
   });
 
   it('says why there is no picture also when the training has ended', async () => {

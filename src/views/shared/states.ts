@@ -103,24 +103,24 @@ export function connectionState(
     ? { label: t('Open the recording'), run: actions.openRecording }
     : { label: t('Copy as code'), run: () => actions.copyCode() };
   const step = status === null ? null : formatInteger(status.step);
+  const isLab = (source.hello?.phase ?? 'train') !== 'train';
   switch (connection.kind) {
     case 'recorded':
       return null;
     case 'live':
-      return isOver(source) ? endedState(status?.state === 'lost', step, keep, t) : null;
+      return isOver(source) ? endedState(isLab, status?.state === 'lost', step, keep, t) : null;
     case 'connecting':
       return { kind: 'loading', sentence: t('Connecting to %1…', name), action: retry };
     case 'stale': {
       if (isOver(source)) {
-        return endedState(status?.state === 'lost', step, keep, t);
+        return endedState(isLab, status?.state === 'lost', step, keep, t);
       }
       const seconds = Math.max(3, Math.round((Date.now() - connection.since) / 1000));
       return {
         kind: 'stale',
-        sentence:
-          (source.hello?.phase ?? 'train') === 'train'
-            ? t('No frame for %1 s: training is paused or its steps are long.', formatInteger(seconds))
-            : t('Nothing is being written. Ask for a text.'),
+        sentence: isLab
+          ? t('Nothing is being written. Ask for a text.')
+          : t('No frame for %1 s: training is paused or its steps are long.', formatInteger(seconds)),
         action: retry
       };
     }
@@ -133,7 +133,7 @@ export function connectionState(
     case 'closed':
       switch (connection.reason) {
         case 'finished':
-          return endedState(false, step, keep, t);
+          return endedState(isLab, false, step, keep, t);
         case 'gone':
           return {
             kind: 'disconnected',
@@ -150,13 +150,25 @@ export function connectionState(
   }
 }
 
-/** Say that a training has ended, and at which step. */
-function endedState(lost: boolean, step: string | null, action: IState['action'], t: Translate): IState {
+/** Say that a training has ended, and at which step; or a lab, whose steps are passes of its model. */
+function endedState(
+  isLab: boolean,
+  lost: boolean,
+  step: string | null,
+  action: IState['action'],
+  t: Translate
+): IState {
   if (lost) {
-    const sentence = t('The training process stopped unexpectedly after step %1.', step ?? '?');
+    const sentence = isLab
+      ? t('The process of the lab stopped unexpectedly.')
+      : t('The training process stopped unexpectedly after step %1.', step ?? '?');
     return { kind: 'disconnected', sentence, action };
   }
-  const sentence = step === null ? t('The training has finished.') : t('Training finished at step %1.', step);
+  const sentence = isLab
+    ? t('The lab has ended.')
+    : step === null
+      ? t('The training has finished.')
+      : t('Training finished at step %1.', step);
   return { kind: 'finished', sentence, action };
 }
 
