@@ -61,6 +61,7 @@ export class GenerationRows {
 
   /** Rows of some steps came: where a pass lacked some, it is asked for again. */
   came(firstStep: number, lastStep: number): void {
+    this.news.forEach(news => news.push([firstStep, lastStep]));
     for (const [key, step] of this.asked) {
       if (step >= firstStep && step <= lastStep) {
         this.asked.delete(key);
@@ -83,10 +84,19 @@ export class GenerationRows {
     this.begin(generation, query);
     const passes = passesOf(places);
     const wanted = passes.filter(each => this.lacks(each, query.layers) && !this.asked.has(each.key));
-    for (const [first, last] of spans(wanted.map(each => each.step))) {
-      await this.ask(query, first, last, signal);
+    const news: [number, number][] = [];
+    this.news.add(news);
+    try {
+      for (const [first, last] of spans(wanted.map(each => each.step))) {
+        await this.ask(query, first, last, signal);
+      }
+    } finally {
+      this.news.delete(news);
     }
-    wanted.forEach(each => this.asked.set(each.key, each.step));
+    // What came while the answer was on its way may not be in it.
+    wanted
+      .filter(({ step }) => !news.some(([first, last]) => step >= first && step <= last))
+      .forEach(each => this.asked.set(each.key, each.step));
     return this.found(passes, places);
   }
 
@@ -179,6 +189,8 @@ export class GenerationRows {
   private readonly rows = new Map<string, Map<number, ITensorRow>>();
   /** Passes that were asked for since rows of their step came last, and their steps. */
   private readonly asked = new Map<string, number>();
+  /** Of each reading that is under way, the steps of which rows came since it began. */
+  private readonly news = new Set<[number, number][]>();
 }
 
 interface IPassPlace extends Omit<IGenerationPass, 'rows'> {

@@ -1,4 +1,5 @@
 import { own } from '../protocol/own';
+import type { IStreamInfo } from '../protocol/streams.generated';
 import type { IStreamRows, RowColumn } from './row-store';
 import { ascending } from './recording';
 import type { ITensorResult, ITensorRow, ITensorShape } from './source';
@@ -30,24 +31,37 @@ export function joinRows(
   };
 }
 
-/** Put the rows that came behind the newest recorded step behind those of the recording. */
-export function joinTables(there: IStreamRows, here: IStreamRows): IStreamRows {
-  const steps = there.columns['step'];
-  const newest = Number(steps?.[there.length - 1] ?? -Infinity);
-  const latest = here.columns['step'];
-  let from = here.length;
-  while (from > 0 && Number(latest?.[from - 1]) > newest) {
-    from -= 1;
-  }
+/** The columns that tell one row of a stream from another; none where nobody says. */
+export function keyColumns({ policy }: IStreamInfo): readonly string[] {
+  const { identity, newer = 'step' } = policy;
+  return identity === undefined ? [] : [...identity, newer, 'step'];
+}
+
+/**
+ * Put the rows that came and that the recording has not beside those that it has, each once and by step. Of the newest step it may have a part only.
+ *
+ * @param keys - Columns that tell rows apart; all that hold no lists where there are none.
+ */
+export function joinTables(there: IStreamRows, here: IStreamRows, keys: readonly string[]): IStreamRows {
+  const names = keys.length > 0 ? keys : Object.keys(here.columns).filter(name => !hasLists(here, name));
+  const keyOf = ({ columns }: IStreamRows, row: number): string =>
+    JSON.stringify(names.map(name => own(columns, name)?.[row]));
+  const known = new Set(Array.from({ length: there.length }, (_, row) => keyOf(there, row)));
+  const later = Array.from({ length: here.length }, (_, row) => row).filter(
+    row => !known.has(keyOf(here, row))
+  );
+  const places = [
+    ...Array.from({ length: there.length }, (_, row) => ({ rows: there, row })),
+    ...later.map(row => ({ rows: here, row }))
+  ];
+  const stepOf = ({ rows, row }: (typeof places)[number]): number => Number(rows.columns['step']?.[row]);
+  places.sort((a, b) => stepOf(a) - stepOf(b));
   const join = (name: string, column: RowColumn): RowColumn => {
-    const later = own(here.columns, name);
-    if (column instanceof Float64Array) {
-      return later instanceof Float64Array ? Float64Array.from([...column, ...later.subarray(from)]) : column;
-    }
-    return [...column, ...((later ?? []) as typeof column).slice(from)] as RowColumn;
+    const cells = places.map(({ rows, row }) => own(rows.columns, name)?.[row]);
+    return column instanceof Float64Array ? Float64Array.from(cells, Number) : (cells as string[]);
   };
   return {
-    length: there.length + here.length - from,
+    length: places.length,
     columns: Object.fromEntries(
       Object.entries(there.columns).map(([name, column]) => [name, join(name, column)])
     ),
@@ -55,3 +69,5 @@ export function joinTables(there: IStreamRows, here: IStreamRows): IStreamRows {
     sampledEvery: there.sampledEvery
   };
 }
+
+const hasLists = ({ columns }: IStreamRows, name: string): boolean => Array.isArray(own(columns, name)?.[0]);

@@ -12,7 +12,7 @@ import type { ITensorIndex } from '../client/runs-api';
 import type { ITimelineAnswer, ITimelineRequest } from '../client/timeline-api';
 import { AuditLog, type IAuditEvent } from './audit-log';
 import { ChangeGate } from './change-gate';
-import { joinRows, joinShapes, joinTables } from './join-past';
+import { joinRows, joinShapes, joinTables, keyColumns } from './join-past';
 import type { IScalarAnswer, ITrendAnswer, ITrendQuery } from './line-data';
 import { LiveMoments } from './live-moments';
 import { LivePast } from './live-past';
@@ -193,14 +193,15 @@ export class LiveRun implements IRunSource {
     if (info === undefined || own(this.stores, stream) !== undefined) {
       throw noStream(stream, this.hub.streams.keys());
     }
-    const here = (this.rowStores.get(stream) ?? new RowStore(info)).rows(query);
+    const keys = keyColumns(info);
+    // What is here and what is recorded are told apart by columns that nobody may have asked for.
+    const asked = query?.columns ? { ...query, columns: [...query.columns, ...keys] } : (query ?? {});
+    const here = (this.rowStores.get(stream) ?? new RowStore(info)).rows(asked);
     if (this.past.joined <= 1 && here.evictedRows === 0) {
       return here;
     }
-    const there = await this.past.read(recording =>
-      recording.table(stream, this.hub.streams, query ?? {}, signal)
-    );
-    return there === null ? here : joinTables(there, here);
+    const there = await this.past.read(recording => recording.table(stream, this.hub.streams, asked, signal));
+    return there === null ? here : joinTables(there, here, keys);
   }
 
   alarmCounts(settings: object, signal?: AbortSignal): Promise<IAlarmCounts | null> {

@@ -112,8 +112,11 @@ export class RecordingRows {
       const { bytes, sampledEvery } = await this.api.stream(this.id, stream, asked, signal);
       const store = new RowStore(info);
       store.append(streamTable(stream, bytes, new Map([[stream, info]])), false);
-      // They are the rows that were asked for: what they were chosen by may not be among their columns.
-      return { ...store.rows(), sampledEvery };
+      // A reader may know of more rows than were asked for; what they are chosen by may not be among their columns.
+      const there = Object.entries(where ?? {}).filter(([column]) =>
+        info.fields.some(each => each.name === column)
+      );
+      return { ...store.rows({ ...query, where: Object.fromEntries(there) }), sampledEvery };
     });
   }
 

@@ -85,6 +85,27 @@ it('reads only what is new while a text is written, and again what had not come'
   expect(read.missing).toBe(0);
 });
 
+it('asks again for what came while an answer was on its way', async () => {
+  run.add(tiles(1, [0, 1, 2]));
+  const tensors = run.tensors.bind(run);
+  // As of a live run: what is here is taken, and then the recording is waited for.
+  jest.spyOn(run, 'tensors').mockImplementationOnce(async query => {
+    const answer = await tensors(query);
+    run.add(tiles(2, [3]));
+    rows.came(2, 2);
+    return answer;
+  });
+  const first = await rows.read(1, MLP, placesOf(3, 1));
+  expect(first.missing).toBe(1);
+  const second = await rows.read(1, MLP, placesOf(3, 1));
+  expect(second.missing).toBe(0);
+  // What nobody has is not asked for again and again.
+  await rows.read(1, MLP, placesOf(3, 2));
+  const asked = run.asked.length;
+  await rows.read(1, MLP, placesOf(3, 2));
+  expect(run.asked).toHaveLength(asked);
+});
+
 it('reads passes that share a step by their numbers, as in a training', async () => {
   const pass = (microBatch: number, positions: readonly number[]): Partial<ITensorRow> => ({
     ...tiles(7, positions),
