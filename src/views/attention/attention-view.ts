@@ -103,11 +103,11 @@ export class AttentionView extends ViewModel<AttentionOptions> {
   }
 
   override pinned(): IMark | null {
-    return this.drawn.pinned();
+    return this.drawn.pinned?.() ?? null;
   }
 
   override bandOf(mark: IMark): IMark | null {
-    return this.drawn.bandOf(mark);
+    return this.drawn.bandOf?.(mark) ?? null;
   }
 
   override zoomed(): void {

@@ -146,14 +146,6 @@ export class HeadsPicture implements IAttentionPicture {
     return this._mark();
   }
 
-  pinned(): IMark | null {
-    return null;
-  }
-
-  bandOf(): IMark | null {
-    return null;
-  }
-
   pointedBy(mark: IMark): IPointed {
     return { layer: this._headOf(mark)?.layer ?? null, step: null };
   }

@@ -25,7 +25,7 @@ export interface IAttentionPicture extends IPictured {
   clicked(mark: IMark): void;
   insight(): IMark | null;
   /** What is marked until something else is chosen. */
-  pinned(): IMark | null;
+  pinned?(): IMark | null;
   /** What belongs to a mark, such as the row of a cell. */
-  bandOf(mark: IMark): IMark | null;
+  bandOf?(mark: IMark): IMark | null;
 }

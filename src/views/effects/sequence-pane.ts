@@ -1,10 +1,10 @@
-import { formatInteger, type IPlace } from '../../charts';
+import { formatInteger } from '../../charts';
 import { readTokens } from '../../store/generations';
 import type { IPointed } from '../../store/run-link';
-import type { IMark, IMoved, Loaded } from '../shared/content';
+import type { IMark, Loaded } from '../shared/content';
 import type { ILinkedMarks } from '../shared/links';
+import { Pictured } from '../shared/pictured';
 import { positionShown } from '../shared/pinned-position';
-import type { ITip } from '../shared/tip';
 import { columnOf, firstDrawn, tokenSpan, windowWords, type TokenTexts } from '../shared/token-axis';
 import { divergenceWords, type IComparedTexts } from './compared-texts';
 import { noDistances, otherEffects, type IEffectsAsked } from './effects-states';
@@ -21,11 +21,12 @@ import { sequenceEffects } from './position-facts';
 import { measureOf, peakOf, PositionsPicture, positionsSummary } from './positions-picture';
 
 /** What a perturbation changed of one text, over its positions: a measure of each next token, or the hidden states of each layer. */
-export class SequencePane implements IEffectsPane {
+export class SequencePane extends Pictured implements IEffectsPane {
   constructor(
     private readonly _of: IEffectsSubject,
     private readonly _asked: () => IEffectsAsked
   ) {
+    super();
     const { t } = _of.env;
     this._positions = new PositionsPicture(t);
     this._layers = new LayersMap(t);
@@ -96,24 +97,12 @@ export class SequencePane implements IEffectsPane {
         : this._positions.goTo(this._peak);
   }
 
-  probe(place: IPlace): IMark | null {
-    return this._picture.probe(place);
-  }
-
-  tipOf(mark: IMark): ITip | null {
-    return this._picture.tipOf(mark);
-  }
-
-  move(key: string): IMoved | null {
-    return this._picture.move(key);
-  }
-
   /** The position that is looked at. */
   pinned(): IMark | null {
     return this._shown === null ? null : columnOf(this._shown);
   }
 
-  pointedBy(mark: IMark): IPointed {
+  override pointedBy(mark: IMark): IPointed {
     const { _read: read } = this;
     const { layer, position } = this._isByLayer
       ? this._layers.placeOf(mark)
@@ -122,7 +111,7 @@ export class SequencePane implements IEffectsPane {
     return { step: null, layer, generation: read?.generation.generation ?? null, sequence, position };
   }
 
-  marksOf({ layer, position, generation, sequence }: IPointed): ILinkedMarks {
+  override marksOf({ layer, position, generation, sequence }: IPointed): ILinkedMarks {
     const { _read: read } = this;
     // Both texts have the position, the clean one and the other.
     const isHere =
@@ -143,7 +132,7 @@ export class SequencePane implements IEffectsPane {
     return this._of.env.options.kind === 'layers';
   }
 
-  private get _picture(): LayersMap | PositionsPicture {
+  protected override get drawn(): LayersMap | PositionsPicture {
     return this._isByLayer ? this._layers : this._positions;
   }
 

@@ -1,10 +1,8 @@
-import { formatInteger, type IPlace } from '../../charts';
+import { formatInteger } from '../../charts';
 import { isUnderWay, type IGeneration } from '../../store/generations';
-import type { IPointed } from '../../store/run-link';
 import type { IMark, IMoved, INote, Loaded } from '../shared/content';
-import type { ILinkedMarks } from '../shared/links';
+import { Pictured } from '../shared/pictured';
 import { again } from '../shared/states';
-import type { ITip } from '../shared/tip';
 import { noDistances, otherEffects, type IEffectsAsked } from './effects-states';
 import {
   effectsCaption,
@@ -19,11 +17,12 @@ import { sweepOf, type ISweep } from './sweep-facts';
 import { SweepPicture } from './sweep-picture';
 
 /** A measure over the points of a sweep, how far the sweep is, and what runs one point of it alone. */
-export class SweepPane implements IEffectsPane {
+export class SweepPane extends Pictured implements IEffectsPane {
   constructor(
     private readonly _of: IEffectsSubject,
     private readonly _asked: () => IEffectsAsked
   ) {
+    super();
     this._picture = new SweepPicture(_of.env.t);
   }
 
@@ -65,15 +64,11 @@ export class SweepPane implements IEffectsPane {
     return this._picture.insight;
   }
 
-  probe(place: IPlace): IMark | null {
-    return this._picture.probe(place);
+  protected override get drawn(): SweepPicture {
+    return this._picture;
   }
 
-  tipOf(mark: IMark): ITip | null {
-    return this._picture.tipOf(mark);
-  }
-
-  move(key: string): IMoved | null {
+  override move(key: string): IMoved | null {
     const moved = this._picture.move(key === 'Enter' ? 'copy' : key);
     if (moved === null || key !== 'Enter') {
       return moved;
@@ -92,14 +87,6 @@ export class SweepPane implements IEffectsPane {
 
   pinned(): IMark | null {
     return this._chosen === null ? null : this._picture.markOfPoint(this._chosen);
-  }
-
-  pointedBy(): IPointed {
-    return { step: null, layer: null };
-  }
-
-  marksOf(): ILinkedMarks {
-    return { marks: [] };
   }
 
   private _choose(point: number | null): void {

@@ -1,15 +1,14 @@
-import type { IPlotFrame, IPlace, IZoomOptions, Row, Zoom } from '../../charts';
+import type { IPlotFrame, IZoomOptions, Row, Zoom } from '../../charts';
 import type { ViewOptions } from '../../protocol/views.generated';
-import type { IPointed, ITextPosition } from '../../store/run-link';
+import type { ITextPosition } from '../../store/run-link';
 import type { IRunSource, SourceChange } from '../../store/source';
-import type { IMark, IMoved, Loaded } from './content';
+import type { IMark, Loaded } from './content';
 import type { IViewRuns } from '../view';
 import type { Control } from './control';
-import type { ILinkedMarks, IStepAxis } from './links';
+import type { IStepAxis } from './links';
 import type { IPainting } from './painting';
-import type { IPictured } from './pictured';
+import { Pictured } from './pictured';
 import type { IStateActions } from './states';
-import type { ITip } from './tip';
 import type { Translate } from './translate';
 
 /** Lines that the host paints itself, because as rows of a chart they would be too slow to pan. */
@@ -75,11 +74,13 @@ export interface IViewEnvironment<O extends object = ViewOptions> {
  * One picture of a run without the page around it: what it reads, draws, says and answers. It runs in the page, in Node and in a bare
  * JavaScript engine alike. Unless a view says otherwise there is nothing to set and nothing to point at.
  */
-export abstract class ViewModel<O extends object = ViewOptions> {
+export abstract class ViewModel<O extends object = ViewOptions> extends Pictured {
   constructor(
     protected readonly source: IRunSource,
     protected readonly env: IViewEnvironment<O>
-  ) {}
+  ) {
+    super();
+  }
 
   /** Which axes zoom. */
   readonly zooms: IZoomOptions = { axes: 'x', least: 4 };
@@ -106,36 +107,6 @@ export abstract class ViewModel<O extends object = ViewOptions> {
   /** The toolbar's controls as things are now. */
   controls(): Control[] {
     return [];
-  }
-
-  /** The picture that answers for its places; null where the view does, or there is nothing to point at. */
-  protected get drawn(): IPictured | null {
-    return null;
-  }
-
-  /** What is under the pointer. */
-  probe(place: IPlace): IMark | null {
-    return this.drawn?.probe(place) ?? null;
-  }
-
-  /** What to say of a mark as the data are now; null when it is gone. */
-  tipOf(mark: IMark): ITip | null {
-    return this.drawn?.tipOf(mark) ?? null;
-  }
-
-  /** Answer a key; null when it means nothing here. */
-  move(key: string): IMoved | null {
-    return this.drawn?.move(key) ?? null;
-  }
-
-  /** What one of the view's own marks points at. */
-  pointedBy(mark: IMark): IPointed {
-    return this.drawn?.pointedBy?.(mark) ?? { step: null, layer: null };
-  }
-
-  /** What the view shows of something that another view points at. */
-  marksOf(at: IPointed): ILinkedMarks {
-    return this.drawn?.marksOf?.(at) ?? { marks: [] };
   }
 
   /** What is marked until something else is chosen; absent where nothing can be. */
