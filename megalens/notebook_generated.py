@@ -832,7 +832,7 @@ class NotebookViews(ABC):
             ``prompt``, ``token``, ``position``, ``step``.
         group : str
             Tokens that are looked at together, as generation:sequence:positions: '2:0:4-5,2:1:7'. Drawing a
-            box with Shift held chooses them.
+            loop around them with Shift held, or a box with Ctrl and Shift, chooses them.
         position : int, optional
             Position that is marked in every sequence, counted from 0; what is pinned in another view when
             absent.

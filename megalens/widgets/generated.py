@@ -477,7 +477,7 @@ class Scatter(View):
     seed = Option(help="Seed of UMAP.")
     color = Option(help="What colours the points: the prompt, the token's text, its position, or the step.")
     group = Option(
-        help="Tokens that are looked at together, as generation:sequence:positions: '2:0:4-5,2:1:7'. Drawing a box with Shift held chooses them."
+        help="Tokens that are looked at together, as generation:sequence:positions: '2:0:4-5,2:1:7'. Drawing a loop around them with Shift held, or a box with Ctrl and Shift, chooses them."
     )
     position = Option(
         help="Position that is marked in every sequence, counted from 0; what is pinned in another view when absent."

@@ -563,7 +563,7 @@ export interface ProjectionOptions {
    */
   color?: 'prompt' | 'token' | 'position' | 'step';
   /**
-   * Tokens that are looked at together, as generation:sequence:positions: '2:0:4-5,2:1:7'. Drawing a box with Shift held chooses them.
+   * Tokens that are looked at together, as generation:sequence:positions: '2:0:4-5,2:1:7'. Drawing a loop around them with Shift held, or a box with Ctrl and Shift, chooses them.
    */
   group?: string;
   /**

@@ -375,11 +375,34 @@ describe('on a page', () => {
     expect(text('[data-control="pin-position"]')).toContain('Pinned: position 3');
   });
 
-  it('lists the tokens in a box that is drawn with Shift, and copies what steers by them', async () => {
+  it('looks at the tokens in a loop that is drawn with Shift, and at no others of its box', async () => {
+    await show({ layer: 1 });
+    const { clientX, clientY } = pixelsOf(1);
+    const at = (x: number, y: number): { clientX: number; clientY: number } => ({
+      clientX: clientX + x,
+      clientY: clientY + y
+    });
+    const draw = async (...corners: readonly (readonly [number, number])[]): Promise<void> => {
+      const [[x, y] = [0, 0]] = corners;
+      stage().dispatchEvent(mouse('pointerdown', at(x, y), { shiftKey: true }));
+      corners.slice(1).forEach(corner => document.dispatchEvent(mouse('pointermove', at(...corner))));
+      expect(document.querySelectorAll('.jp-MegalensLinked.jp-mod-line path')).toHaveLength(2);
+      document.dispatchEvent(mouse('pointerup', at(x, y)));
+      await view.settled();
+    };
+    await draw([-5, -5], [5, -5], [5, 5], [-5, 5]);
+    expect((view.options as ProjectionOptions).group).toMatch(/^1:0:1/);
+    expect(document.querySelector('.jp-MegalensLinked.jp-mod-line')).toBeNull();
+    // The token lies in the bay of the loop.
+    await draw([-9, -9], [9, -9], [9, 9], [0, -5], [-9, 9]);
+    expect((view.options as ProjectionOptions).group).not.toMatch(/^1:0:1/);
+  });
+
+  it('lists the tokens in a box that is drawn with Ctrl and Shift, and copies what steers by them', async () => {
     await show({ layer: 1 });
     const { clientX, clientY } = pixelsOf(1);
     stage().dispatchEvent(
-      mouse('pointerdown', { clientX: clientX - 5, clientY: clientY - 5 }, { shiftKey: true })
+      mouse('pointerdown', { clientX: clientX - 5, clientY: clientY - 5 }, { shiftKey: true, ctrlKey: true })
     );
     document.dispatchEvent(mouse('pointermove', { clientX: clientX + 5, clientY: clientY + 5 }));
     document.dispatchEvent(mouse('pointerup', { clientX: clientX + 5, clientY: clientY + 5 }));

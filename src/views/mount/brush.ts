@@ -2,11 +2,14 @@ import type { IDisposable } from '@lumino/disposable';
 import { followPointer, type IPlace } from '../../charts';
 import type { IMark } from '../shared/content';
 import type { Span } from '../shared/links';
+import type { Loop } from '../shared/loop';
 
 /** What a brush needs of its view. */
 export interface IBrushHost {
   /** Whether a drag that begins so is one of its own. */
   takes(event: PointerEvent): boolean;
+  /** Whether it draws a loop, freehand; a box when absent. */
+  isLoop?(event: PointerEvent): boolean;
   /** The element that takes the focus and the pointer. */
   readonly stage: HTMLElement;
   /** What lies under the pointer, or null outside every plot or where nothing is drawn. */
@@ -19,13 +22,13 @@ export interface IBrushHost {
   chosen(brushed: IBrushed): void;
 }
 
-/** A stretch of the x axis, and of the y axis where a box is drawn. */
-export type IBrushed = Pick<IMark, 'x' | 'y'>;
+/** A stretch of the x axis, and of the y axis where a box or a loop is drawn. */
+export type IBrushed = Pick<IMark, 'loop' | 'x' | 'y'>;
 
 const DRAG_PIXELS = 3;
 
 /**
- * Choosing a span of the x axis, or a box, by dragging. It listens before the chart's own gestures do, so that zoom and pan never see the
+ * Choosing a span of the x axis, a box or what lies in a loop, by dragging. It listens before the chart's own gestures do, so that zoom and pan never see the
  * drag, and before JupyterLab, for which Shift and the mouse mean a range of cells.
  */
 export class Brush implements IDisposable {
@@ -64,6 +67,7 @@ export class Brush implements IDisposable {
     host.stage.focus({ preventScroll: true });
     const shown = host.shown();
     const { width, height } = place.frame;
+    const loop: [number, number][] | null = host.isLoop?.(event) ? [[place.x, place.y]] : null;
     let brushed: IBrushed | null = null;
     this._release?.();
     this._release = followPointer({
@@ -73,10 +77,16 @@ export class Brush implements IDisposable {
         if (brushed === null && far < DRAG_PIXELS) {
           return;
         }
-        brushed = {
-          x: stretched(place.x, by[0] / width, shown.x),
-          y: shown.y && stretched(place.y, by[1] / height, shown.y)
-        };
+        const [x, y] = [
+          moved(place.x, by[0] / width, shown.x),
+          shown.y && moved(place.y, by[1] / height, shown.y)
+        ];
+        if (loop && y !== null) {
+          loop.push([x, y]);
+          brushed = { x: around(loop, 0), y: around(loop, 1), loop: [...loop] };
+        } else {
+          brushed = { x: ordered(place.x, x), y: y === null ? null : ordered(place.y, y) };
+        }
         host.draft(brushed);
       },
       up: () => {
@@ -95,8 +105,16 @@ export class Brush implements IDisposable {
   private _isDisposed = false;
 }
 
-/** From a place to where the hand is, within what is shown; `by` is a part of it. */
-function stretched(from: number, by: number, [least, most]: Span): Span {
-  const end = Math.min(most, Math.max(least, from + by * (most - least)));
-  return [Math.min(from, end), Math.max(from, end)];
+/** Where the hand is, within what is shown; `by` is a part of it. */
+function moved(from: number, by: number, [least, most]: Span): number {
+  return Math.min(most, Math.max(least, from + by * (most - least)));
 }
+
+const ordered = (from: number, to: number): Span => [Math.min(from, to), Math.max(from, to)];
+
+/** What a loop takes of an axis. */
+const around = (loop: Loop, axis: 0 | 1): Span =>
+  loop.reduce<Span>(
+    ([least, most], { [axis]: at }) => [Math.min(least, at), Math.max(most, at)],
+    [Infinity, -Infinity]
+  );

@@ -15,6 +15,9 @@ import type { Control } from '../shared/control';
 import { chip } from '../shared/fields';
 import type { Translate } from '../shared/translate';
 
+/** Colour of what is under the hand. */
+const HAND = 'var(--jp-brand-color1, #2196f3)';
+
 const wordsOf = ([first, last]: StepRange): { first: string; last: string } => ({
   first: formatInteger(first),
   last: formatInteger(last)
@@ -51,6 +54,7 @@ export class Linked implements IDisposable {
     this._box = new Brush({
       ...brush,
       takes: event => event.shiftKey && _view.boxed !== undefined,
+      isLoop: event => !event.ctrlKey && !event.metaKey,
       locate: event => this._chart?.locate(event) ?? null,
       shown: () => ({ x: this._shown('x'), y: this._shown('y') }),
       chosen: brushed => _view.boxed?.({ facet: null, ...brushed })
@@ -315,7 +319,16 @@ export class Linked implements IDisposable {
   }
 
   /** The chosen steps, drawn where they were chosen. */
-  private _band(): HTMLElement[] {
+  private _band(): Element[] {
+    const { _chart: chart, _draft: draft, _zoom: zoom } = this;
+    if (draft?.loop && chart && zoom) {
+      const { y0, y1 } = zoom.domain;
+      // As it is taken: the end is joined to the beginning.
+      const points = [...draft.loop, ...draft.loop.slice(0, 1)].map(
+        ([x, y]) => [x, (y - y0) / (y1 - y0)] as const
+      );
+      return drawTrace({ color: HAND, points }, chart, zoom, this._shell.stage);
+    }
     const filter = this._link?.filter;
     const axis = this._axis;
     const steps = filter?.by === this && axis ? { x: axis.spanOf(filter.steps), y: null } : null;

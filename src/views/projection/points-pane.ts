@@ -5,6 +5,7 @@ import type { IPointed, ITextPosition } from '../../store/run-link';
 import type { IMark, IMoved, INote, Loaded } from '../shared/content';
 import type { Control } from '../shared/control';
 import type { ILinkedMarks } from '../shared/links';
+import { isInLoop } from '../shared/loop';
 import { hold, moveOf } from '../shared/places';
 import type { ITip } from '../shared/tip';
 import { pointColors, promptName } from './point-colors';
@@ -118,15 +119,17 @@ export class PointsPane extends ProjectionPane {
     return key === 'copy' ? { said, mark, copy: `${formatFull(x)}, ${formatFull(-y)}` } : { said, mark };
   }
 
-  /** The tokens in a box are looked at together. */
-  override boxed({ x, y }: IMark): void {
+  /** The tokens in a box, or in a loop, are looked at together. */
+  override boxed({ loop, x, y }: IMark): void {
     const shown = this._shown;
     if (!shown || y === null) {
       return;
     }
     const inside = drawnOf(shown).filter(at => {
       const place = placeOf(shown, at);
-      return place.x >= x[0] && place.x <= x[1] && place.y >= y[0] && place.y <= y[1];
+      return loop
+        ? isInLoop(loop, place.x, place.y)
+        : place.x >= x[0] && place.x <= x[1] && place.y >= y[0] && place.y <= y[1];
     });
     this._choose(new TokenGroup(inside.flatMap(at => shown.text.tokens[at] ?? [])));
   }
@@ -218,7 +221,7 @@ export class PointsPane extends ProjectionPane {
       ...(refused > 0
         ? [
             {
-              text: t('%1 are too many for a group: draw a smaller box.', countWords(refused, t)),
+              text: t('%1 are too many for a group: draw a smaller loop.', countWords(refused, t)),
               action: { label: t('Dismiss'), run: dismiss }
             }
           ]
@@ -335,6 +338,6 @@ export class PointsPane extends ProjectionPane {
 
   private _shown: IProjected | null = null;
   private _cursor: number | null = null;
-  /** Tokens of a box that was too large. */
+  /** Tokens of a loop that was too large. */
   private _refused = 0;
 }

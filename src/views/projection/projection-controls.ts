@@ -114,7 +114,9 @@ function groupChip({ choose, grouped, options, t }: IProjectionFacts): Control[]
         chip(
           'group',
           t('Group: %1', countWords(grouped, t)),
-          t('Chosen by a box drawn with Shift, or token by token with G. Let it go'),
+          t(
+            'Chosen by a loop drawn with Shift, a box with Ctrl and Shift, or token by token with G. Let it go'
+          ),
           () => choose({ group: '' })
         )
       ];

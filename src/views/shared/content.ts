@@ -1,6 +1,7 @@
 import type { IPlotFrame, IRecipe } from '../../charts';
 import type { IState } from './states';
 import type { ILegend } from './lines/legend';
+import type { Loop } from './loop';
 import type { ITable } from './table';
 
 /** What a view found to draw. */
@@ -50,6 +51,8 @@ export interface IMark {
   facet: readonly [string, unknown] | null;
   x: readonly [number, number];
   y: readonly [number, number] | null;
+  /** Freehand within them, where a loop was drawn. */
+  loop?: Loop;
 }
 
 /** What a key did to the cursor: what to say, what to mark, and what to put on the clipboard. */

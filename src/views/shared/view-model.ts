@@ -115,7 +115,7 @@ export abstract class ViewModel<O extends object = ViewOptions> extends Pictured
   bandOf?(mark: IMark): IMark | null;
   /** A mark was clicked at; absent where that means nothing. */
   clicked?(mark: IMark): void;
-  /** A box was drawn with Shift held, to choose what lies in it; absent where that means nothing. */
+  /** A loop, or a box, was drawn with Shift held, to choose what lies in it; absent where that means nothing. */
   boxed?(box: IMark): void;
   /** Where the summary's sentence points, for a cursor that goes there; null where it points at nothing, absent where it never does. */
   insight?(): IMark | null;
