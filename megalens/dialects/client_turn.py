@@ -57,7 +57,6 @@ class ClientTurn:
         ]
         self._frames: asyncio.Queue[Frame] = asyncio.Queue()
         self._bytes = 0
-        self._large = False
         self._lost = False
 
     def offer(self, frame: Frame) -> None:

@@ -50,7 +50,6 @@ class Engine:
         self._bounds = bounds
         self._lock = threading.Lock()
         self._process: EngineProcess | None = None
-        self._fresh = True
 
     @property
     def pid(self) -> int | None:
