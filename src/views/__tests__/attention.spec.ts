@@ -553,7 +553,7 @@ describe('attention of many heads', () => {
   /** Let a recording answer as coarse as it is asked; with a failure nothing finer. */
   function record(failure: Error | null = null): void {
     peaks.length = 0;
-    run.hello = { ...HELLO, model: { name: 'GPT', heads } };
+    run.hello = { ...HELLO, model: { name: 'GPT', layers: 1, heads } };
     run.generated(3, { prompts: ['…'], tokens: 2, attention: true }, { padded: prompt });
     tell(placesOf(prompt, 1));
     const keep = (cells: number): void => {
