@@ -20,6 +20,7 @@ NAMES = (
     "monitor_faults",
     "monitor_cost",
     "generation",
+    "compiled",
     "timeline",
     "timeline_cost",
     "timeline_real",

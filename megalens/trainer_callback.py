@@ -49,6 +49,9 @@ class MegalensCallback:
         options.setdefault("name", getattr(args, "run_name", None))
         # A trainer that goes on from a checkpoint has taken steps already.
         options.setdefault("first_step", int(getattr(state, "global_step", 0) or 0) + 1)
+        if getattr(args, "torch_compile", False):
+            # The trainer compiles a wrapper around the model that is given here.
+            options.setdefault("compiled", True)
         if self._statistics is not None:
             own = {
                 "loss_scale": getattr(optimizer, "scaler", None),

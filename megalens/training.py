@@ -16,6 +16,7 @@ from .protocol.messages_generated import Model, Phase
 from .tracer.budget.budget import parse_budget
 from .tracer.errors import TracerError
 from .tracer.flags import FLAGS
+from .tracer.graph_probes import is_compiled
 from .tracer.instrument import Instrument
 from .tracer.place import Place
 from .tracer.points import FlagPoints, IAdapter, ModelPoints
@@ -58,6 +59,7 @@ def trace(
     phase: Phase = "train",
     hub_host: str = "127.0.0.1",
     hub_port: int = 0,
+    compiled: bool | None = None,
 ) -> Tracer:
     """Begin to trace ``model``.
 
@@ -108,6 +110,9 @@ def trace(
         Address on which our own hub listens. Loopback unless ranks on other hosts have to reach it.
     hub_port : int
         Its port; any free one when 0.
+    compiled : bool, optional
+        Whether code that ``torch.compile`` compiles from now on gets probes, which show its tensors. When absent: where something in the model is to be compiled already. Say True where
+        only a function that calls the model is compiled, or where the model is compiled after this call.
 
     Returns
     -------
@@ -134,6 +139,7 @@ def trace(
         ("phase", phase, phase in PHASES, f"one of {', '.join(PHASES)}"),
         ("linger", linger, isinstance(linger, (int, float)) and linger >= 0, "seconds from 0"),
         ("hub_host", hub_host, isinstance(hub_host, str), "an address such as '127.0.0.1'"),
+        ("compiled", compiled, compiled is None or isinstance(compiled, bool), "True, False or None"),
         ("hub_port", hub_port, is_whole(hub_port) and hub_port < 65536, "a port from 0 to 65535"),
     ):  # fmt: skip
         if not fits:
@@ -180,6 +186,7 @@ def trace(
         controls=[control for control in CONTROLS if control in allow],
         first_step=int(first_step),
         phase=phase,
+        compiled=traced and (is_compiled(points.roots) if compiled is None else compiled),
     )
     try:
         # Without a hub nothing is watched, as nothing is traced.

@@ -26,6 +26,7 @@ FOREIGN = {
     "_parameters",
     "_replace",
     "_resolve_group",
+    "_unsafe_view",
     "_version",
 }
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ..tracer.own_hooks import OwnHook
+from ..tracer.own_hooks import hook_after
 from ..tracer.points import ModelPoints, Source
 from ..tracer.tensors.window import Window
 
@@ -38,7 +38,7 @@ class HiddenStates:
 
     def __enter__(self) -> HiddenStates:
         for layer, source in self._sources.items():
-            self._handles.append(source.module.register_forward_hook(OwnHook(self._keeps(layer, source))))
+            self._handles.append(hook_after(source.module, self._keeps(layer, source)))
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from .own_hooks import OwnHook
+from .own_hooks import hook_before
 
 __all__ = ["ForgottenStep"]
 
@@ -35,8 +35,7 @@ class ForgottenStep:
     def open(self) -> None:
         """Begin to count. Safe twice."""
         if not self._handles and self._passes < _PASSES:
-            hook = OwnHook(self._called)
-            self._handles = [root.register_forward_pre_hook(hook) for root in self._roots]
+            self._handles = [hook_before(root, self._called) for root in self._roots]
 
     def close(self) -> None:
         """Take the hooks off. Safe twice."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 from torch import nn
 
-__all__ = ["OwnHook"]
+__all__ = ["KeptHooks", "OwnHook", "hook_after", "hook_before", "hooks_of"]
 
 _HOOKS = {
     "_forward_hooks": ("_forward_hooks_with_kwargs", "_forward_hooks_always_called"),
@@ -45,6 +46,78 @@ class OwnHook:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return getattr, (contextlib.nullcontext(), "__exit__")
+
+
+class KeptHooks:
+    """All hooks of ours on one module that may be compiled, behind two that stay.
+
+    Compiled code is compiled anew when the number of hooks changes on a module that had some. So those that come and go are kept here.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self.before: list[tuple[Callable[..., Any], bool]] = []
+        self.after: list[Callable[..., Any]] = []
+        self._handles = [
+            module.register_forward_pre_hook(OwnHook(self.called), prepend=True, with_kwargs=True),
+            module.register_forward_hook(OwnHook(self.returned)),
+        ]
+
+    def called(self, module: nn.Module, args: Any, kwargs: Any) -> Any:
+        """Call what was put before the module, as torch does."""
+        changed = False
+        for call, with_kwargs in tuple(self.before):
+            new = call(module, args, kwargs) if with_kwargs else call(module, args)
+            if new is not None:
+                changed = True
+                args, kwargs = new if with_kwargs else (new if isinstance(new, tuple) else (new,), kwargs)
+        return (args, kwargs) if changed else None
+
+    def returned(self, module: nn.Module, args: Any, output: Any) -> Any:
+        """Call what was put behind the module, as torch does."""
+        given = output
+        for call in tuple(self.after):
+            new = call(module, args, output)
+            output = output if new is None else new
+        return None if output is given else output
+
+    def remove(self) -> None:
+        """Take the two off, and all that is here with them. Safe twice."""
+        handles, self._handles = self._handles, []
+        for handle in handles:
+            handle.remove()
+
+
+class _Added:
+    def __init__(self, hooks: list[Any], hook: Any, first: bool) -> None:
+        self._hooks, self._hook = hooks, hook
+        hooks.insert(0 if first else len(hooks), hook)
+
+    def remove(self) -> None:
+        """Take it off. Safe twice."""
+        if self._hook in self._hooks:
+            self._hooks.remove(self._hook)
+
+
+hooks_of: weakref.WeakKeyDictionary[nn.Module, KeptHooks] = weakref.WeakKeyDictionary()
+"""Of modules that may be compiled."""
+
+
+def hook_before(
+    module: nn.Module, call: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
+) -> Any:
+    """Have a module call something before its forward pass, as ``register_forward_pre_hook`` does; return its handle."""
+    kept = hooks_of.get(module)
+    if kept is not None:
+        return _Added(kept.before, (call, with_kwargs), prepend)
+    return module.register_forward_pre_hook(OwnHook(call), prepend=prepend, with_kwargs=with_kwargs)
+
+
+def hook_after(module: nn.Module, call: Callable[..., Any]) -> Any:
+    """Have a module call something after its forward pass, as ``register_forward_hook`` does; return its handle."""
+    kept = hooks_of.get(module)
+    if kept is not None:
+        return _Added(kept.after, call, False)
+    return module.register_forward_hook(OwnHook(call))
 
 
 @functools.cache

@@ -8,7 +8,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from .own_hooks import OwnHook
+from .graph_probes import GraphPass, passes_of
+from .own_hooks import hook_after, hook_before
 
 __all__ = [
     "IPassSink",
@@ -59,10 +60,12 @@ def hook_passes(
     handles: list[Any] = []
     try:
         for index, root in enumerate(roots):
-            handles.append(root.register_forward_pre_hook(OwnHook(begin(index)), prepend=True))
+            if (graph := passes_of(root)) is not None:
+                handles.append(graph.watch(_begins(sink, index, root), sink.forward_ends))
+            handles.append(hook_before(root, begin(index), prepend=True))
         handles.extend(inside())
         for root in roots:
-            handles.append(root.register_forward_hook(OwnHook(end)))
+            handles.append(hook_after(root, end))
     except BaseException:
         for handle in handles:
             handle.remove()
@@ -70,9 +73,15 @@ def hook_passes(
     return handles
 
 
+def _begins(sink: IPassSink, index: int, root: nn.Module) -> Callable[[], None]:
+    return lambda: sink.forward_begins(index, root.training)
+
+
 def when_backpropagated(output: Any, call: Callable[[], None]) -> None:
     """Have something called whenever a gradient comes back to a module's output: its first tensor that can have one is what its backward pass computes first."""
-    if torch.is_grad_enabled():
+    if isinstance(output, GraphPass):
+        output.backpropagated.append(call)
+    elif torch.is_grad_enabled():
         tensor = next((tensor for tensor in _tensors(output) if tensor.requires_grad), None)
         if tensor is not None:
             tensor.register_hook(lambda gradient: call())  # type: ignore[no-untyped-call]

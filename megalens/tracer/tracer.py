@@ -19,6 +19,7 @@ from ..protocol.messages_generated import Config, Control, Phase, Status
 from .coordinator import Coordinator
 from .errors import TracerError, plain_text, said
 from .forgotten_step import ForgottenStep
+from .graph_probes import GraphProbes
 from .instrument import Instrument
 from .passes import PassHooks
 from .points import ModelPoints
@@ -69,6 +70,8 @@ class Tracer:
         What the steps are: training, or passes of a model that writes text.
     hubless : bool
         Whether there is no hub and yet something to do: what is logged goes to files.
+    compiled : bool
+        Whether code that is compiled from now on gets probes.
     """
 
     def __init__(
@@ -86,6 +89,7 @@ class Tracer:
         first_step: int = 1,
         phase: Phase = "train",
         hubless: bool = False,
+        compiled: bool = False,
     ) -> None:
         self._name = name
         self.controls = frozenset(controls)
@@ -102,6 +106,9 @@ class Tracer:
         self._scalars = ScalarLog()
         self.points = points
         """The model and its trace points."""
+        # Before any instrument looks for them.
+        self.graph = GraphProbes(points, lambda text: self.warn(text)) if compiled else None
+        """Probes in compiled code, where there are any."""
         self.tensors = TensorTracer(points, decode, phase)
         """The instrument that follows the settings."""
         self._coordinator = Coordinator(
@@ -424,6 +431,8 @@ class Tracer:
         self._hand_in(0)
         self._closed = True
         self._release()
+        if self.graph is not None:
+            self.graph.close()
         self._coordinator.close(finished)
         atexit.unregister(self._at_exit)
 

@@ -147,7 +147,8 @@ def test_an_event_that_is_unknown_is_ignored_and_other_names_are_not() -> None:
         _ = callback.colour
 
 
-def test_a_real_trainer_is_traced_and_its_losses_do_not_change(rows, tmp_path) -> None:
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_real_trainer_is_traced_and_its_losses_do_not_change(rows, tmp_path, compiled) -> None:
     class Windows(torch.utils.data.Dataset):
         def __len__(self) -> int:
             return 24
@@ -173,7 +174,9 @@ def test_a_real_trainer_is_traced_and_its_losses_do_not_change(rows, tmp_path) -
             report_to=[],
             disable_tqdm=True,
             use_cpu=True,
+            **({"torch_compile": True, "torch_compile_backend": "aot_eager"} if compiled else {}),
         )
+        torch.compiler.reset()
         trainer = transformers.Trainer(
             transformers.GPT2LMHeadModel(config),
             arguments,

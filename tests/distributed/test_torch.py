@@ -85,6 +85,10 @@ def whole(tmp_path_factory):
         ("qwen", "fsdp2", 1, 2),
         ("qwen", "sequence", 2, 1),
         ("qwen", "fsdp2 and tensor", 2, 2),
+        ("gpt", "ddp, compiled", 1, 2),
+        ("gpt", "ddp, compiled layers", 1, 2),
+        ("gpt", "fsdp2, compiled layers", 1, 2),
+        ("llama", "fsdp2, compiled layers", 1, 2),
     ],
 )
 def test_every_flag_is_what_one_process_has(

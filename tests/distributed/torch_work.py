@@ -79,6 +79,12 @@ def batch(step: int) -> Tensor:
 
 def spread(model: nn.Module, way: str) -> nn.Module:
     """Cut ``model`` over the processes."""
+    if way.endswith(", compiled layers"):
+        for layer in layers_of(model):
+            layer.compile(fullgraph=True, backend="aot_eager")
+    if way == "ddp, compiled":
+        return nn.parallel.DistributedDataParallel(torch.compile(model, backend="aot_eager"))
+    way = way.partition(",")[0]
     if way == "ddp":
         return nn.parallel.DistributedDataParallel(model)
     if way == "fsdp":

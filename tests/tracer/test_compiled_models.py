@@ -1,30 +1,242 @@
-"""Under torch.compile no hook fires: it must be said, and the compiled graph must stay whole."""
+"""Models under torch.compile: probes in the graph tell what hooks tell of the same model uncompiled, and the graph stays whole."""
+
+import copy
 
 import pytest
 import torch
+from torch import nn
 
-from megalens import Tile
+import megalens
+from megalens import NoOp, Tile
 from megalens.demo.model import GPT, GPTConfig
+from megalens.tracer.graph_probes import is_compiled
+
+FLAGS = {"QKV_mat_mul": NoOp(), "MLP1_mat_mul": Tile(2), "MLP2_mat_mul": NoOp(), "HiddenStates": NoOp()}
+BOTH = {name: {"compressor": each, "passes": ["forward", "backward"]} for name, each in FLAGS.items()}
+IDS = torch.randint(0, 30, (2, 6), generator=torch.Generator().manual_seed(3))
+
+
+def small() -> GPT:
+    torch.manual_seed(0)
+    return GPT(GPTConfig(vocabulary=30, layers=2, hidden=8, heads=2, sequence=8))
+
+
+def recompiled() -> int:
+    return torch._dynamo.utils.counters["stats"]["unique_graphs"]
+
+
+@pytest.fixture(autouse=True)
+def _afresh():
+    # What one test compiled would stand in for the next one's model.
+    torch.compiler.reset()
+    torch._dynamo.utils.counters.clear()
+    yield
+    torch.compiler.reset()
+
+
+def whole(model):
+    return torch.compile(model, fullgraph=True, backend="aot_eager")
+
+
+def in_place(model):
+    model.compile(fullgraph=True, backend="aot_eager")
+    return model
+
+
+def blocks(model):
+    for block in model.blocks:
+        block.compile(fullgraph=True, backend="aot_eager")
+    return model
+
+
+def plain(model):
+    return model
+
+
+WAYS = {"whole": whole, "in place": in_place, "blocks": blocks}
+
+
+def train(run, model, tracer, steps=2, micro_batches=2):
+    """Take steps of several micro-batches; returns the losses and the gradients of the last one."""
+    losses = []
+    for _ in range(steps):
+        with tracer.step():
+            model.zero_grad()
+            for ids in (IDS, IDS.flip(0))[:micro_batches]:
+                loss = nn.functional.cross_entropy(run(ids).flatten(0, 1), ids.flatten())
+                loss.backward()
+                losses.append(loss.item())
+    return losses, [p.grad.clone() for p in model.parameters() if p.grad is not None]
+
+
+def rows_of(hub, tracer):
+    tracer.close()
+    hub.next("goodbye")
+    found = {}
+    while not hub.rows.empty():
+        row = hub.rows.get()
+        key = tuple(row[name] for name in ("step", "micro_batch", "pass", "flag", "part", "layer"))
+        assert key not in found
+        found[key] = row
+    return found
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_a_compiled_model_trains_as_before_and_its_probes_are_reported_missing(traced, small_hub) -> None:
-    torch.manual_seed(0)
-    model = GPT(GPTConfig(vocabulary=30, layers=1, hidden=8, heads=2, sequence=8))
-    ids = torch.randint(0, 30, (2, 6))
-    # Whole graph or nothing, without a C++ compiler.
-    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
-    expected = model(ids)
-    tracer = traced(compiled, flags={"MLP1_mat_mul": Tile(2), "MLP2_mat_mul": Tile(2)})
+@pytest.mark.parametrize("way", WAYS)
+def test_compiled_code_tells_what_hooks_tell(traced, small_hub, way) -> None:
+    eager = small()
+    tracer = traced(eager, flags=BOTH)
+    assert tracer.connected(20)
+    expected = train(eager, eager, tracer)
+    known = rows_of(small_hub, tracer)
+    assert len(known) == 2 * 2 * 2 * (3 + 1 + 1 + 1) * 2
+
+    model = small()
+    run = WAYS[way](model)
+    tracer = traced(run, flags=BOTH)
+    assert tracer.connected(20)
+    losses, gradients = train(run, model, tracer)
+    seen = rows_of(small_hub, tracer)
+    assert losses == pytest.approx(expected[0], rel=1e-5)
+    for found, wanted in zip(gradients, expected[1], strict=True):
+        torch.testing.assert_close(found, wanted)
+    assert {key for key in seen if key not in known} == set()
+    assert {key for key in known if key not in seen} == set()
+    for key, row in known.items():
+        assert seen[key]["source_shape"] == row["source_shape"]
+        torch.testing.assert_close(
+            torch.tensor(seen[key]["values"]), torch.tensor(row["values"]), rtol=1e-4, atol=1e-6
+        )
+        assert seen[key]["m2"] == pytest.approx(row["m2"], rel=1e-3, abs=1e-8)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_flags_layers_and_compressors_change_without_a_recompile(traced, small_hub) -> None:
+    model = small()
+    tracer = traced(model, compiled=True)
+    assert tracer.connected(20)
+    # A function that calls the model: nothing of the model itself says that it is compiled.
+    run = torch.compile(lambda ids: model(ids), fullgraph=True, backend="aot_eager")
+    train(run, model, tracer, steps=1)
+    graphs = recompiled()
+    assert graphs > 0
+    for step in range(200):
+        tracer.configure(
+            {"MLP1_mat_mul": (None, Tile(2), NoOp())[step % 3], "HiddenStates": NoOp() if step % 2 else None},
+            layers=str(step % 2),
+        )
+        train(run, model, tracer, steps=1, micro_batches=1)
+    assert recompiled() == graphs
+    rows = rows_of(small_hub, tracer)
+    assert {key[3] for key in rows} == {"MLP1_mat_mul", "HiddenStates"}
+    assert {key[5] for key in rows} == {0, 1}
+    assert {row["compressor"] for row in rows.values()} == {"Tile(tiles=2, reduction='mean')", "NoOp()"}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_losses_and_gradients_are_those_of_the_compiled_model_without_probes(traced) -> None:
+    bare, model = small(), small()
+    expected = train(whole(bare), bare, megalens.trace(bare, hub=None))
+    torch.compiler.reset()
+    run = whole(model)
+    tracer = traced(run)
+    assert tracer.graph is not None
+    losses, gradients = train(run, model, tracer)
+    assert losses == expected[0]
+    assert all(map(torch.equal, gradients, expected[1]))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_what_checkpointing_computes_again_is_told_once(traced, small_hub) -> None:
+    model = small()
+    for block in model.blocks:
+        block.forward = Recomputed(block.forward)
+    run = whole(model)
+    tracer = traced(run, flags=BOTH)
+    assert tracer.connected(20)
+    train(run, model, tracer)
+    assert len(rows_of(small_hub, tracer)) == 2 * 2 * 2 * (3 + 1 + 1 + 1) * 2
+
+
+class Recomputed:
+    """A forward that is computed again in the backward pass."""
+
+    def __init__(self, forward):
+        self.forward = forward
+
+    def __call__(self, *args):
+        return torch.utils.checkpoint.checkpoint(self.forward, *args, use_reentrant=False)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_statistics_are_those_of_the_model_uncompiled(logged) -> None:
+    intervals = {"activation": 1, "dgrad": 1, "residual": 1, "residual_dgrad": 1, "param": 0}
+    found = []
+    for way in (plain, whole):
+        model = small()
+        run = way(model)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        logger = logged(run, optimizer, **intervals)
+        train(run, model, logger.tracer)
+        found.append(logged.rows())
+    assert found[0].keys() == found[1].keys()
+    assert len(found[0]) > 40
+    for key, row in found[0].items():
+        for name in ("count", "mean", "m2", "min", "max"):
+            assert found[1][key][name] == pytest.approx(row[name], rel=1e-3, abs=1e-7), (key, name)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_model_that_was_compiled_before_it_was_traced_is_told_what_to_do(traced, small_hub) -> None:
+    model = small()
+    run = whole(model)
+    expected = run(IDS)
+    tracer = traced(run, flags={"MLP1_mat_mul": Tile(2), "MLP2_mat_mul": Tile(2)})
     for _ in range(2):
         with tracer.step():
-            output = compiled(ids)
+            output = run(IDS)
     torch.testing.assert_close(output, expected)
     tracer.close()
     status = small_hub.next("status")
     while status["step"] < 2:
         status = small_hub.next("status")
     assert status["probes"]["fired"] == 0
-    assert status["probes"]["missing"] == ["MLP1 output, layer 0", "MLP2 output, layer 0"]
-    assert "compiled model" in status["warnings"][0]
+    assert len(status["probes"]["missing"]) == 4
+    assert "compiled before it was traced" in status["warnings"][0]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_tensor_that_is_changed_in_place_behind_a_probe_compiles(traced, small_hub) -> None:
+    model = small()
+    for block in model.blocks:
+        block.mlp.fc1 = nn.Sequential(block.mlp.fc1, nn.ReLU(inplace=True))[0]
+        block.mlp.fc1.register_forward_hook(lambda module, given, output: output.mul_(0.5))
+    expected = copy.deepcopy(model)(IDS)
+    run = whole(model)
+    tracer = traced(run, flags=FLAGS)
+    with tracer.step():
+        output = run(IDS)
+        output.sum().backward()
+    torch.testing.assert_close(output, expected)
+
+
+def test_an_exported_model_has_no_probes(traced) -> None:
+    model = small()
+    tracer = traced(model, compiled=True, flags=FLAGS)
+    exported = torch.export.export(model, (IDS,))
+    assert "megalens" not in exported.graph_module.code
+    torch.testing.assert_close(exported.module()(IDS), model(IDS))
+    tracer.close()
+
+
+def test_a_model_says_whether_it_is_to_be_compiled() -> None:
+    assert not is_compiled([small()])
+    for way in WAYS.values():
+        assert is_compiled([way(small())])

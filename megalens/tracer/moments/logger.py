@@ -348,8 +348,8 @@ class StatisticsLogger(Instrument):
             if not self._sites.fired and not self._unmeasured:
                 self._unmeasured = True
                 self.tracer.warn(
-                    f"Nothing could be measured inside of the model in step {self._step}. A compiled model (torch.compile) calls no hooks: "
-                    "run it uncompiled to log its activations."
+                    f"Nothing could be measured inside of the model in step {self._step}. If the model is compiled (torch.compile), it was so before this began: "
+                    "call megalens.log_statistics(…, compiled=True) before the first step, or torch.compiler.reset() after it."
                 )
         unknown = self._scale.unknown(self._sites.half)
         if unknown and _SCALED & parts.keys():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -162,3 +162,11 @@ class MomentPoints:
     gradients_ready: Callable[[Callable[[], None]], Callable[[], None]] | None = None
     loss_scale: Callable[[], float | Tensor] | None = None
     before_reduction: BeforeReduction | None = None
+
+    def ends(self) -> Iterator[tuple[nn.Module, str]]:
+        """Give every end of a module that is measured."""
+        for site in self.sites:
+            for side, logs in (("input", site.logs_input), ("output", site.logs_output)):
+                if logs:
+                    yield site.module, side
+        yield from ((point.module, point.end) for point in self.residuals)

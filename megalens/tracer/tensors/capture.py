@@ -16,7 +16,7 @@ from ..micro_batches import OUTSIDE, TRAINING, MicroBatches, Unproven
 from ..points import ModelPoints, Shards, Source
 from .batch import NO_ERROR, RAW_BYTES, Batch, RawRows, Row, RowMeta
 from .compressing.compressors import NarrowMean
-from .held import HELD_BYTES, Held, HeldTensors
+from .held import HELD_BYTES, HeldTensor, HeldTensors
 from .joining.pieces import Cut, cut_of
 from .plan import FlagPlan, TracingPlan
 from .probes import TensorProbe, install_probes
@@ -174,7 +174,7 @@ class Capture(MicroBatches):
         self._rows, self._nbytes = [], 0
         return batch
 
-    def take_held(self) -> tuple[list[Held], int]:
+    def take_held(self) -> tuple[list[HeldTensor], int]:
         """Hand over the tensors that wait for those of other passes, and their bytes."""
         nbytes = self._held.nbytes
         return self._held.take(), nbytes
@@ -235,6 +235,11 @@ class Capture(MicroBatches):
             self._await_gradient(probe, tensor, self.unproven or Unproven(self.micro_batch))
         if probe.flag.forward:
             self._keep(probe, tensor, self.micro_batch, "forward", probe.rows)
+
+    def gradient(self, probe: TensorProbe, gradient: Tensor) -> None:
+        """Keep what compiled code backpropagates to a tensor that one probe saw. Never raises."""
+        if self.in_backward:
+            self._keep(probe, gradient, self.micro_batch, "backward", probe.rows)
 
     def recomputed(self, probe: TensorProbe, tensor: Any) -> None:
         """Wait for the gradient of a tensor that activation checkpointing computes again: only the second one is part of the graph."""

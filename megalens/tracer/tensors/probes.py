@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from ...protocol import layer_name
 from ..flags import FLAGS
-from ..own_hooks import OwnHook
+from ..graph_probes import end_of
+from ..own_hooks import hook_after, hook_before
 from ..passes import IPassSink, hook_passes
 from ..points import FlagPoints, Source
 from .batch import RowMeta
@@ -65,6 +66,10 @@ class IProbeSink(IPassSink, Protocol):
         """Keep what one probe saw."""
         ...
 
+    def gradient(self, probe: TensorProbe, gradient: Tensor) -> None:
+        """Keep what compiled code backpropagates to a tensor that one probe saw."""
+        ...
+
     def recomputed(self, probe: TensorProbe, tensor: Any) -> None:
         """Look at a tensor that is computed again for the backward pass."""
         ...
@@ -92,7 +97,7 @@ def install_probes(
         for probe in probes:
             if probe.source.rows_of is not None:
                 yield _hook_rows(probe, probe.source.rows_of)
-            yield _hook(probe, sink)
+            yield from _hooks(probe, sink)
 
     handles = hook_passes(roots, sink, put_on)
 
@@ -111,11 +116,11 @@ def _hook_rows(probe: TensorProbe, module: nn.Module) -> Any:
             shape = next((value.shape for value in given), ())
             probe.rows = (shape[0], shape[1]) if len(shape) > 2 else None
 
-    return module.register_forward_pre_hook(OwnHook(before), with_kwargs=True)
+    return hook_before(module, before, with_kwargs=True)
 
 
-def _hook(probe: TensorProbe, sink: IProbeSink) -> Any:
-    """Register one hook. While torch.compile traces through it, it does nothing: it leaves no trace in the graph and is reported as not fired."""
+def _hooks(probe: TensorProbe, sink: IProbeSink) -> Iterator[Any]:
+    """Register one hook, and watch the probe in the graph where the module is compiled. While torch.compile traces through the hook, it does nothing and leaves no trace in the graph."""
     flag, source = probe.flag, probe.source
     item, keyword = source.item, source.keyword
 
@@ -147,6 +152,16 @@ def _hook(probe: TensorProbe, sink: IProbeSink) -> Any:
         else:
             see(next(iter(kwargs.values()), None))
 
+    def gradient(tensor: Tensor) -> None:
+        if flag.active:
+            sink.gradient(probe, tensor)
+
+    graph = end_of(source.module, source.side, item, keyword) if source.computed is None else None
+    if graph is not None:
+        yield graph.watch(
+            lambda tensor: see(tensor) if flag.active else None, gradient if flag.backward else None
+        )
     if source.side == "output":
-        return source.module.register_forward_hook(OwnHook(after))
-    return source.module.register_forward_pre_hook(OwnHook(before), with_kwargs=True)
+        yield hook_after(source.module, after)
+    else:
+        yield hook_before(source.module, before, with_kwargs=True)

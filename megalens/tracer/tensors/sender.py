@@ -19,7 +19,7 @@ from .batch import (
     split_rows,
     tensors_table,
 )
-from .held import Held, held_columns
+from .held import HeldTensor, held_columns
 from .joining.joiner import Joiner, pack_pieces
 from .joining.piece_gatherer import PieceGatherer
 from .staging import Stage, StagePool
@@ -72,7 +72,7 @@ class TensorSender:
     def undelivered(self) -> None:
         """Describe everything anew."""
 
-    def put_held(self, held: Sequence[Held], nbytes: int) -> None:
+    def put_held(self, held: Sequence[HeldTensor], nbytes: int) -> None:
         """Hand over small tensors of several passes, in the training thread. Never waits; what is too much is given up and counted."""
         if not self._host.later(lambda: self._take_held(held), nbytes):
             self._host.lose(sum(len(each.probe.source.parts) for each in held), "waiting")
@@ -85,7 +85,7 @@ class TensorSender:
     def _take(self, batch: Batch) -> None:
         raise NotImplementedError
 
-    def _take_held(self, held: Sequence[Held]) -> None:
+    def _take_held(self, held: Sequence[HeldTensor]) -> None:
         columns = held_columns(held, self._host.place.rank)
         counts = columns["nan_count"] + columns["inf_count"]
         if total := int(counts.sum()):
@@ -103,8 +103,8 @@ class TensorSender:
             self.probes = batch.probes
             if batch.probes[0] == 0 and batch.probes[1]:
                 self._host.warn(
-                    "No probe fired in a step that was to be traced: the traced model was not called in it, or it is compiled. "
-                    "A compiled model (torch.compile) calls no hooks: run it uncompiled to see its tensors."
+                    "No probe fired in a step that was to be traced: the traced model was not called in it, or it was compiled before it was traced. "
+                    "Call megalens.trace(model, compiled=True) before the first step, or torch.compiler.reset() after it."
                 )
         stage = self._tiles.take()
         rows = finish_rows(batch.rows, stage, self._scratch)

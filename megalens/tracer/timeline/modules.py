@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..own_hooks import OwnHook
+from ..own_hooks import hook_after, hook_before
 from ..passes import when_backpropagated
 
 __all__ = ["ModuleHooks", "layers_of", "operations_of"]
@@ -63,8 +63,8 @@ class ModuleHooks:
         self._open: dict[str, int] = {}
         self._handles: list[Any] = []
         for path, module in modules:
-            self._handles.append(module.register_forward_pre_hook(OwnHook(self._before(path)), prepend=True))
-            self._handles.append(module.register_forward_hook(OwnHook(self._after(path))))
+            self._handles.append(hook_before(module, self._before(path), prepend=True))
+            self._handles.append(hook_after(module, self._after(path)))
 
     def close(self) -> None:
         """Take the hooks off. Safe twice."""

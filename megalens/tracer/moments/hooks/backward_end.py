@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...own_hooks import OwnHook
+from ...own_hooks import hook_after
 from ...passes import after_backward
 from .values import first_tensor, half_precision
 
@@ -50,7 +50,7 @@ class BackwardEnd:
         """Whether the model ran in half precision, which asks for a loss scale."""
         spread = [p for p in parameters if p.requires_grad]
         chosen = spread[:: max(1, len(spread) // _WATCHED)][:_WATCHED]
-        self._handles: list[Any] = [root.register_forward_hook(OwnHook(self._called)) for root in roots]
+        self._handles: list[Any] = [hook_after(root, self._called) for root in roots]
         self._handles += [
             p.register_post_accumulate_grad_hook(self._accumulated)  # type: ignore[no-untyped-call]
             for p in chosen

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ...own_hooks import OwnHook
+from ...graph_probes import end_of, passes_of
+from ...own_hooks import hook_after, hook_before
 from ...passes import when_backpropagated
 from .. import measure, measure_natively
 from ..columns import COLUMNS, TYPES
@@ -116,21 +117,21 @@ class Sites:
             more = torch.empty((self._used - len(self._rows), COLUMNS), dtype=torch.float64)
             self._rows += torch.split(more, 1)
         self._used = 0
-        self._handles = [
-            root.register_forward_pre_hook(OwnHook(self._root_called), prepend=True) for root in self._roots
-        ]
+        self._handles = [hook_before(root, self._root_called, prepend=True) for root in self._roots]
         for probe in probes:
             probe.unseen = 0
             probe.counts = False
             # Before the hooks of parallel styles on the way in, and after them on the way out: the tensors as the model has them.
             self._handles.append(
-                probe.module.register_forward_pre_hook(
-                    OwnHook(self._going_in(probe)), prepend=True, with_kwargs=True
-                )
+                hook_before(probe.module, self._going_in(probe), prepend=True, with_kwargs=True)
             )
             if probe.output is not None:
-                self._handles.append(probe.module.register_forward_hook(OwnHook(self._coming_out(probe))))
-        self._handles += [root.register_forward_hook(OwnHook(self._root_left)) for root in self._roots]
+                self._handles.append(hook_after(probe.module, self._coming_out(probe)))
+            self._handles += self._in_graph(probe)
+        for root in self._roots:
+            if (passes := passes_of(root)) is not None:
+                self._handles.append(passes.watch(*self._root_in_graph(root)))
+        self._handles += [hook_after(root, self._root_left) for root in self._roots]
 
     def end(self) -> None:
         """Take every hook off. Safe twice."""
@@ -202,6 +203,32 @@ class Sites:
                 self._spent(lambda: self._look_out(probe.output, output))  # type: ignore[arg-type]
 
         return coming_out
+
+    def _in_graph(self, probe: MomentProbe) -> Iterator[Any]:
+        """Watch a module's ends in compiled code, where no hook of it runs."""
+        for side, end in (("input", probe.input), ("output", probe.output)):
+            graph = None if end is None or end.of is not None else end_of(probe.module, side)
+            if graph is not None and end is not None:
+                yield graph.watch(self._told(end), self._told_gradient(end) if end.backward else None)
+
+    def _told(self, end: End) -> Callable[[Tensor], None]:
+        def told(tensor: Tensor) -> None:
+            # In a backward pass it is computed again.
+            if (
+                not self.paused
+                and self._trains
+                and torch._C._current_graph_task_id() == -1
+                and measurable(tensor)
+            ):
+                self._spent(lambda: self._values(end, tensor))
+
+        return told
+
+    def _told_gradient(self, end: End) -> Callable[[Tensor], None]:
+        return lambda gradient: None if self.paused else self._spent(lambda: self._gradient(end, gradient))
+
+    def _root_in_graph(self, root: nn.Module) -> tuple[Callable[[], None], Callable[[Any], None]]:
+        return lambda: self._root_called(root, ()), lambda output: self._root_left(root, (), output)
 
     def _look_in(self, end: End, args: Any, kwargs: Any) -> Any:
         name, tensor = _first_input(args, kwargs)
