@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -34,10 +33,8 @@ __all__ = ["GraphEnd", "GraphPass", "GraphProbes", "end_of", "is_compiled", "pas
 
 Watcher = Callable[[Tensor], None]
 _numbers = itertools.count(1)
-_ends: weakref.WeakValueDictionary[int, GraphEnd | GraphRoot] = weakref.WeakValueDictionary()
-_of_module: weakref.WeakKeyDictionary[nn.Module, dict[Any, GraphEnd | GraphRoot]] = (
-    weakref.WeakKeyDictionary()
-)
+_ends: dict[int, GraphEnd | GraphRoot] = {}
+"""By number; until the probes are closed."""
 
 
 def is_compiled(roots: Iterable[nn.Module]) -> bool:
@@ -176,7 +173,7 @@ class GraphProbes:
     def __init__(self, points: ModelPoints, warn: Callable[[str], None]) -> None:
         _operator()
         self._warn = warn
-        self._modules: list[nn.Module] = []
+        self._modules: set[nn.Module] = set()
         for source in _sources(points):
             self.place(source.module, source.side, source.item, source.keyword)
         # Those of a module that is called as such are seen by ordinary hooks.
@@ -195,14 +192,21 @@ class GraphProbes:
         found = hooks_of.get(module)
         if not isinstance(found, _GraphHooks):
             found = hooks_of[module] = _GraphHooks(module)
-            self._modules.append(module)
+        if module not in self._modules:
+            self._modules.add(module)
+            found.users += 1
         return found
 
     def close(self) -> None:
         """Take the hooks off, and tell of nothing more; what has been compiled keeps operators that do nothing. Safe twice."""
-        modules, self._modules = self._modules, []
+        modules, self._modules = self._modules, set()
         for module in modules:
-            hooks_of.pop(module).remove()
+            hooks = hooks_of[module]
+            assert isinstance(hooks, _GraphHooks)
+            hooks.users -= 1
+            if not hooks.users:
+                del hooks_of[module]
+                hooks.remove()
 
 
 class _GraphHooks(KeptHooks):
@@ -212,6 +216,15 @@ class _GraphHooks(KeptHooks):
         super().__init__(module)
         self.ends: dict[str, dict[tuple[int, str | None], GraphEnd]] = {"input": {}, "output": {}}
         self.root: GraphRoot | None = None
+        self.users = 0
+        """Tracers that have probes here."""
+
+    def remove(self) -> None:
+        """Take the hooks off; the probes tell of nothing more."""
+        super().remove()
+        for end in (self.root, *self.ends["input"].values(), *self.ends["output"].values()):
+            if end is not None:
+                _ends.pop(end.number, None)
 
     def called(self, module: nn.Module, args: Any, kwargs: Any) -> Any:
         """Tell of the pass that begins, and of what the module is given."""

@@ -240,3 +240,15 @@ def test_a_model_says_whether_it_is_to_be_compiled() -> None:
     assert not is_compiled([small()])
     for way in WAYS.values():
         assert is_compiled([way(small())])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_tracer_that_is_closed_leaves_no_hook_and_the_probes_of_another(traced, small_hub) -> None:
+    model = small()
+    first, second = traced(model, compiled=True), traced(model, compiled=True, flags=FLAGS)
+    assert second.connected(20)
+    first.close()
+    train(whole(model), model, second, steps=1)
+    assert len(rows_of(small_hub, second)) == 2 * 2 * (3 + 1 + 1 + 1)
+    assert not any(each._forward_hooks or each._forward_pre_hooks for each in model.modules())

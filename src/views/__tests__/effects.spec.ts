@@ -333,7 +333,7 @@ describe('what runs one point of a sweep alone', () => {
   it('is its request with that setting, as code', () => {
     const strength = pointRequest({ ...REQUEST, sweep: { ...sweep, values: [0.01, 1] } }, '1', 1);
     expect(strength && requestCode(strength)).toBe(
-      'run.generate("The capital of", tokens=3, perturb={"system": {"kind": {"name": "noise1", "params": {"coefficient": 1}}, "layers": "2-3"}})'
+      'run.generate("The capital of", tokens=3, perturb={"sites": {"system": {"kind": {"name": "noise1", "params": {"coefficient": 1}}, "layers": "2-3"}}, "seed": 7})'
     );
     const layers = pointRequest({ ...REQUEST, sweep: { over: 'layers', values: ['0'] } }, '0', NaN);
     expect(layers?.perturb?.sites['system']?.layers).toBe('0');
@@ -455,7 +455,7 @@ describe('the page', () => {
     press(node, 'Enter');
     await settled();
     expect(notes(node)).toEqual([
-      'coefficient 1: run.generate("The capital of", tokens=3, samples=2, perturb={"system": {"kind": {"name": "noise1", "params": {"coefficient": 1}}, "layers": "2-3"}})Copy as code'
+      'coefficient 1: run.generate("The capital of", tokens=3, samples=2, perturb={"sites": {"system": {"kind": {"name": "noise1", "params": {"coefficient": 1}}, "layers": "2-3"}}, "seed": 7})Copy as code'
     ]);
     expect(node.querySelector('.jp-MegalensPinned')).not.toBeNull();
     press(node, 'Enter');

@@ -1,4 +1,4 @@
-import type { GenerateRequest, PerturbSite, SiteInfo } from '../../protocol/messages.generated';
+import type { GenerateRequest, Perturb, PerturbSite, SiteInfo } from '../../protocol/messages.generated';
 import { own } from '../../protocol/own';
 import { formatInteger, formatNumber } from '../../charts';
 import { pythonCall } from '../code';
@@ -51,10 +51,15 @@ export function requestCode(request: GenerateRequest): string {
     [
       ...(tokens === undefined || tokens === DEFAULTS['tokens'] ? [] : [['tokens', tokens] as const]),
       ...named,
-      ...(perturb ? [['perturb', perturb.sites] as const] : []),
+      ...(perturb ? [['perturb', bySite(perturb)] as const] : []),
       ...(sweep ? [['sweep', { [sweep.over]: sweep.values }] as const] : [])
     ]
   );
+}
+
+/** The sites alone where nothing else is said, as a person writes it. */
+function bySite({ sites, seed }: Perturb): unknown {
+  return seed ? { sites, seed } : sites;
 }
 
 /** The request of one point of a sweep: its perturbation as it was set there. Null where that cannot be told. */
