@@ -98,15 +98,7 @@ class HubGateway(abc.ABC):
         tasks = [asyncio.create_task(each) for each in (client.send_queue(), *self._work(client))]
         try:
             async for data in connection:
-                try:
-                    message = read_message(data if isinstance(data, str) else data.decode("utf-8"))
-                except ValueError:
-                    client.put(error_text("Expected a JSON object with a type."))
-                    continue
-                if message["type"] == "ping":
-                    client.put('{"type": "pong"}')
-                else:
-                    await self._take(client, message)
+                await self._received(client, data)
         except ConnectionClosed:
             pass
         finally:
@@ -116,6 +108,17 @@ class HubGateway(abc.ABC):
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
+
+    async def _received(self, client: GatewayClient, data: str | bytes) -> None:
+        try:
+            message = read_message(data if isinstance(data, str) else data.decode("utf-8"))
+        except ValueError:
+            client.put(error_text("Expected a JSON object with a type."))
+            return
+        if message["type"] == "ping":
+            client.put('{"type": "pong"}')
+        else:
+            await self._take(client, message)
 
 
 def refusal_text(error: ProtocolError) -> str:

@@ -88,8 +88,10 @@ class Worker:
     def __init__(self, queue_bytes: int = 64 << 20) -> None:
         self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._queue_bytes = queue_bytes
-        self._costs: deque[StepCost] = deque()
+        self._costs: deque[tuple[StepCost, int]] = deque()
+        """Each with how many tasks had been handed over before."""
         self._unsaid_ns = 0
+        self._tasks = self._tasks_done = 0
         self._closing = False
         self._finished = True
         self._cpu_ns = 0
@@ -112,6 +114,7 @@ class Worker:
         if nbytes and self._put_bytes - self._taken_bytes + nbytes > self._queue_bytes:
             return False
         self._put_bytes += nbytes
+        self._tasks += 1
         self._queue.put(Task(run, nbytes))
         return True
 
@@ -120,7 +123,7 @@ class Worker:
         if len(self._costs) >= _MOST_WAITING:
             self.health.lose(len(cost.scalars), "stalled")
             return
-        self._costs.append(cost)
+        self._costs.append((cost, self._tasks))
         self._unsaid_ns += cost.wall_ns
         if cost.scalars or not cost.wall_ns or self._unsaid_ns >= _SHORT_NS:
             self._unsaid_ns = 0
@@ -207,12 +210,13 @@ class Worker:
             task.run()
         finally:
             self._taken_bytes += task.nbytes
+            self._tasks_done += 1
 
     def _count_all(self) -> None:
-        """Count what the steps cost that have ended."""
-        while self._costs:
+        """Count what the steps cost that have ended, and of which everything else has been dealt with."""
+        while self._costs and self._costs[0][1] <= self._tasks_done:
             with self._unharmed():
-                self._count(self._costs.popleft())
+                self._count(self._costs.popleft()[0])
 
     def _count(self, cost: StepCost) -> None:
         """Count what a step cost."""

@@ -85,7 +85,7 @@ async def _serve(messages: Any) -> None:
     gateway._hub = _Hub()
     client = GatewayClient(None, 1 << 20)
     for data in messages:
-        await gateway._take(client, data)
+        await gateway._received(client, data)
     for text in client._queue:
         assert len(text) < 10_000
         json.loads(text.encode("utf-8"))
