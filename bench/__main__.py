@@ -21,6 +21,7 @@ NAMES = (
     "monitor_cost",
     "generation",
     "compiled",
+    "token_latency",
     "timeline",
     "timeline_cost",
     "timeline_real",

@@ -21,6 +21,8 @@ __all__ = ["GatheredPasses"]
 
 _SECONDS = 0.05
 """Less than an eye notices."""
+_APART = 0.015
+"""Passes that are further apart are told one by one: that costs them little, and nobody waits."""
 _MOST_BYTES = 16 << 20
 
 
@@ -53,12 +55,13 @@ class GatheredPasses:
         self._passes: list[PlacedPass] = []
         self._states: list[Sequence[Tensor]] = []
         self._nbytes = 0
-        self._sent = 0.0
+        self._sent = self._passed = 0.0
 
     def add(self, done: PlacedPass, window: Window | None) -> None:
         """Take a pass that is over, and send what waits where that is due: at once after the prompts were read."""
         kept = done.done
-        due = kept.number == 0 or time.monotonic() - self._sent >= _SECONDS
+        now = time.monotonic()
+        due = kept.number == 0 or now - self._sent >= _SECONDS or now - self._passed >= _APART
         if not due:
             # The next pass may write over what this one gave.
             kept = replace(kept, logits=kept.logits[:, -1:].clone())
@@ -73,6 +76,7 @@ class GatheredPasses:
             self._states.append(states)
         if due or self._nbytes > _MOST_BYTES:
             self.flush()
+        self._passed = time.monotonic()
 
     def flush(self) -> None:
         """Send what waits."""
