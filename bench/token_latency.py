@@ -94,7 +94,6 @@ def _late(page: dict[str, Any], environment: dict[str, str], texts: int, pause: 
                 written.append([])
                 lab.generate(_PROMPT, _TOKENS, seed=seed)
 
-        lab.run  # noqa: B018
         writer = threading.Thread(target=write)
         writer.start()
         try:

@@ -27,7 +27,7 @@ _MOST_BYTES = 16 << 20
 
 
 class GatheredPasses:
-    """Gathers passes, makes their rows together, and sends them a few times in each tenth of a second.
+    """Gathers passes, makes their rows together, and sends them about 20 times a second.
 
     Parameters
     ----------

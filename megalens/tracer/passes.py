@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -61,7 +62,7 @@ def hook_passes(
     try:
         for index, root in enumerate(roots):
             if (graph := passes_of(root)) is not None:
-                handles.append(graph.watch(_begins(sink, index, root), sink.forward_ends))
+                handles.append(graph.watch(partial(begin(index), root, ()), sink.forward_ends))
             handles.append(hook_before(root, begin(index), prepend=True))
         handles.extend(inside())
         for root in roots:
@@ -71,10 +72,6 @@ def hook_passes(
             handle.remove()
         raise
     return handles
-
-
-def _begins(sink: IPassSink, index: int, root: nn.Module) -> Callable[[], None]:
-    return lambda: sink.forward_begins(index, root.training)
 
 
 def when_backpropagated(output: Any, call: Callable[[], None]) -> None:

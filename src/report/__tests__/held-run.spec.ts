@@ -78,7 +78,7 @@ it('holds the alarms of the run, without paths of its machine', async () => {
 it('holds each row of a stream once, whichever parts of it were asked for', async () => {
   const reader = fakeReader(ROWS);
   const tokens = [1, 2].flatMap(generation =>
-    ['a', '/home/u/x'].map((text, position) => ({
+    ['a', '/srv/u/x'].map((text, position) => ({
       generation,
       position,
       text,

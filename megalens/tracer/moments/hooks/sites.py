@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -130,7 +131,8 @@ class Sites:
             self._handles += self._in_graph(probe)
         for root in self._roots:
             if (passes := passes_of(root)) is not None:
-                self._handles.append(passes.watch(*self._root_in_graph(root)))
+                called, left = partial(self._root_called, root, ()), partial(self._root_left, root, ())
+                self._handles.append(passes.watch(called, left))
         self._handles += [hook_after(root, self._root_left) for root in self._roots]
 
     def end(self) -> None:
@@ -226,9 +228,6 @@ class Sites:
 
     def _told_gradient(self, end: End) -> Callable[[Tensor], None]:
         return lambda gradient: None if self.paused else self._spent(lambda: self._gradient(end, gradient))
-
-    def _root_in_graph(self, root: nn.Module) -> tuple[Callable[[], None], Callable[[Any], None]]:
-        return lambda: self._root_called(root, ()), lambda output: self._root_left(root, (), output)
 
     def _look_in(self, end: End, args: Any, kwargs: Any) -> Any:
         name, tensor = _first_input(args, kwargs)
