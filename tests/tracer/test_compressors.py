@@ -5,7 +5,61 @@ import pytest
 import torch
 
 from megalens.protocol import Empty, NoOp, Peaks, Projection, ProtocolError, Tile, compressor_from_setting
-from megalens.tracer.tensors.compressing.compressors import make_kernel
+from megalens.tracer.moments.native.library import load
+from megalens.tracer.tensors.compressing.compressors import NativeTiles, make_kernel
+from megalens.tracer.tensors.staging import Stage
+
+_TYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+_KERNEL = load()
+_LEVELS = () if isinstance(_KERNEL, str) else range(_KERNEL.level + 1)
+_LAYOUTS = {
+    "as it is": lambda data: data,
+    "sequence first": lambda data: data.transpose(0, 1).contiguous().transpose(0, 1),
+    "every second": lambda data: data[:, ::2],
+    "in three strides": lambda data: data[:2, ::3, ::2],
+    "from the middle": lambda data: data[..., 3:],
+    "no neighbours": lambda data: data.transpose(-1, -2).contiguous().transpose(-1, -2),
+}
+
+
+@pytest.mark.parametrize("level", _LEVELS)
+@pytest.mark.parametrize("layout", _LAYOUTS)
+@pytest.mark.parametrize("reduction", ["mean", "rms"])
+def test_the_library_makes_the_tiles_that_float64_gives(level, layout, reduction, monkeypatch) -> None:
+    monkeypatch.setattr(_KERNEL, "level", level)
+    rng = np.random.default_rng(0)
+    for dtype in _TYPES:
+        for features, tiles in ((96, 96), (97, 10), (45, 1), (6, 4), (1000, 7)):
+            data = _LAYOUTS[layout](torch.from_numpy(rng.normal(1, 2, (3, 8, features))).to(dtype))
+            kernel = make_kernel(Tile(tiles, reduction))
+            assert isinstance(kernel, NativeTiles)
+            assert (kernel.of(data, 1, Stage(0)) is None) == (layout in ("in three strides", "no neighbours"))
+            values = data.double().numpy()
+            width = -(-values.shape[-1] // tiles)
+            pieces = np.split(values, range(width, values.shape[-1], width), axis=-1)
+            means = [np.mean(piece if reduction == "mean" else piece**2, -1) for piece in pieces]
+            expected = np.stack(means if reduction == "mean" else np.sqrt(means), -1)
+            np.testing.assert_allclose(kernel(data, 1).numpy(), expected, rtol=2e-6, atol=2e-6)
+
+
+@pytest.mark.skipif(not _LEVELS, reason="no compiler here")
+def test_all_parts_of_a_tensor_come_from_one_call_and_fill_the_stage_in_order() -> None:
+    data = torch.randn(2, 5, 3 * 10)
+    kernel = make_kernel(Tile(4))
+    stage = Stage(3 * 2 * 5 * 4)
+    found = kernel.of(data, 3, stage)
+    assert np.shares_memory(found, stage.whole())
+    for part, tiles in zip(data.chunk(3, -1), found, strict=True):
+        np.testing.assert_allclose(tiles, kernel._otherwise(part, 1), rtol=1e-6, atol=1e-6)
+
+
+def test_what_is_not_finite_stays_in_its_own_tile() -> None:
+    data = torch.ones(1, 1, 40)
+    data[..., 3], data[..., 25], data[..., 39] = torch.nan, torch.inf, -torch.inf
+    for reduction, last in (("mean", -torch.inf), ("rms", torch.inf)):
+        out = make_kernel(Tile(4, reduction))(data, 1).flatten()
+        assert out[0].isnan()
+        assert out[1:].tolist() == [1, torch.inf, last]
 
 
 @pytest.mark.parametrize(

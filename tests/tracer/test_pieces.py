@@ -116,7 +116,7 @@ def test_what_the_compressor_loses_of_pieces_is_what_it_loses_of_the_whole(
         for meta, output, piece, cut in zip(metas, outputs, pieces, cuts, strict=True)
     ]
     joiner = Joiner(range(2), str, pytest.fail)
-    joiner.put(Batch(1), rows[:1], None)
+    joiner.put(Batch(1, rows[:1]))
     meta, arrays = pack_pieces(Batch(1), rows[1:], {})
     joiner.take(1, meta, memoryview(b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)))
     ((_, (joined,)),) = joiner.ready()
@@ -159,7 +159,7 @@ def test_a_batch_goes_out_when_its_pieces_are_there_whoever_is_first(early) -> N
     if early:
         joining.send(1)
         joining.send(2, counts=(2, 1))
-    joining.joiner.put(Batch(1), joining.rows(0, counts=(1, 0)), None)
+    joining.joiner.put(Batch(1, joining.rows(0, counts=(1, 0))))
     if not early:
         joining.send(2, counts=(2, 1))
         assert list(joining.joiner.ready()) == []
@@ -177,7 +177,7 @@ def test_a_batch_goes_out_when_its_pieces_are_there_whoever_is_first(early) -> N
 
 def test_what_does_not_come_is_named_and_the_rest_goes_out() -> None:
     joining = Joining()
-    joining.joiner.put(Batch(1), joining.rows(0), None)
+    joining.joiner.put(Batch(1, joining.rows(0)))
     ((_, rows),) = joining.joiner.ready(everything=True)
     assert [row.meta.flag for row in rows] == ["HiddenStates"]
     assert joining.joiner.lost_rows == 1
@@ -190,7 +190,7 @@ def test_nobody_is_late_while_what_came_has_not_been_taken() -> None:
     joining = Joining()
     joining.send(1)
     list(joining.joiner.ready())
-    joining.joiner.put(Batch(2), joining.rows(0), None)
+    joining.joiner.put(Batch(2, joining.rows(0)))
     # As if this thread had waited a minute for a hub that takes nothing; the pieces lie in its queue.
     joining.joiner._waiting[0].since -= 60.0
     assert list(joining.joiner.ready(caught_up=False)) == []
@@ -202,7 +202,7 @@ def test_nobody_is_late_while_what_came_has_not_been_taken() -> None:
 
 def test_ranks_that_trace_other_tensors_are_told_so() -> None:
     joining = Joining()
-    joining.joiner.put(Batch(1), joining.rows(0), None)
+    joining.joiner.put(Batch(1, joining.rows(0)))
     joining.send(1, layer=2)
     ((_, rows),) = joining.joiner.ready()
     assert [row.meta.flag for row in rows] == ["HiddenStates"]

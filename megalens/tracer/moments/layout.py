@@ -1,14 +1,14 @@
-"""How a tensor's values lie in memory, where their order does not matter."""
+"""How a tensor's values lie in memory."""
 
 from __future__ import annotations
 
 from torch import Tensor
 
-__all__ = ["layout_of"]
+__all__ = ["layout_of", "rows_of"]
 
 
 def layout_of(tensor: Tensor) -> tuple[int, int, int] | None:
-    """Return rows, neighbouring values in a row, and values from the start of one row to the next.
+    """Return rows, neighbouring values in a row, and values from the start of one row to the next, where their order does not matter.
 
     A dense tensor is one row, also when its axes are permuted; a cut along one axis is several. None where it takes more to say.
     """
@@ -29,3 +29,25 @@ def layout_of(tensor: Tensor) -> tuple[int, int, int] | None:
     if len(merged) == 2:
         return merged[0][1], merged[1][1], merged[0][0]
     return None
+
+
+def rows_of(tensor: Tensor) -> tuple[int, int, int, int] | None:
+    """Return how the rows of a tensor ``[..., features]`` lie, in their order: how many groups, how far apart these are, how many rows in each, and how far apart.
+
+    None where a row is not in one piece, or where it takes more to say.
+    """
+    features = tensor.shape[-1]
+    if tensor.is_contiguous():
+        return 1, 0, tensor.numel() // features if features else 0, features
+    merged: list[tuple[int, int]] = []
+    for size, stride in zip(tensor.shape[:-1], tensor.stride()[:-1], strict=True):
+        if size == 1:
+            continue
+        if merged and merged[-1][1] == size * stride:
+            merged[-1] = (merged[-1][0] * size, stride)
+        else:
+            merged.append((size, stride))
+    if tensor.stride(-1) != 1 or len(merged) > 2:
+        return None
+    (outer, apart), (rows, step) = [(1, 0)] * (2 - len(merged)) + merged
+    return outer, apart, rows, step

@@ -10,13 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import torch
 from torch import Tensor
 
 from ...protocol import MOMENT_COLUMNS, stream_schema
 from ...protocol.arrow_columns import arrow_column
-from ..moments import measure
-from .compressing.compressors import NarrowMean
 from .joining.pieces import PieceJoin
 from .staging import Stage
 
@@ -28,20 +25,13 @@ KNOWN = MOMENT_COLUMNS.index("nan_count")
 NON_FINITE = slice(KNOWN, KNOWN + 2)
 """The columns of moments that count NaN and infinite values; the moments and extremes stand before them."""
 
-RAW_BYTES = 1 << 20
-"""Tensors up to this size are copied as they are; of larger ones too much would wait."""
-
 __all__ = [
     "KNOWN",
     "NON_FINITE",
     "NO_ERROR",
-    "RAW_BYTES",
     "Batch",
-    "RawRows",
     "Row",
     "RowMeta",
-    "count_rows",
-    "finish_rows",
     "identity_of",
     "split_rows",
     "tensors_table",
@@ -77,31 +67,19 @@ class Row(NamedTuple):
     """Compression error, where it was measured; where there is a join, what adds up over the pieces (``CompressionError.squares``)."""
 
 
-class RawRows(NamedTuple):
-    """Parts of one tensor on the CPU, copied as it was; their tiles are made outside of the training thread."""
-
-    metas: list[RowMeta]
-    """One per part; the parts are of one size and divide the last axis."""
-    kernel: NarrowMean
-    array: np.ndarray
-    """float32 ``[samples, ..., features]``."""
-    whole: np.ndarray | None = None
-    """As ``Row.whole``, of each part; None where the array is the whole tensor and nobody has measured it yet."""
-
-
 @dataclass(slots=True)
 class Batch:
     """All that one step, or one phase outside of steps, gave."""
 
     step: int
-    rows: list[Row | RawRows] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
     nbytes: int = 0
     probes: tuple[int, int, list[str]] | None = None
     """Fired, expected, names of the missing; None when nothing was to be traced."""
     ready: Any = None
     """A device event after which the copies are there; None on the CPU."""
     stage: Stage | None = None
-    """Memory that the raw rows lie in, to be given back once they are finished."""
+    """Memory that values of the rows lie in, to be given back once they are sent."""
     version: int = 0
     order: int = 0
     """How many batches the step gave before; with version and step the same on every rank that holds pieces of the same tensors."""
@@ -110,30 +88,6 @@ class Batch:
 def identity_of(meta: RowMeta) -> tuple[Any, ...]:
     """Return what tells a tensor from the others of its batch, the same on every rank that holds a piece of it."""
     return (meta.micro_batch, meta.phase, meta.side, meta.layer, meta.flag, meta.part)
-
-
-def count_rows(rows: Sequence[Row | RawRows]) -> int:
-    """Return how many rows there will be."""
-    return sum([len(row.metas) if isinstance(row, RawRows) else 1 for row in rows])
-
-
-def finish_rows(rows: Sequence[Row | RawRows], stage: Stage, scratch: Stage) -> list[Row]:
-    """Make tiles of what is raw, in memory of ``stage``; the rest stays as it is."""
-    finished: list[Row] = []
-    for row in rows:
-        if isinstance(row, Row):
-            finished.append(row)
-            continue
-        parts = len(row.metas)
-        scratch.clear()
-        tiles = row.kernel.tiles(row.array, parts, stage, scratch)
-        whole = row.whole
-        if whole is None:
-            # Torch's own threads are the training's.
-            pieces = torch.from_numpy(row.array).chunk(parts, -1)
-            whole = measure(pieces, threads=1).numpy()
-        finished += map(Row, row.metas, tiles, whole)
-    return finished
 
 
 def unknown_moments(rows: int) -> np.ndarray:

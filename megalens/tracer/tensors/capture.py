@@ -7,15 +7,14 @@ from collections.abc import Callable, Sequence
 from itertools import zip_longest
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from ..device import to_host
 from ..micro_batches import OUTSIDE, TRAINING, MicroBatches, Unproven
 from ..points import ModelPoints, Shards, Source
-from .batch import NO_ERROR, RAW_BYTES, Batch, RawRows, Row, RowMeta
-from .compressing.compressors import NarrowMean
+from .batch import NO_ERROR, Batch, Row, RowMeta
+from .compressing.compressors import NativeTiles
 from .held import HELD_BYTES, HeldTensor, HeldTensors
 from .joining.pieces import Cut, cut_of
 from .plan import FlagPlan, TracingPlan
@@ -69,7 +68,7 @@ class Capture(MicroBatches):
         self._renewed = False
         self._order = 0
         self._samples_in_batch = 1
-        self._rows: list[Row | RawRows] = []
+        self._rows: list[Row] = []
         self._nbytes = 0
         self._on_device = False
         self.stages = StagePool()
@@ -205,7 +204,9 @@ class Capture(MicroBatches):
         if batch is None:
             return
         if renumbered:
-            batch.rows = [_renumbered(row, unproven.number) for row in batch.rows]
+            batch.rows = [
+                row._replace(meta=row.meta._replace(micro_batch=unproven.number)) for row in batch.rows
+            ]
         # All ranks learn it at the same place among their batches.
         batch.order, self._order = self._order, self._order + 1
         if batch.rows:
@@ -312,26 +313,16 @@ class Capture(MicroBatches):
         key = (micro_batch, self.phase, side, data.shape)
         metas = probe.metas.get(key)
         kernel = cuts[0].kernel
-        alike = source.split is None or source.cuts is not None
-        if alike and isinstance(kernel, NarrowMean) and kept.nbytes <= RAW_BYTES and not flag.measured:
-            pieces = cuts[0].ranks if cuts[0].axis == data.ndim - 1 else 1
-            sizes = None if source.cuts is None else tuple(size // pieces for size in source.cuts)
-            tiles = kernel.tiles_of(kept, sizes)
-            if tiles is not None:
-                # One copy is the least that can be done here; the arithmetic is the producer thread's.
-                array = self._stage.room(tuple(kept.shape))
-                np.copyto(array, kept.numpy())
-                # What is not copied has to be measured while it is there.
-                whole = None if kept is data else moments_of(parts_of(source, data))
-                if metas is None:
-                    parts = parts_of(source, kept)
-                    shapes = [(*part.shape[:-1], tiles) for part in parts]
-                    metas = self._describe(probe, key, cuts, parts, shapes, samples)
-                self._rows.append(RawRows(metas, kernel, array, whole))
-                self._nbytes += array.nbytes + 256
-                return
         parts = parts_of(source, kept)
-        outputs = [cut.kernel(part, probe.layer) for cut, part in zip(cuts, parts, strict=True)]
+        tiles = None
+        if isinstance(kernel, NativeTiles) and (source.split is None or source.cuts is not None):
+            alike = len({part.shape[-1] for part in parts}) == 1
+            tiles = kernel.of(kept, len(parts), self._stage) if alike else None
+        outputs = (
+            [cut.kernel(part, probe.layer) for cut, part in zip(cuts, parts, strict=True)]
+            if tiles is None
+            else list(torch.from_numpy(tiles))
+        )
         whole = moments_of(parts if kept is data else parts_of(source, data))
         if metas is None:
             shapes = [tuple(output.shape) for output in outputs]
@@ -419,12 +410,6 @@ class Capture(MicroBatches):
             # In time, height and width, as models that see have them.
             data = data[0]
         return data.expand(self._samples_in_batch, -1) if data.shape[0] == 1 else data
-
-
-def _renumbered(row: Row | RawRows, number: int) -> Row | RawRows:
-    if isinstance(row, Row):
-        return row._replace(meta=row.meta._replace(micro_batch=number))
-    return row._replace(metas=[meta._replace(micro_batch=number) for meta in row.metas])
 
 
 def _hint(probe: TensorProbe) -> str:

@@ -10,12 +10,9 @@ import numpy as np
 from ...protocol.messages_generated import NonFinite, NonFiniteFirst
 from .batch import (
     NON_FINITE,
-    RAW_BYTES,
     Batch,
     Row,
     RowMeta,
-    count_rows,
-    finish_rows,
     split_rows,
     tensors_table,
 )
@@ -33,7 +30,6 @@ __all__ = ["LeaderSender", "MemberSender", "TensorSender"]
 STREAM = "tensors"
 _FRAME_BYTES = 32 << 20
 _ROW_BYTES = 60 << 20
-_SCRATCH = RAW_BYTES // 4
 
 
 class TensorSender:
@@ -55,8 +51,6 @@ class TensorSender:
     def __init__(self, host: Host, stages: StagePool) -> None:
         self._host = host
         self._stages = stages
-        self._tiles = StagePool()
-        self._scratch = Stage(_SCRATCH)
         self.probes: tuple[int, int, list[str]] | None = None
         self._nonfinite = 0
         self._first_nonfinite: NonFiniteFirst | None = None
@@ -64,7 +58,7 @@ class TensorSender:
     def put(self, batch: Batch) -> None:
         """Hand over a batch, in the training thread. Never waits: when too much is waiting, its rows are given up and counted."""
         if not self._host.later(lambda: self._take(batch), batch.nbytes):
-            self._host.lose(count_rows(batch.rows), "waiting")
+            self._host.lose(len(batch.rows), "waiting")
             batch.rows, batch.nbytes = [], 0
             # The probes that fired are told all the same.
             self._host.later(lambda: self._take(batch))
@@ -95,8 +89,8 @@ class TensorSender:
             )
         self._host.send(STREAM, columns, max(each.step for each in held))
 
-    def _finish(self, batch: Batch) -> tuple[list[Row], Stage]:
-        """Wait for a batch's copies and make its tiles; the rows lie in the stage."""
+    def _finish(self, batch: Batch) -> None:
+        """Wait for a batch's copies, and keep what it says of its probes."""
         if batch.ready is not None:
             batch.ready.synchronize()
         if batch.probes is not None:
@@ -106,11 +100,6 @@ class TensorSender:
                     "No probe fired in a step that was to be traced: the traced model was not called in it, or it was compiled before it was traced. "
                     "Call megalens.trace(model, compiled=True) before the first step, or torch.compiler.reset() after it."
                 )
-        stage = self._tiles.take()
-        rows = finish_rows(batch.rows, stage, self._scratch)
-        if batch.stage is not None:
-            self._stages.give(batch.stage)
-        return rows, stage
 
     def _count_nonfinite(self, step: int, rows: Sequence[Row], counts: np.ndarray) -> None:
         """Add the non-finite values of ``rows``, of which ``counts`` is ``[rows, 2]``."""
@@ -143,7 +132,7 @@ class LeaderSender(TensorSender):
         ranks = host.place.tp_ranks
         if len(ranks) > 1:
             joiner = Joiner(ranks, host.name_of, host.warn)
-            self._pieces = PieceGatherer(joiner, self._send, self._tiles, host)
+            self._pieces = PieceGatherer(joiner, self._send, stages, host)
             host.gather(self._pieces)
 
     @property
@@ -158,17 +147,17 @@ class LeaderSender(TensorSender):
             self._host.later(lambda: pieces.take(rank, meta, payload))
 
     def _take(self, batch: Batch) -> None:
-        rows, stage = self._finish(batch)
+        self._finish(batch)
         if self._pieces is None:
-            self._send(batch.step, rows, stage)
+            self._send(batch.step, batch.rows, batch.stage)
         else:
-            self._pieces.put(batch, rows, stage)
+            self._pieces.put(batch)
 
     def _send(self, step: int, rows: Sequence[Row], stage: Stage | None) -> None:
         for part in split_rows(rows, _FRAME_BYTES):
             self._send_rows(step, part, stage)
         if stage is not None:
-            self._tiles.give(stage)
+            self._stages.give(stage)
 
     def _send_rows(self, step: int, rows: Sequence[Row], stage: Stage | None) -> None:
         if any(row.values.nbytes > _ROW_BYTES for row in rows):
@@ -194,10 +183,11 @@ class MemberSender(TensorSender):
         self._tables.clear()
 
     def _take(self, batch: Batch) -> None:
-        rows, stage = self._finish(batch)
-        pieces = [row for row in rows if row.meta.join is not None]
+        self._finish(batch)
+        pieces = [row for row in batch.rows if row.meta.join is not None]
         if pieces:
             meta, arrays = pack_pieces(batch, pieces, self._tables)
             self._count_nonfinite(batch.step, pieces, arrays[0][:, NON_FINITE])
             self._host.tell(self._host.place.tp_ranks[0], meta, arrays)
-        self._tiles.give(stage)
+        if batch.stage is not None:
+            self._stages.give(batch.stage)

@@ -12,11 +12,12 @@ from itertools import chain
 from pathlib import Path
 from struct import pack
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from ..columns import COLUMNS, NEAR_ZERO, TYPES
-from ..layout import layout_of
+from ..layout import layout_of, rows_of
 from .build import FOLDER, LIBRARY, source_hash
 
 __all__ = ["Item", "NativeKernel", "load"]
@@ -57,6 +58,9 @@ class NativeKernel:
         self.path = path
         self._measure = library.megalens_moments
         self._measure.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_double, ctypes.c_void_p]  # fmt: skip
+        self._tiles = library.megalens_tiles
+        self._tiles.argtypes = [ctypes.c_char_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_void_p]  # fmt: skip
+        self._tiles.restype = None
         self._parallel = _openmp_of_torch()
         self.level = library.megalens_moments_level() if level is None else level
 
@@ -110,6 +114,32 @@ class NativeKernel:
                 f"Expected memory for the pieces of {len(items)} tensors; the system has none left."
             )
         return out
+
+    def rows(self, tensor: Tensor) -> tuple[int, ...] | None:
+        """Return where the rows of a tensor ``[..., features]`` lie, for :meth:`tiles`; None where the library cannot read them."""
+        item, rows = self.describe(tensor), rows_of(tensor)
+        return None if item is None or rows is None else (item[0], *rows, item[-1])
+
+    def tiles(self, rows: Sequence[int], parts: int, features: int, width: int, squares: bool, out: np.ndarray) -> None:  # fmt: skip
+        """Write the tiles of the rows of a tensor.
+
+        Parameters
+        ----------
+        rows : sequence of int
+            As :meth:`rows` gave it.
+        parts, features : int
+            How many parts of one size lie side by side in a row, and that size.
+        width : int
+            Features of a tile; the last one of a part has what is left.
+        squares : bool
+            Whether a tile is the root of its mean square instead of its mean.
+        out : numpy.ndarray
+            float32 ``[parts, ..., tiles]``, contiguous.
+        """
+        *where, number = rows
+        plane = pack("9q", *where, parts, features, width, number)
+        threads = torch.get_num_threads()
+        self._tiles(plane, squares, out.ctypes.data, threads, self.level, self._parallel)
 
 
 @cache

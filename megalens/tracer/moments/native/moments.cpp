@@ -1,4 +1,4 @@
-// Count, mean, central moments, extremes and non-finite counts of tensors, in one pass over memory, on several threads.
+// Count, mean, central moments, extremes and non-finite counts of tensors, in one pass over memory, on several threads; and their tiles.
 //
 // A plain shared library without Python, torch or the C++ runtime: ../native.py hands it addresses. Results do not depend on the number of
 // threads: tensors are cut into the same pieces, which are merged in the same order, however many work on them.
@@ -23,6 +23,7 @@ constexpr int VALUES = BLOCK / 2; // of the narrowest type
 constexpr int64_t PIECE = 65536;  // values that a thread takes at a time: whole blocks of every type
 constexpr int RUN = 32;           // additions in a row in float32
 constexpr int THREADS = 256;      // at most, without OpenMP
+constexpr int64_t STRETCH = 32768; // values of which a thread makes tiles at a time, at least one row
 
 struct Moments {
   double count, mean, m2, m3, m4, low, high, nan_count, inf_count, negative_inf_count, near_zero_count;
@@ -66,6 +67,9 @@ uint32_t to_bits(float x) {
   memcpy(&bits, &x, 4);
   return bits;
 }
+
+float root(float x) { return __builtin_sqrtf(x); }
+double root(double x) { return __builtin_sqrt(x); }
 
 // The power of two at or below a positive number, within float32's range.
 double power_of_two_below(double x) {
@@ -115,14 +119,23 @@ struct Item {
 };
 
 typedef void (*MeasureBlock)(const char *, int, const char *, double, Moments &);
+typedef void (*TileRow)(const char *, int64_t, int64_t, bool, float *);
 
-const MeasureBlock PORTABLE[] = {portable::measure_block<portable::Float32>, portable::measure_block<portable::BFloat16>,
-                                 portable::measure_block<portable::Float16>, portable::measure_block<portable::Float64>};
+// What is done with each type.
+struct Functions {
+  MeasureBlock measure[4];
+  TileRow tile[4];
+};
+#define FUNCTIONS(set)                                                                                                     \
+  {                                                                                                                        \
+    {set::measure_block<set::Float32>, set::measure_block<set::BFloat16>, set::measure_block<set::Float16>,                \
+     set::measure_block<set::Float64>},                                                                                    \
+    {set::tile_row<set::Float32>, set::tile_row<set::BFloat16>, set::tile_row<set::Float16>, set::tile_row<set::Float64>}, \
+  }
+const Functions PORTABLE = FUNCTIONS(portable);
 #if defined(__x86_64__)
-const MeasureBlock AVX2[] = {avx2::measure_block<avx2::Float32>, avx2::measure_block<avx2::BFloat16>,
-                             avx2::measure_block<avx2::Float16>, avx2::measure_block<avx2::Float64>};
-const MeasureBlock AVX512[] = {avx512::measure_block<avx512::Float32>, avx512::measure_block<avx512::BFloat16>,
-                               avx512::measure_block<avx512::Float16>, avx512::measure_block<avx512::Float64>};
+const Functions AVX2 = FUNCTIONS(avx2);
+const Functions AVX512 = FUNCTIONS(avx512);
 #endif
 const int SIZES[] = {4, 2, 2, 8};
 
@@ -139,7 +152,7 @@ int best_level() {
 #endif
 }
 
-const MeasureBlock *blocks_of(int level) {
+const Functions &functions_of(int level) {
 #if defined(__x86_64__)
   if (level == 2) return AVX512;
   if (level == 1) return AVX2;
@@ -201,18 +214,61 @@ void take_pieces(void *given) {
   }
 }
 
+struct Share {
+  void (*take)(void *);
+  void *work;
+};
+
 void *in_thread(void *given) {
-  take_pieces(given);
+  Share &share = *(Share *)given;
+  share.take(share.work);
   return nullptr;
 }
 
-void in_threads(Work &work, int threads) {
+typedef void (*Parallel)(void (*)(void *), void *, unsigned, unsigned);
+
+// Has `take` called with the work by as many threads: those of `parallel`, else of our own.
+void share_out(void (*take)(void *), void *work, int threads, Parallel parallel) {
+  if (threads <= 1) return take(work);
+  if (parallel) return parallel(take, work, unsigned(threads), 0);
   pthread_t others[THREADS];
+  Share share = {take, work};
   int started = 0;
   // A thread that cannot be started leaves its share to the rest.
-  while (started < threads - 1 && started < THREADS && !pthread_create(&others[started], nullptr, in_thread, &work)) started++;
-  take_pieces(&work);
+  while (started < threads - 1 && started < THREADS && !pthread_create(&others[started], nullptr, in_thread, &share)) started++;
+  take(work);
   while (started) pthread_join(others[--started], nullptr);
+}
+
+// Rows of values of which tiles are made: `outer` times `rows` of them, each of `parts` times `features` values that lie side by side.
+struct Plane {
+  const char *data;
+  int64_t outer, outer_stride, rows, row_stride, parts, features, width, type;
+};
+
+struct Tiling {
+  const Plane *plane;
+  int64_t next, stretch;
+  TileRow tile;
+  bool squares;
+  float *out;
+};
+
+void take_rows(void *given) {
+  Tiling &tiling = *(Tiling *)given;
+  const Plane &plane = *tiling.plane;
+  const int64_t all = plane.outer * plane.rows, tiles = (plane.features + plane.width - 1) / plane.width;
+  const int size = SIZES[plane.type];
+  for (;;) {
+    const int64_t first = __atomic_fetch_add(&tiling.next, tiling.stretch, __ATOMIC_RELAXED);
+    if (first >= all) return;
+    const int64_t end = all - first < tiling.stretch ? all : first + tiling.stretch;
+    for (int64_t row = first; row < end; row++) {
+      const char *from = plane.data + (row / plane.rows * plane.outer_stride + row % plane.rows * plane.row_stride) * size;
+      for (int64_t part = 0; part < plane.parts; part++)
+        tiling.tile(from + part * plane.features * size, plane.features, plane.width, tiling.squares, tiling.out + (part * all + row) * tiles);
+    }
+  }
 }
 
 int64_t pieces_of(const Item &item) { return (item.rows * item.columns + PIECE - 1) / PIECE; }
@@ -231,7 +287,7 @@ int megalens_moments_level() { return best_level(); }
 // Writes one row of figures, struct Moments, for each item; values with |x| < eps count as near zero. `parallel` is OpenMP's GOMP_parallel of the runtime that torch uses, so that there is one pool
 // of threads, or null. Returns 0, or 1 where memory ran out.
 int megalens_moments(const Item *items, int64_t count, double *out, int threads, int level, double eps,
-                     void (*parallel)(void (*)(void *), void *, unsigned, unsigned)) {
+                     Parallel parallel) {
   int64_t total = 0;
   for (int64_t i = 0; i < count; i++) total += pieces_of(items[i]);
   Piece *pieces = (Piece *)calloc(total ? total : 1, sizeof(Piece));
@@ -241,14 +297,8 @@ int megalens_moments(const Item *items, int64_t count, double *out, int threads,
     const int64_t n = items[i].rows * items[i].columns;
     for (int64_t at = 0; at < n; at += PIECE) *piece++ = {&items[i], at, n - at < PIECE ? n - at : PIECE, {}};
   }
-  Work work = {pieces, total, 0, blocks_of(level), eps};
-  if (threads > total) threads = int(total);
-  if (threads <= 1)
-    take_pieces(&work);
-  else if (parallel)
-    parallel(take_pieces, &work, unsigned(threads), 0);
-  else
-    in_threads(work, threads);
+  Work work = {pieces, total, 0, functions_of(level).measure, eps};
+  share_out(take_pieces, &work, threads > total ? int(total) : threads, parallel);
   piece = pieces;
   for (int64_t i = 0; i < count; i++) {
     Moments all = {};
@@ -265,6 +315,15 @@ int megalens_moments(const Item *items, int64_t count, double *out, int threads,
   }
   free(pieces);
   return 0;
+}
+
+// Writes the tiles of a plane, float32 [parts, outer, rows, tiles]: the mean of each, or the root of its mean square.
+void megalens_tiles(const Plane *plane, int squares, float *out, int threads, int level, Parallel parallel) {
+  const int64_t row = plane->parts * plane->features, all = plane->outer * plane->rows;
+  if (!row || !all) return;
+  const int64_t stretch = STRETCH / row > 1 ? STRETCH / row : 1, most = (all + stretch - 1) / stretch;
+  Tiling tiling = {plane, 0, stretch, functions_of(level).tile[plane->type], squares != 0, out};
+  share_out(take_rows, &tiling, threads > most ? int(most) : threads, parallel);
 }
 
 }  // extern "C"

@@ -9,16 +9,21 @@ import torch
 from torch import Tensor
 
 from ....protocol import Compressor, Empty, Peaks, Projection, Tile
+from ...moments.native.library import load
 from ..staging import Stage
 from .reductions import Reduction, parse_reduction
 
-__all__ = ["Kernel", "NarrowMean", "copy_values", "make_kernel", "partial_projection"]
+__all__ = ["Kernel", "NativeTiles", "copy_values", "make_kernel", "partial_projection"]
 
 Kernel = Callable[[Tensor, int], Tensor]
 """Takes a detached tensor ``[samples, ..., features]`` and its layer; gives a new float32 tensor that shares no memory with it."""
 
-_NARROW = 8
-_MEANS = ("mean", "mean()", "mean(data)", "data.mean()", "data.mean(-1)", "data.mean(dim=-1)")
+_SQUARES = {
+    form.format(name): name == "rms"
+    for name in ("mean", "rms")
+    for form in ("{}", "{}()", "{}(data)", "data.{}()", "data.{}(-1)", "data.{}(dim=-1)")
+}
+"""Reductions that the native library computes, without spaces, and whether they are of squares."""
 
 
 def make_kernel(compressor: Compressor, vectors: Tensor | None = None, field: str = "compressor") -> Kernel:
@@ -40,8 +45,8 @@ def make_kernel(compressor: Compressor, vectors: Tensor | None = None, field: st
     """
     if isinstance(compressor, Tile):
         kernel = _tile(compressor.tiles, parse_reduction(compressor.reduction, f"{field}.params.reduction"))
-        plain = compressor.reduction.replace(" ", "") in _MEANS
-        return NarrowMean(compressor.tiles, kernel) if plain else kernel
+        squares = _SQUARES.get(compressor.reduction.replace(" ", ""))
+        return kernel if squares is None else NativeTiles(compressor.tiles, squares, kernel)
     if isinstance(compressor, Projection):
         assert vectors is not None
         return _project(vectors)
@@ -68,98 +73,54 @@ def _tile(tiles: int, reduction: Reduction) -> Kernel:
     return kernel
 
 
-class NarrowMean:
-    """Averages tiles of few features on the CPU by adding strided slices, and everything else as any kernel does.
-
-    Torch's mean over a last axis of 2 to 8 takes 3 to 8 times as long, most of it per output. This way also needs nothing of torch, so that
-    it can run in another thread than the training without waking torch's own threads there.
+class NativeTiles:
+    """Means, or root mean squares, of tiles by the library that also measures: several times as fast as torch on the CPU, and all parts of a tensor in one call.
 
     Parameters
     ----------
     tiles : int
         At most this many tiles.
+    squares : bool
+        Whether a tile is the root of its mean square instead of its mean.
     otherwise : Kernel
-        The same arithmetic for what is wide, in half precision or on a device.
+        The same arithmetic for what the library cannot read.
     """
 
-    def __init__(self, tiles: int, otherwise: Kernel) -> None:
-        self._tiles = tiles
+    def __init__(self, tiles: int, squares: bool, otherwise: Kernel) -> None:
+        self._tiles, self._squares = tiles, squares
         self._otherwise = otherwise
 
     def __call__(self, data: Tensor, layer: int) -> Tensor:
         """Return the tiles of ``data``."""
-        if self.tiles_of(data, None) is None:
-            return self._otherwise(data, layer)
-        fresh = Stage(0)
-        return torch.from_numpy(self.tiles(data.numpy(), 1, fresh, fresh)[0])
+        tiles = self.of(data, 1, Stage(0))
+        return self._otherwise(data, layer) if tiles is None else torch.from_numpy(tiles[0])
 
-    def tiles_of(self, data: Tensor, cuts: tuple[int, ...] | None) -> int | None:
-        """Return into how many tiles :meth:`tiles` cuts each part of ``data``; None where this way does not serve.
+    def of(self, data: Tensor, parts: int, stage: Stage) -> np.ndarray | None:
+        """Return the tiles of all parts of a tensor; None where the library cannot read it.
 
         Parameters
         ----------
         data : torch.Tensor
             ``[samples, ..., features]``.
-        cuts : tuple of int, optional
-            Sizes of consecutive parts of the last axis; one part when absent.
-        """
-        features = data.shape[-1]
-        part = features if cuts is None else cuts[0]
-        width = -(-part // self._tiles)
-        if not 2 <= width <= _NARROW or data.dtype is not torch.float32 or data.device.type != "cpu":
-            return None
-        if cuts is not None and (part % width or any(cut != part for cut in cuts) or sum(cuts) != features):
-            return None
-        return -(-part // width)
-
-    def tiles(self, array: np.ndarray, parts: int, stage: Stage, scratch: Stage) -> np.ndarray:
-        """Return the tiles of all parts of ``array``, where :meth:`tiles_of` said that this way serves.
-
-        Parameters
-        ----------
-        array : numpy.ndarray
-            float32 ``[samples, ..., features]``.
         parts : int
-            How many parts of one size the last axis has.
+            How many parts of one size lie side by side in its last axis.
         stage : Stage
             Gives the memory for the tiles.
-        scratch : Stage
-            Gives memory that is free again once this returns.
 
         Returns
         -------
         numpy.ndarray
             float32 ``[parts, samples, ..., tiles]``.
         """
-        *lead, features = array.shape
-        width = -(-features // parts // self._tiles)
-        full, rest = divmod(features // parts, width)
-        tiles = full + (rest > 0)
-        # Overflow and NaN are data here, nothing to warn about.
-        with np.errstate(all="ignore"):
-            slim = width
-            # Pairs lie side by side over the whole array, which is one long loop; what is left has short ones.
-            while slim % 2 == 0 and array.shape[-1] % 2 == 0 and (slim > 2 or parts > 1):
-                half = scratch.room((*array.shape[:-1], array.shape[-1] // 2))
-                array, slim = np.add(array[..., 0::2], array[..., 1::2], out=half), slim // 2
-            out = stage.room((parts, *lead, tiles))
-            apart = np.moveaxis(array.reshape(*lead, parts, array.shape[-1] // parts), -2, 0)
-            _sums(apart[..., : full * slim], slim, out[..., :full])
-            if rest:
-                tail = apart[..., full * slim :]
-                _sums(tail, tail.shape[-1], out[..., full:])
-                out[..., full:] *= np.float32(width / rest)
-            np.multiply(out, np.float32(1 / width), out=out)
+        library = load()
+        features = data.shape[-1] // parts
+        rows = None if isinstance(library, str) or not features else library.rows(data)
+        if isinstance(library, str) or rows is None:
+            return None
+        width = -(-features // self._tiles)
+        out = stage.room((parts, *data.shape[:-1], -(-features // width)))
+        library.tiles(rows, parts, features, width, self._squares, out)
         return out
-
-
-def _sums(array: np.ndarray, width: int, out: np.ndarray) -> None:
-    if width == 1:
-        out[...] = array
-        return
-    np.add(array[..., 0::width], array[..., 1::width], out=out)
-    for at in range(2, width):
-        np.add(out, array[..., at::width], out=out)
 
 
 def _project(vectors: Tensor) -> Kernel:

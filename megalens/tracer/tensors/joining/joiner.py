@@ -16,7 +16,6 @@ from ....protocol import MOMENT_COLUMNS, layer_name
 from ...flags import FLAGS
 from ...moments import merge_rows
 from ..batch import NO_ERROR, Batch, Row, RowMeta, identity_of
-from ..staging import Stage
 from .pieces import join_pieces
 
 __all__ = ["Joiner", "Waiting", "pack_pieces"]
@@ -49,8 +48,6 @@ class Waiting:
     """A batch of the leader's own on its way out."""
 
     batch: Batch
-    rows: list[Row]
-    stage: Stage | None
     needs: int
     since: float = field(default_factory=time.monotonic)
     pieces: dict[int, _Pieces] = field(default_factory=dict)
@@ -97,10 +94,10 @@ class Joiner:
         self.lost_rows = 0
         self.bytes_received = 0
 
-    def put(self, batch: Batch, rows: list[Row], stage: Stage | None) -> None:
+    def put(self, batch: Batch) -> None:
         """Take a batch of the leader's own, complete on the host."""
-        pieces = sum(row.meta.join is not None for row in rows)
-        waiting = Waiting(batch, rows, stage, len(self._ranks) - 1 if pieces else 0)
+        pieces = sum(row.meta.join is not None for row in batch.rows)
+        waiting = Waiting(batch, len(self._ranks) - 1 if pieces else 0)
         if pieces:
             waiting.pieces = self._early.pop(waiting.key, {})
             self._by_key[waiting.key] = waiting
@@ -155,9 +152,9 @@ class Joiner:
 
     def _join(self, head: Waiting) -> list[Row]:
         if not head.needs:
-            return head.rows
+            return head.batch.rows
         absent = [rank for rank in self._ranks[1:] if rank not in head.pieces]
-        mine = [row for row in head.rows if row.meta.join is not None]
+        mine = [row for row in head.batch.rows if row.meta.join is not None]
         if absent:
             names = ", ".join(self._name(rank) for rank in absent[:5])
             self._warn(
@@ -177,7 +174,7 @@ class Joiner:
         moments = _merged([np.array([row.whole for row in mine]), *(pieces.moments for pieces in others)])
         rows: list[Row] = []
         at = 0
-        for row in head.rows:
+        for row in head.batch.rows:
             if row.meta.join is None:
                 rows.append(row)
                 continue
@@ -193,7 +190,7 @@ class Joiner:
 
     def _without(self, head: Waiting, lost: int) -> list[Row]:
         self.lost_rows += lost
-        return [row for row in head.rows if row.meta.join is None]
+        return [row for row in head.batch.rows if row.meta.join is None]
 
     def _one(self, row: Row, others: Sequence[_Pieces], at: int, moments: np.ndarray) -> Row:
         meta = row.meta

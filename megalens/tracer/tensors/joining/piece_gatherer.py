@@ -24,7 +24,7 @@ class PieceGatherer:
         Where they wait.
     send : callable
         Takes a step, its rows, and the stage in which they lie, which it gives back; None where they lie elsewhere.
-    tiles : StagePool
+    stages : StagePool
         Where a stage goes back to whose rows were joined.
     host : Host
         Takes sentences for the user, and counts what did not come.
@@ -34,12 +34,12 @@ class PieceGatherer:
         self,
         joiner: Joiner,
         send: Callable[[int, Sequence[Row], Stage | None], None],
-        tiles: StagePool,
+        stages: StagePool,
         host: Host,
     ) -> None:
         self._joiner = joiner
         self._send = send
-        self._tiles = tiles
+        self._stages = stages
         self._host = host
         self._lost = 0
 
@@ -58,9 +58,9 @@ class PieceGatherer:
         """Bytes of pieces that came."""
         return self._joiner.bytes_received
 
-    def put(self, batch: Batch, rows: list[Row], stage: Stage) -> None:
+    def put(self, batch: Batch) -> None:
         """Take a batch of this process's own, complete on the host."""
-        self._joiner.put(batch, rows, stage)
+        self._joiner.put(batch)
 
     def take(self, rank: int, meta: Mapping[str, Any], payload: memoryview) -> None:
         """Take what another rank sent."""
@@ -74,9 +74,10 @@ class PieceGatherer:
         # What waits in the queue may be the very pieces: nobody is late while the thread is behind.
         for waiting, rows in self._joiner.ready(everything=everything, caught_up=self._host.caught_up()):
             # Joined values lie elsewhere than in the stage.
-            self._send(waiting.batch.step, rows, None if waiting.needs else waiting.stage)
-            if waiting.needs and waiting.stage is not None:
-                self._tiles.give(waiting.stage)
+            stage = waiting.batch.stage
+            self._send(waiting.batch.step, rows, None if waiting.needs else stage)
+            if waiting.needs and stage is not None:
+                self._stages.give(stage)
         lost, self._lost = self._lost, self._joiner.lost_rows
         if lost != self._lost:
             self._host.lose(self._lost - lost, "unjoined")
