@@ -106,7 +106,6 @@ class Broadcaster:
             self._tell_hello()
         viewers = len(self._viewers)
         if viewers != self._viewers_told or now - self._producers_told >= _MOST_SECONDS:
-            self._viewers_told, self._producers_told = viewers, now
             self._tell_producers()
         if now - self._cost_read >= _MOST_SECONDS:
             self._cost_read = now
@@ -147,7 +146,13 @@ class Broadcaster:
             for viewer in list(self._viewers.values()):
                 viewer.enqueue(text)
 
+    def somebody_looks(self) -> None:
+        """Tell producers at once of the first viewer: while nobody looked, they let steps wait for one another."""
+        if self._viewers_told <= 0:
+            self._tell_producers()
+
     def _tell_producers(self) -> None:
+        self._viewers_told, self._producers_told = len(self._viewers), time.monotonic()
         state = self._state
         text = encode_message(
             {"type": "status", "state": state.state, "step": state.step, "viewers": len(self._viewers)}

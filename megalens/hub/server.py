@@ -330,6 +330,7 @@ class Hub:
             }
         self._viewers[session.number] = session
         session.enqueue(self._broadcaster.status(session))
+        self._broadcaster.somebody_looks()
         self._changed.set()
         return self._broadcaster.hello(resumed), backlog
 

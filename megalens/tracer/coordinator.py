@@ -308,6 +308,9 @@ class Coordinator:
 
     def status(self) -> Status:
         """Return the ``status`` message, without what only the hub knows."""
+        if self.worker is not None:
+            # Of what it lets wait the next status tells.
+            self.worker.wake()
         return self._report(self._own_status())
 
     def _own_status(self) -> Status:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
+from collections.abc import Collection
 
 from ..protocol import Pace, shown_text
 from ..protocol.messages_generated import Status
@@ -35,7 +36,7 @@ class ProducerHealth:
         self.step = self.failures = 0
         self.overhead = OverheadMeter()
         self._lost: dict[str, int] = {}
-        self._sizes: dict[int, int] = {}
+        self._sizes: dict[int, float] = {}
         self._warnings: deque[str] = deque(maxlen=20)
         self._lines = Pace(_LINES_AT_ONCE, _LINES_A_SECOND)
         self._step_at = time.monotonic()
@@ -69,11 +70,12 @@ class ProducerHealth:
         self._step_at = time.monotonic()
         self.overhead.add(training_ns, producer_ns, wall_ns)
 
-    def sent(self, step: int, nbytes: int) -> None:
-        """Note the size of a frame of a step."""
-        self._sizes[step] = self._sizes.get(step, 0) + nbytes
-        if len(self._sizes) > _SIZES:
-            del self._sizes[next(iter(self._sizes))]
+    def sent(self, steps: Collection[int], nbytes: int) -> None:
+        """Note the size of a frame of some steps."""
+        for step in steps:
+            self._sizes[step] = self._sizes.get(step, 0) + nbytes / len(steps)
+            if len(self._sizes) > _SIZES:
+                del self._sizes[next(iter(self._sizes))]
 
     def status(self) -> Status:
         """Return the ``status`` message as of now."""

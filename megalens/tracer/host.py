@@ -99,9 +99,12 @@ class Host:
         except Exception as error:  # Rows that do not fit their stream end nothing but themselves.
             self.warn(f"Rows of {stream} of step {step} could not be sent: {said(error)}")
 
-    def later(self, task: Callable[[], Any], nbytes: int = 0) -> bool:
-        """Have something done in the producer thread, in order; False where too many bytes wait there already, and it will not be."""
-        return self._worker is not None and self._worker.task(task, nbytes)
+    def later(self, task: Callable[[], Any], nbytes: int = 0, *, patient: bool = False) -> bool:
+        """Have something done in the producer thread, in order; False where too many bytes wait there already, and it will not be.
+
+        What is ``patient`` may wait for up to a second while nobody looks, so that several steps are sent together.
+        """
+        return self._worker is not None and self._worker.task(task, nbytes, patient=patient)
 
     def tell(self, rank: int, meta: dict[str, Any], arrays: Sequence[np.ndarray]) -> None:
         """Hand a message to the same instrument on rank 0, or on the first of the tensor-parallel group: there is no way to others."""

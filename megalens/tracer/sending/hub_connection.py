@@ -149,14 +149,14 @@ class HubConnection:
             if not self.send(frame):
                 break
 
-    def send_frame(self, stream: str | Stream, rows: Any, step: int, *, marks: bool = True) -> int:
+    def send_frame(self, stream: str | Stream, rows: Any, step: int, first: int | None = None) -> int:
         """Send rows as one frame and return its size; 0 when there is no hub to take it."""
-        return self.send_made(step, lambda seq: encode_frame(stream, rows, step=step, seq=seq), marks=marks)
+        return self.send_made(step, lambda seq: encode_frame(stream, rows, step=step, seq=seq), first)
 
-    def send_made(self, step: int, make: Callable[[int], bytes], *, marks: bool = True) -> int:
+    def send_made(self, step: int, make: Callable[[int], bytes], first: int | None = None) -> int:
         """Send the frame that ``make`` gives for a sequence number, and return its size; 0 when there is no hub to take it.
 
-        Where it ``marks`` its step, that step is one of those whose rows a hub that dies may not have written.
+        Its steps, from ``first`` (its only one when absent) to ``step``, are those whose rows a hub that dies may not have written.
         """
         if self._link is None and not self._early.room:
             return 0
@@ -167,8 +167,8 @@ class HubConnection:
             self._early.keep(frame)
         elif not self.send(frame):
             return 0
-        elif marks:
-            self._recent.note(step)
+        else:
+            self._recent.note(step if first is None else first)
         return len(frame)
 
     def say(self, message: Message) -> None:

@@ -33,7 +33,7 @@ from .hub_connection import HubConnection
 from .hub_link import HubLink
 from .hub_process import HubAddress, HubProcess
 from .scalars import ScalarQueue
-from .worker import Reply, StepCost, Task, Worker
+from .worker import StepCost, Worker
 
 __all__ = ["Control", "Producer"]
 
@@ -149,6 +149,10 @@ class Producer(Worker):
         """Look after a gatherer from now on, until it is done."""
         self.task(lambda: self._gatherers.append(gatherer))
 
+    def reply(self, make: Callable[[], Message]) -> None:
+        """Send a control message after all that was handed over before."""
+        self.task(lambda: self._hub.say(make()))
+
     def status_now(self) -> None:
         """Send a ``status`` at once: something happened that viewers should not wait for."""
         self._queue.put(())
@@ -185,18 +189,22 @@ class Producer(Worker):
                 item = self._queue.get(timeout=self._patience())
             except queue.Empty:
                 item = ...
-            if item is None:
-                break
+            self._do_all()
             with self._unharmed():
                 self._take(item)
             self._count_all()
             self._send_ready()
+            if item is None:
+                break
+            # Every message wakes the hub and each viewer: numbers travel with other rows, or a few times a second.
+            if self._sent or self._scalars.due:
+                self._send_scalars()
+            self._sent = False
             with self._unharmed():
                 self._hub.open()
             if time.monotonic() - self._status_at >= _STATUS_SECONDS:
                 with self._unharmed():
                     self._send_status()
-        self._count_all()
         for last in (self._await_hub, self._send_last, self._send_scalars, self._send_status):
             with self._unharmed():
                 last()
@@ -209,15 +217,11 @@ class Producer(Worker):
         """Deal with one thing from the queue."""
         if item is ...:
             self._send_scalars()
-        elif isinstance(item, Task):
-            self._do(item)
         elif isinstance(item, Control):
             try:
                 self._control(item)
             finally:
                 item.link.taken()
-        elif isinstance(item, Reply):
-            self._hub.say(item.make())
         elif isinstance(item, HubAddress):
             self._hub.move(item)
         elif item == ():
@@ -231,6 +235,7 @@ class Producer(Worker):
                 item = self._queue.get(timeout=min(left, 0.1))
                 if item is not None:
                     self._take(item)
+            self._do_all()
             self._hub.open()
 
     def _send_last(self) -> None:
@@ -238,12 +243,9 @@ class Producer(Worker):
         deadline = time.monotonic() + _LAST_SECONDS
         while any(gatherer.waiting for gatherer in self._gatherers):
             left = deadline - time.monotonic()
-            try:
-                item = self._queue.get(timeout=max(0.0, left))
-            except queue.Empty:
-                item = None
-            if isinstance(item, Task):
-                self._do(item)
+            with contextlib.suppress(queue.Empty):
+                self._queue.get(timeout=max(0.0, left))
+            self._do_all()
             self._send_ready(everything=left <= 0)
             if left <= 0:
                 break
@@ -324,15 +326,12 @@ class Producer(Worker):
             if percent is not None and now - self._overhead_at >= 1.0:
                 self._overhead_at = now
                 self._scalars.add(cost.step, "megalens_overhead", percent, "%")
-        # Every message wakes the hub and each viewer: numbers travel with other rows, or a few times a second.
-        if self._sent or self._scalars.due:
-            self._send_scalars()
-        self._sent = False
 
     def send(self, stream: str, rows: Rows, step: int) -> int:
         """Send rows of a stream as one frame, in the thread, and return its size; 0 where no hub took it, and they are counted as lost."""
         # Before it is sent: should the hub die over it, this step is one of those that are named.
         self.health.step = max(self.health.step, step)
+        steps = [step]
         if isinstance(rows, FrameTemplate):
             count = rows.rows
             sent = self._hub.send_made(step, lambda seq: rows.frame(step=step, seq=seq))
@@ -340,10 +339,12 @@ class Producer(Worker):
             declared = self._streams.named(stream)
             batch = _batch(rows, declared)
             count = batch.num_rows
-            sent = self._hub.send_frame(declared, batch, step)
+            if count and "step" in declared.schema.names:
+                steps = batch.column("step").unique().to_pylist()
+            sent = self._hub.send_frame(declared, batch, step, min(steps))
         if sent:
             self._sent = True
-            self.health.sent(step, sent)
+            self.health.sent(steps, sent)
         elif not self._hubless:
             self.health.lose(count, "unsent")
         return sent
@@ -368,6 +369,8 @@ class Producer(Worker):
         elif isinstance(message, ProtocolError):
             self._hub.say(message.to_message())
         elif message["type"] == "configure":
+            # Whoever asks looks, also where the count of viewers is still on its way.
+            self.watched = True
             try:
                 answer: Message | None = self._configure(message["patch"], message["id"])
             except Exception as error:
@@ -380,6 +383,7 @@ class Producer(Worker):
             except Exception as error:
                 self._hub.say(as_protocol_error(error, "This request").to_message(message["id"]))
         elif message["type"] == "status":
+            self.watched = message.get("viewers", 1) > 0
             self._viewers(message.get("viewers", 0))
         elif message["type"] == "error":
             self.health.warn(f"The hub refused something: {message['message']}")

@@ -16,7 +16,7 @@ from ...protocol.messages_generated import Message
 from ..health import ProducerHealth
 from .scalars import ScalarRow
 
-__all__ = ["Reply", "StepCost", "Task", "Worker"]
+__all__ = ["StepCost", "Task", "Worker"]
 
 log = logging.getLogger("megalens")
 
@@ -24,19 +24,13 @@ _MOST_WAITING = 100_000
 _SHORT_NS = 20_000_000
 """Of steps that are shorter, several wake the thread once: each wake-up takes the interpreter from the training."""
 _LOOK_SECONDS = 1.0
-_ENDED = "a step has ended"
-
-
-@dataclass(frozen=True)
-class Reply:
-    """A control message to send, in its order among the tasks."""
-
-    make: Callable[[], Message]
+_MOST_PATIENT_BYTES = 4 << 20
+_WAKE = "there is something to do"
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Something to be done in the thread, in its order among the others."""
+    """Something to be done in the thread, after what was handed over before."""
 
     run: Callable[[], Any]
     nbytes: int = 0
@@ -77,6 +71,9 @@ class Worker:
     written by one thread only, so that neither needs a lock, and a stale reading only refuses a little early. What is refused is given up by whoever
     asked, because holding the step up is never an answer.
 
+    Wake-ups: each takes the interpreter, and a processor's cache, from the training. While nobody looks, what is patient does not wake the thread; it looks by itself at least once
+    a second, and then sends several steps together.
+
     Parameters
     ----------
     queue_bytes : int
@@ -88,9 +85,14 @@ class Worker:
     def __init__(self, queue_bytes: int = 64 << 20) -> None:
         self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._queue_bytes = queue_bytes
+        self._waiting: deque[Task] = deque()
         self._costs: deque[tuple[StepCost, int]] = deque()
         """Each with how many tasks had been handed over before."""
         self._unsaid_ns = 0
+        self._awake = False
+        """Whether something since the end of the last step was not patient."""
+        self.watched = True
+        """Whether somebody looks, as far as is known."""
         self._tasks = self._tasks_done = 0
         self._closing = False
         self._finished = True
@@ -109,14 +111,25 @@ class Worker:
 
     # Any thread.
 
-    def task(self, run: Callable[[], Any], nbytes: int = 0) -> bool:
-        """Have something done after all that was handed over before; False where too much waits, and it will not be. It must not raise."""
-        if nbytes and self._put_bytes - self._taken_bytes + nbytes > self._queue_bytes:
+    def task(self, run: Callable[[], Any], nbytes: int = 0, *, patient: bool = False) -> bool:
+        """Have something done after all that was handed over before; False where too much waits, and it will not be. It must not raise.
+
+        What is ``patient`` may wait for up to a second while nobody looks.
+        """
+        waiting = self._put_bytes - self._taken_bytes + nbytes
+        if nbytes and waiting > self._queue_bytes:
             return False
         self._put_bytes += nbytes
         self._tasks += 1
-        self._queue.put(Task(run, nbytes))
+        self._waiting.append(Task(run, nbytes))
+        if self.watched or not patient or waiting > _MOST_PATIENT_BYTES:
+            self._awake = True
+            self.wake()
         return True
+
+    def wake(self) -> None:
+        """Have the thread look at what waits, now."""
+        self._queue.put(_WAKE)
 
     def step_ended(self, cost: StepCost) -> None:
         """Hand over what a step cost, after what it gave. Where far too much waits for a hub that stands still, its numbers are counted as lost."""
@@ -125,17 +138,18 @@ class Worker:
             return
         self._costs.append((cost, self._tasks))
         self._unsaid_ns += cost.wall_ns
-        if cost.scalars or not cost.wall_ns or self._unsaid_ns >= _SHORT_NS:
+        looked_at = self.watched and (bool(cost.scalars) or self._unsaid_ns >= _SHORT_NS)
+        if looked_at or self._awake or not cost.wall_ns:
             self._unsaid_ns = 0
-            self._queue.put(_ENDED)
+            self._awake = False
+            self.wake()
 
     def reply(self, make: Callable[[], Message]) -> None:
-        """Send a control message after all that was handed over before."""
-        self._queue.put(Reply(make))
+        """Send a control message after all that was handed over before. Nobody but a producer answers for the settings."""
 
     def caught_up(self) -> bool:
         """Return whether everything that was handed over has been taken."""
-        return self._queue.empty()
+        return not self._waiting and self._queue.empty()
 
     @property
     def alive(self) -> bool:
@@ -184,15 +198,11 @@ class Worker:
             try:
                 item = self._queue.get(timeout=_LOOK_SECONDS)
             except queue.Empty:
-                item = _ENDED
+                item = _WAKE
+            self._do_all()
+            self._count_all()
             if item is None:
                 break
-            with self._unharmed():
-                # Nobody but rank 0 answers for the settings.
-                if isinstance(item, Task):
-                    self._do(item)
-            self._count_all()
-        self._count_all()
 
     @contextlib.contextmanager
     def _unharmed(self) -> Iterator[None]:
@@ -205,12 +215,16 @@ class Worker:
     def _leave(self) -> None:
         """Let go of what the thread held."""
 
-    def _do(self, task: Task) -> None:
-        try:
-            task.run()
-        finally:
-            self._taken_bytes += task.nbytes
-            self._tasks_done += 1
+    def _do_all(self) -> None:
+        """Do the tasks that wait now: others come while these are done."""
+        for _ in range(len(self._waiting)):
+            task = self._waiting.popleft()
+            try:
+                with self._unharmed():
+                    task.run()
+            finally:
+                self._taken_bytes += task.nbytes
+                self._tasks_done += 1
 
     def _count_all(self) -> None:
         """Count what the steps cost that have ended, and of which everything else has been dealt with."""

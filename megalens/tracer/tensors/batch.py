@@ -6,6 +6,7 @@ import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,6 +33,7 @@ __all__ = [
     "Batch",
     "Row",
     "RowMeta",
+    "StepRows",
     "identity_of",
     "split_rows",
     "tensors_table",
@@ -65,6 +67,15 @@ class Row(NamedTuple):
     """Of the whole tensor before anything was chosen or compressed, float64 ``[11]`` as ``MOMENT_COLUMNS``; of this rank's piece, where there is a join."""
     error: Tensor | float = NO_ERROR
     """Compression error, where it was measured; where there is a join, what adds up over the pieces (``CompressionError.squares``)."""
+
+
+class StepRows(NamedTuple):
+    """Rows of one step that are ready to be sent."""
+
+    step: int
+    rows: Sequence[Row]
+    stage: Stage | None = None
+    """Where their values may lie one after another; they are then viewed and not copied."""
 
 
 @dataclass(slots=True)
@@ -111,24 +122,18 @@ def split_rows(rows: Sequence[Row], limit: int) -> Iterator[Sequence[Row]]:
 
 
 def tensors_table(
-    step: int,
-    rank: int,
-    rows: Sequence[Row],
-    labels: Callable[[Row], list[str]] | None = None,
-    stage: Stage | None = None,
+    steps: Sequence[StepRows], rank: int, labels: Callable[[Row], list[str]] | None = None
 ) -> tuple[pa.RecordBatch, np.ndarray]:
-    """Return the ``tensors`` rows of one step and their non-finite counts.
+    """Return the ``tensors`` rows of one step or several, and their non-finite counts.
 
     Parameters
     ----------
-    step, rank : int
+    steps : sequence of StepRows
+        Complete on the host, with one row at least.
+    rank : int
         Where they come from.
-    rows : sequence of Row
-        Complete on the host.
     labels : callable, optional
         Gives the text of a row's values.
-    stage : Stage, optional
-        Where the values may lie one after another; they are then viewed and not copied.
 
     Returns
     -------
@@ -137,6 +142,7 @@ def tensors_table(
     nonfinite : numpy.ndarray
         int64 ``[rows, 2]``, NaN and infinity.
     """
+    rows = [row for each in steps for row in each.rows]
     whole = np.array([row.whole for row in rows]).reshape(len(rows), len(MOMENT_COLUMNS))
     counts = whole[:, NON_FINITE].astype(np.int64)
     errors: np.ndarray | None = None
@@ -144,12 +150,16 @@ def tensors_table(
         if row.error is not NO_ERROR:
             errors = np.full(len(rows), math.nan) if errors is None else errors
             errors[index] = float(row.error)
-    metas = tuple([row.meta for row in rows])
-    same = _same_columns(metas, rank)
-    values = arrow_column(_flat(rows, stage))
+    metas = [tuple([row.meta for row in each.rows]) for each in steps]
+    alike = metas.count(metas[0]) == len(metas)
+    same = _same_columns(metas[0] if alike else tuple(chain.from_iterable(metas)), rank).times(
+        len(metas) if alike else 1
+    )
+    flat = [values for each in steps for values in _flat(each)]
+    values = arrow_column(flat[0] if len(flat) == 1 else np.concatenate(flat))
     texts = None if labels is None else [labels(row) for row in rows]
     columns = [
-        arrow_column(np.full(len(rows), step, np.int64)),
+        arrow_column(np.repeat([each.step for each in steps], [len(each.rows) for each in steps])),
         *same.before,
         pa.ListArray.from_arrays(same.offsets, values),
         same.no_labels if texts is None else arrow_column(texts, pa.list_(pa.utf8())),
@@ -161,19 +171,18 @@ def tensors_table(
     return pa.RecordBatch.from_arrays(columns, schema=stream_schema("tensors")), counts
 
 
-def _flat(rows: Sequence[Row], stage: Stage | None) -> np.ndarray:
-    """Return the values of all rows one after another, as the frame has them.
+def _flat(step: StepRows) -> list[np.ndarray]:
+    """Return the values of a step's rows one after another, as the frame has them.
 
     Arrow wants one buffer for all values of the column. Where every row was made in the stage, that buffer is there already, and looking at it saves the largest copy of a step.
     """
-    arrays = [row.values for row in rows if isinstance(row.values, np.ndarray)]
-    if stage is not None and len(arrays) == len(rows):
-        whole = stage.whole()
-        # Room is given out in the order of the rows, so equal sizes mean the same memory.
-        if whole is not None and whole.size == sum([array.size for array in arrays]):
-            return whole
-    flat = [row.values.numpy() if isinstance(row.values, Tensor) else row.values for row in rows]
-    return np.concatenate([array.reshape(-1) for array in flat]) if flat else np.empty(0, np.float32)
+    arrays = [row.values.numpy() if isinstance(row.values, Tensor) else row.values for row in step.rows]
+    staged = all(isinstance(row.values, np.ndarray) for row in step.rows)
+    whole = step.stage.whole() if staged and step.stage is not None else None
+    # Room is given out in the order of the rows, so equal sizes mean the same memory.
+    if whole is not None and whole.size == sum([array.size for array in arrays]):
+        return [whole]
+    return [array.reshape(-1) for array in arrays]
 
 
 @dataclass(frozen=True)
@@ -184,6 +193,18 @@ class _SameColumns:
     offsets: pa.Array
     no_labels: pa.Array
     no_errors: pa.Array
+
+    def times(self, steps: int) -> _SameColumns:
+        """Return the columns of that many steps like this one."""
+        if steps == 1:
+            return self
+        lengths = np.tile(np.diff(self.offsets.to_numpy()), steps)
+        return _SameColumns(
+            [pa.concat_arrays([column] * steps) for column in self.before],
+            _offsets(lengths),
+            pa.concat_arrays([self.no_labels] * steps),
+            pa.concat_arrays([self.no_errors] * steps),
+        )
 
 
 @functools.lru_cache(8)
@@ -209,7 +230,7 @@ def _same_columns(metas: tuple[RowMeta, ...], rank: int) -> _SameColumns:
     )
 
 
-def _offsets(lengths: Sequence[int]) -> pa.Array:
+def _offsets(lengths: Sequence[int] | np.ndarray) -> pa.Array:
     offsets = np.zeros(len(lengths) + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])
     return arrow_column(offsets)

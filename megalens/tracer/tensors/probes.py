@@ -17,6 +17,7 @@ from ..points import FlagPoints, Source
 from .batch import RowMeta
 from .joining.pieces import Cut
 from .plan import FlagPlan, TracingPlan
+from .reading import Reading
 
 __all__ = ["IProbeSink", "TensorProbe", "install_probes"]
 
@@ -32,6 +33,8 @@ class TensorProbe:
         Number of the step or phase in which it last gave a tensor.
     metas : dict
         What its rows are of, by micro-batch, phase, pass and shape: made once, used again every step.
+    readings : dict
+        How tensors that lie as the last one are read, by micro-batch, phase, pass and ``rows``.
     cuts : dict
         What is done with this rank's piece of each part, by its shape.
     rows : tuple of int or None
@@ -40,7 +43,7 @@ class TensorProbe:
         Whether its tensor is taken in forward passes only, and as the module has it.
     """
 
-    __slots__ = ("cuts", "flag", "label", "layer", "metas", "plain", "rows", "scope", "source")
+    __slots__ = ("cuts", "flag", "label", "layer", "metas", "plain", "readings", "rows", "scope", "source")
 
     def __init__(self, flag: FlagPlan, layer: int, source: Source, alone: bool) -> None:
         self.flag = flag
@@ -49,6 +52,7 @@ class TensorProbe:
         self.scope = -1
         self.rows: tuple[int, int] | None = None
         self.metas: dict[Any, list[RowMeta]] = {}
+        self.readings: dict[Any, Reading] = {}
         self.cuts: dict[Any, list[Cut]] = {}
         odd = source.computed, source.rows_of, source.sparse, source.sequence_first, source.like_ids
         self.plain = flag.forward and not flag.backward and not any(odd)

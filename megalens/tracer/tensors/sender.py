@@ -13,6 +13,7 @@ from .batch import (
     Batch,
     Row,
     RowMeta,
+    StepRows,
     split_rows,
     tensors_table,
 )
@@ -30,6 +31,8 @@ __all__ = ["LeaderSender", "MemberSender", "TensorSender"]
 STREAM = "tensors"
 _FRAME_BYTES = 32 << 20
 _ROW_BYTES = 60 << 20
+_TOGETHER_BYTES = 4 << 20
+"""Steps that are sent together are no more than this."""
 
 
 class TensorSender:
@@ -57,11 +60,11 @@ class TensorSender:
 
     def put(self, batch: Batch) -> None:
         """Hand over a batch, in the training thread. Never waits: when too much is waiting, its rows are given up and counted."""
-        if not self._host.later(lambda: self._take(batch), batch.nbytes):
+        if not self._host.later(lambda: self._take(batch), batch.nbytes, patient=True):
             self._host.lose(len(batch.rows), "waiting")
             batch.rows, batch.nbytes = [], 0
             # The probes that fired are told all the same.
-            self._host.later(lambda: self._take(batch))
+            self._host.later(lambda: self._take(batch), patient=True)
 
     def undelivered(self) -> None:
         """Describe everything anew."""
@@ -81,12 +84,10 @@ class TensorSender:
 
     def _take_held(self, held: Sequence[HeldTensor]) -> None:
         columns = held_columns(held, self._host.place.rank)
-        counts = columns["nan_count"] + columns["inf_count"]
-        if total := int(counts.sum()):
-            row = int(counts.nonzero()[0][0])
-            self._note_nonfinite(
-                total, int(columns["step"][row]), int(columns["layer"][row]), columns["flag"][row].as_py()
-            )
+        self._note_nonfinite(
+            columns["nan_count"] + columns["inf_count"],
+            lambda row: (int(columns["step"][row]), int(columns["layer"][row]), columns["flag"][row].as_py()),
+        )
         self._host.send(STREAM, columns, max(each.step for each in held))
 
     def _finish(self, batch: Batch) -> None:
@@ -101,17 +102,13 @@ class TensorSender:
                     "Call megalens.trace(model, compiled=True) before the first step, or torch.compiler.reset() after it."
                 )
 
-    def _count_nonfinite(self, step: int, rows: Sequence[Row], counts: np.ndarray) -> None:
-        """Add the non-finite values of ``rows``, of which ``counts`` is ``[rows, 2]``."""
-        if total := int(counts.sum()):
-            meta = rows[int(counts.sum(axis=1).nonzero()[0][0])].meta
-            self._note_nonfinite(total, step, meta.layer, meta.flag)
-
-    def _note_nonfinite(self, count: int, step: int, layer: int, flag: str) -> None:
-        """Add to the count, and keep where the first ones were."""
-        if self._first_nonfinite is None:
+    def _note_nonfinite(self, counts: np.ndarray, where: Callable[[int], tuple[int, int, str]]) -> None:
+        """Add how many values of each row are not finite; ``where`` gives step, layer and flag of a row, to keep where the first ones were."""
+        total = int(counts.sum())
+        if total and self._first_nonfinite is None:
+            step, layer, flag = where(int(counts.nonzero()[0][0]))
             self._first_nonfinite = {"step": step, "layer": layer, "flag": flag}
-        self._nonfinite += count
+        self._nonfinite += total
 
 
 class LeaderSender(TensorSender):
@@ -129,11 +126,15 @@ class LeaderSender(TensorSender):
         super().__init__(host, stages)
         self._texts = None if decode is None else TokenTexts(decode, host.warn)
         self._pieces: PieceGatherer | None = None
+        self._ready: list[StepRows] = []
+        self._ready_bytes = 0
         ranks = host.place.tp_ranks
         if len(ranks) > 1:
             joiner = Joiner(ranks, host.name_of, host.warn)
             self._pieces = PieceGatherer(joiner, self._send, stages, host)
             host.gather(self._pieces)
+        # After the pieces, which may complete a step.
+        host.gather(self)
 
     @property
     def piece_bytes(self) -> int:
@@ -146,6 +147,22 @@ class LeaderSender(TensorSender):
         if pieces is not None:
             self._host.later(lambda: pieces.take(rank, meta, payload))
 
+    @property
+    def waiting(self) -> bool:
+        """Never: what is ready waits for nobody."""
+        return False
+
+    @property
+    def done(self) -> bool:
+        """Never: batches come as long as there are steps."""
+        return False
+
+    def send_ready(self, *, everything: bool = False) -> None:
+        """Send what is ready: all steps of it together, since each message costs the hub as much again as a small step."""
+        ready, self._ready, self._ready_bytes = self._ready, [], 0
+        if ready:
+            self._send_steps(ready)
+
     def _take(self, batch: Batch) -> None:
         self._finish(batch)
         if self._pieces is None:
@@ -154,21 +171,43 @@ class LeaderSender(TensorSender):
             self._pieces.put(batch)
 
     def _send(self, step: int, rows: Sequence[Row], stage: Stage | None) -> None:
-        for part in split_rows(rows, _FRAME_BYTES):
-            self._send_rows(step, part, stage)
-        if stage is not None:
-            self._stages.give(stage)
+        nbytes = sum(row.values.nbytes for row in rows)
+        if self._ready_bytes + nbytes > _TOGETHER_BYTES:
+            self.send_ready()
+        self._ready.append(StepRows(step, rows, stage))
+        self._ready_bytes += nbytes
 
-    def _send_rows(self, step: int, rows: Sequence[Row], stage: Stage | None) -> None:
-        if any(row.values.nbytes > _ROW_BYTES for row in rows):
-            self._host.lose(len(rows), "unsent")
+    def _send_steps(self, steps: Sequence[StepRows]) -> None:
+        try:
+            several = [each for each in steps if each.rows]
+            if len(several) == 1:
+                several = [
+                    StepRows(several[0].step, part, several[0].stage)
+                    for part in split_rows(several[0].rows, _FRAME_BYTES)
+                ]
+                for each in several:
+                    self._send_rows([each])
+            elif several:
+                self._send_rows(several)
+        finally:
+            for each in steps:
+                if each.stage is not None:
+                    self._stages.give(each.stage)
+
+    def _send_rows(self, steps: Sequence[StepRows]) -> None:
+        rows = [row for each in steps for row in each.rows]
+        if len(rows) == 1 and rows[0].values.nbytes > _ROW_BYTES:
+            self._host.lose(1, "unsent")
             self._host.warn(
                 f"{rows[0].meta.flag} is larger than one message may be ({_ROW_BYTES >> 20} MiB). Compress it more."
             )
             return
-        table, counts = tensors_table(step, self._host.place.rank, rows, self._texts, stage)
-        self._count_nonfinite(step, rows, counts)
-        self._host.send(STREAM, table, step)
+        table, counts = tensors_table(steps, self._host.place.rank, self._texts)
+        self._note_nonfinite(
+            counts.sum(axis=1),
+            lambda row: (table["step"][row].as_py(), rows[row].meta.layer, rows[row].meta.flag),
+        )
+        self._host.send(STREAM, table, max(each.step for each in steps))
 
 
 class MemberSender(TensorSender):
@@ -187,7 +226,11 @@ class MemberSender(TensorSender):
         pieces = [row for row in batch.rows if row.meta.join is not None]
         if pieces:
             meta, arrays = pack_pieces(batch, pieces, self._tables)
-            self._count_nonfinite(batch.step, pieces, arrays[0][:, NON_FINITE])
+            metas = [row.meta for row in pieces]
+            self._note_nonfinite(
+                arrays[0][:, NON_FINITE].sum(axis=1),
+                lambda row: (batch.step, metas[row].layer, metas[row].flag),
+            )
             self._host.tell(self._host.place.tp_ranks[0], meta, arrays)
         if batch.stage is not None:
             self._stages.give(batch.stage)

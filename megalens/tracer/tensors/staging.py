@@ -10,6 +10,8 @@ import numpy as np
 __all__ = ["Stage", "StagePool"]
 
 _KEPT = 3
+_KEPT_BYTES = 8 << 20
+"""Of small stages more are kept: several steps may be sent together."""
 
 
 class Stage:
@@ -79,5 +81,5 @@ class StagePool:
         if stage.wanted:
             self._wanted = stage.wanted
         stage.clear()
-        if self._free.qsize() < _KEPT:
+        if self._free.qsize() < max(_KEPT, _KEPT_BYTES // max(1, 4 * stage.size)):
             self._free.put(stage)

@@ -66,7 +66,11 @@ class SpanSender:
 
     def put(self, step: int, spans: Sequence[Span], summed: bool) -> None:
         """Take a step, in the training thread."""
-        if not self._host.later(lambda: self._take(step, spans, summed), ROW_BYTES * len(spans)):
+        # Alone, no rank can be slow, and nobody is to be told at once.
+        alone = self._host.place.world_size == 1
+        if not self._host.later(
+            lambda: self._take(step, spans, summed), ROW_BYTES * len(spans), patient=alone
+        ):
             self._host.lose(len(spans), "waiting")
 
     def close(self) -> None:

@@ -50,14 +50,17 @@ class Collector:
         host = self._host
         if not host.sends:
             return
-        if self._put - self._taken >= _MOST_WAITING:
+        waiting = self._put - self._taken
+        if waiting >= _MOST_WAITING:
             host.lose(sum(len(part.ids) for part in step.parts), "waiting")
             host.warn(
                 f"The statistics of step {step.step} were given up: earlier ones still wait to be sent."
             )
             return
         self._put += 1
-        host.later(lambda: self._own(step))
+        host.later(
+            lambda: self._own(step), patient=self._take_readings is None and waiting < _MOST_WAITING // 2
+        )
 
     def received(self, rank: int, meta: dict[str, Any], payload: memoryview) -> None:
         """Take what another process sent, in the thread of the connections."""

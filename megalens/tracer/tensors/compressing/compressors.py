@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ....protocol import Compressor, Empty, Peaks, Projection, Tile
-from ...moments.native.library import load
+from ...moments.native.library import NativeKernel, load
 from ..staging import Stage
 from .reductions import Reduction, parse_reduction
 
-__all__ = ["Kernel", "NativeTiles", "copy_values", "make_kernel", "partial_projection"]
+__all__ = ["Kernel", "NativeTiles", "TilePlan", "copy_values", "make_kernel", "partial_projection"]
 
 Kernel = Callable[[Tensor, int], Tensor]
 """Takes a detached tensor ``[samples, ..., features]`` and its layer; gives a new float32 tensor that shares no memory with it."""
@@ -92,11 +93,11 @@ class NativeTiles:
 
     def __call__(self, data: Tensor, layer: int) -> Tensor:
         """Return the tiles of ``data``."""
-        tiles = self.of(data, 1, Stage(0))
-        return self._otherwise(data, layer) if tiles is None else torch.from_numpy(tiles[0])
+        plan = self.plan(data, 1)
+        return self._otherwise(data, layer) if plan is None else torch.from_numpy(plan.tiles(Stage(0))[0])
 
-    def of(self, data: Tensor, parts: int, stage: Stage) -> np.ndarray | None:
-        """Return the tiles of all parts of a tensor; None where the library cannot read it.
+    def plan(self, data: Tensor, parts: int) -> TilePlan | None:
+        """Return how the tiles of all parts of a tensor are made; None where the library cannot read it.
 
         Parameters
         ----------
@@ -104,13 +105,6 @@ class NativeTiles:
             ``[samples, ..., features]``.
         parts : int
             How many parts of one size lie side by side in its last axis.
-        stage : Stage
-            Gives the memory for the tiles.
-
-        Returns
-        -------
-        numpy.ndarray
-            float32 ``[parts, samples, ..., tiles]``.
         """
         library = load()
         features = data.shape[-1] // parts
@@ -118,8 +112,41 @@ class NativeTiles:
         if isinstance(library, str) or rows is None:
             return None
         width = -(-features // self._tiles)
-        out = stage.room((parts, *data.shape[:-1], -(-features // width)))
-        library.tiles(rows, parts, features, width, self._squares, out)
+        shape = (parts, *data.shape[:-1], -(-features // width))
+        return TilePlan(library, rows, features, width, self._squares, shape)
+
+
+@dataclass(frozen=True, slots=True)
+class TilePlan:
+    """How the tiles of a tensor are made, and of others that lie alike.
+
+    Attributes
+    ----------
+    library : NativeKernel
+        Makes them.
+    rows : tuple of int
+        Where the rows of the tensor lie, its address first.
+    features, width : int
+        Of a part, and of a tile.
+    squares : bool
+        Whether a tile is the root of its mean square instead of its mean.
+    shape : tuple of int
+        Of the tiles: ``[parts, samples, ..., tiles]``.
+    """
+
+    library: NativeKernel
+    rows: tuple[int, ...]
+    features: int
+    width: int
+    squares: bool
+    shape: tuple[int, ...]
+
+    def tiles(self, stage: Stage, apart: int = 0) -> np.ndarray:
+        """Return the tiles, float32, in memory of ``stage``: of the tensor that lies ``apart`` bytes from the one that was looked at."""
+        out = stage.room(self.shape)
+        address, *lie = self.rows
+        where = (address + apart, *lie)
+        self.library.tiles(where, self.shape[0], self.features, self.width, self.squares, out)
         return out
 
 
