@@ -21,7 +21,7 @@ _COMPILERS = ("c++", "g++", "clang++")
 _SECONDS = 300
 # No -march: the instructions that a processor may lack are switched on function by function and chosen when the library runs. No -ffast-math: it
 # would have the compiler believe that no value is NaN.
-_FLAGS = ("-O3", "-std=c++17", "-fPIC", "-shared", "-fvisibility=hidden", "-ffp-contract=fast", "-fno-exceptions", "-fno-rtti", "-Wno-psabi", "-pthread")  # fmt: skip
+_FLAGS = ("-O3", "-std=c++17", "-fPIC", "-shared", "-fvisibility=hidden", "-ffp-contract=fast", "-fno-math-errno", "-fno-exceptions", "-fno-rtti", "-Wno-psabi", "-pthread")  # fmt: skip
 _OLDEST_MACOS = "11.0"
 
 
