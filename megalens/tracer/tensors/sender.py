@@ -12,6 +12,7 @@ from .batch import (
     NON_FINITE,
     RAW_BYTES,
     Batch,
+    FiredProbes,
     Row,
     RowMeta,
     count_rows,
@@ -48,8 +49,8 @@ class TensorSender:
 
     Attributes
     ----------
-    probes : tuple or None
-        Fired, expected, names of the missing, of the last step that said so.
+    probes : FiredProbes or None
+        Those of the last step that said so.
     """
 
     def __init__(self, host: Host, stages: StagePool) -> None:
@@ -57,7 +58,7 @@ class TensorSender:
         self._stages = stages
         self._tiles = StagePool()
         self._scratch = Stage(_SCRATCH)
-        self.probes: tuple[int, int, list[str]] | None = None
+        self.probes: FiredProbes | None = None
         self._nonfinite = 0
         self._first_nonfinite: NonFiniteFirst | None = None
 
