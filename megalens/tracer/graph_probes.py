@@ -17,13 +17,13 @@ graphs that share the state cannot be backpropagated (``bench/compiled.py`` comp
 from __future__ import annotations
 
 import itertools
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from .graph_compiler import guard_hooks, release_hooks
 from .graph_ends import GraphEnd, GraphPass, GraphRoot
 from .graph_operator import (
     BEGINS,
@@ -46,7 +46,6 @@ __all__ = [
     "GraphProbes",
     "changes_of",
     "compiled_in",
-    "compiles",
     "end_of",
     "is_compiled",
     "passes_of",
@@ -93,13 +92,7 @@ def passes_of(root: nn.Module) -> GraphRoot | None:
 def changes_of(module: nn.Module) -> list[Any] | None:
     """Return what changes a module's output in compiled code, to be added to; None where nothing can."""
     hooks = hooks_of.get(module)
-    return hooks.changes if isinstance(hooks, _GraphHooks) else None
-
-
-def compiles() -> bool:
-    """Return whether ``torch.compile`` has compiled anything in this process that is still there."""
-    frames: Any = sys.modules.get("torch._dynamo.convert_frame")
-    return frames is not None and any(code() is not None for code in frames.input_codes.seen)
+    return hooks.changes if isinstance(hooks, _GraphHooks) and hooks.changeable else None
 
 
 class GraphProbes:
@@ -137,15 +130,14 @@ class GraphProbes:
         for name, site in points.sites.items() if perturbs else ():
             # Weights are read as they are.
             for module in itertools.chain.from_iterable(site.layers.values()) if name != "weight" else ():
-                hooks = self._hooks(module)
-                hooks.changes = [] if hooks.changes is None else hooks.changes
+                self._hooks(module).changeable = True
         # Those of a module that is called as such are seen by ordinary hooks.
         for root in points.roots:
             if not hasattr(root, "_orig_mod"):
                 hooks = self._hooks(root)
                 if hooks.root is None:
                     hooks.root = hooks.add(GraphRoot(self._warn))
-        self.compiles_anew = _guard_hooks(self, True)
+        self.compiles_anew = guard_hooks(id(self))
         """Whether there was compiled code already."""
 
     @property
@@ -173,7 +165,7 @@ class GraphProbes:
     def close(self) -> None:
         """Take the hooks off, and tell of nothing more; code that is compiled is so once more, without probes, when it is called next. Safe twice."""
         compilations[:] = [each for each in compilations if each is not self._compilations]
-        _guard_hooks(self, False)
+        release_hooks(id(self))
         modules, self._modules = self._modules, set()
         for module in modules:
             hooks = hooks_of[module]
@@ -197,8 +189,10 @@ class _GraphHooks(KeptHooks):
         What the graph tells.
     root : int or None
         Place in ``heard`` of what is told of passes.
-    changes : list or None
-        What perturbs the output: objects with ``change`` and ``change_gradient``. None where nothing can.
+    changeable : bool
+        Whether the output can be perturbed.
+    changes : list
+        What perturbs it: objects with ``change``. Not looked at while code is compiled, which would be so again with another number of them.
     users : int
         Tracers that have probes here.
     """
@@ -209,7 +203,8 @@ class _GraphHooks(KeptHooks):
         self.ends: dict[str, dict[tuple[int, str | None], int]] = {"input": {}, "output": {}}
         self.heard: list[Any] = []
         self.root: int | None = None
-        self.changes: list[Any] | None = None
+        self.changeable = False
+        self.changes: list[Any] = []
         self.users = 0
         listeners[int(self.number)] = self
 
@@ -249,7 +244,7 @@ class _GraphHooks(KeptHooks):
             return super().returned(module, args, output)
         if torch.compiler.is_exporting():
             return None
-        if self.changes is not None:
+        if self.changeable:
             output = changed(output, self.number)
         for (item, _), end in self.ends["output"].items():
             if item != WHOLE:
@@ -262,7 +257,7 @@ class _GraphHooks(KeptHooks):
 
     def change(self, tensor: Tensor) -> Tensor:
         """Return an output as perturbations make it."""
-        for each in self.changes or ():
+        for each in self.changes:
             tensor = each.change(tensor)
         return tensor
 
@@ -276,30 +271,3 @@ class _GraphHooks(KeptHooks):
             for each in self.changes:
                 new = each.change(new, again=True)
         return gradient if new is given else torch.autograd.grad(new, given, gradient)[0]
-
-
-_open: set[int] = set()
-_guarded_before = True
-
-
-def _guard_hooks(probes: GraphProbes, on: bool) -> bool:
-    """Have the compiler notice hooks that come and go, in what it compiles from now on; return whether it has compiled anything before.
-
-    By itself it takes a module that had no hooks when it was compiled for one that has none, and uses its code for others of its class. While there are probes it is told not to.
-    """
-    global _guarded_before
-    import torch._dynamo as dynamo
-
-    key = "skip_nnmodule_hook_guards"
-    if on:
-        if not _open:
-            _guarded_before = getattr(dynamo.config, key)
-        _open.add(id(probes))
-        setattr(dynamo.config, key, False)
-        compiled = compiles()
-        dynamo.reset_code_caches()
-        return compiled
-    _open.discard(id(probes))
-    if not _open:
-        setattr(dynamo.config, key, _guarded_before)
-    return False

@@ -26,14 +26,7 @@ from megalens.tracer.graph_probes import GraphProbes, end_of, is_compiled
 from megalens.tracer.own_hooks import hook_after
 from megalens.training import model_points
 
-
-@pytest.fixture(autouse=True)
-def _afresh():
-    # What one test compiled would stand in for the next one's model.
-    torch.compiler.reset()
-    torch._dynamo.utils.counters.clear()
-    yield
-    torch.compiler.reset()
+pytestmark = pytest.mark.usefixtures("compiler")
 
 
 @pytest.mark.slow

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from ...protocol import layer_name
 from ..flags import FLAGS
-from ..graph_probes import WHOLE, compiles, end_of
+from ..graph_compiler import compiles
+from ..graph_probes import WHOLE, end_of
 from ..own_hooks import hook_after, hook_before
 from ..passes import IPassSink, hook_passes
 from ..points import FlagPoints, Source

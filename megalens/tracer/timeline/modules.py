@@ -32,12 +32,12 @@ def layers_of(root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
             else:
                 yield at, child
 
-    yield from inside(root, "")
+    yield from inside(getattr(root, "_orig_mod", root), "")
 
 
 def operations_of(root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
     """Give the modules that have no children, by path."""
-    for path, module in root.named_modules():
+    for path, module in getattr(root, "_orig_mod", root).named_modules():
         if path and next(module.children(), None) is None:
             yield path, module
 
