@@ -11,6 +11,8 @@ from writers import demo, hugging_face
 import megalens
 from megalens import NoOp
 from megalens.client import open_run
+from megalens.demo.model import GPT, GPTConfig
+from megalens.demo.tokenizer import ByteTokenizer
 from megalens.generation.hidden import HiddenStates
 from megalens.tracer.graph_probes import GraphProbes
 
@@ -95,3 +97,35 @@ def test_hidden_states_of_a_compiled_pass_are_kept_after_the_next_one() -> None:
             run(ids.flip(1))
             torch.testing.assert_close(states, seen[-len(states) :])
     probes.close()
+
+
+def test_a_compiled_model_in_training_writes_between_two_steps(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("MEGALENS_RUNTIME_DIR", str(tmp_path / "rt"))
+    torch.manual_seed(5)
+    model = GPT(GPTConfig(layers=2, hidden=32, heads=2, sequence=48))
+    plain = copy.deepcopy(model).eval()
+    model.compile(backend="aot_eager", dynamic=True)
+    flags, phases = {"HiddenStates": NoOp()}, ["train", "generate"]
+    options = {"samples": "all", "tokenizer": ByteTokenizer(), "linger": 0.2, "allow": ["generate"]}
+    ids = torch.randint(256, (2, 24))
+    with (
+        megalens.trace(model, flags=flags, phases=phases, **options) as tracer,
+        megalens.connect(tracer.run_id) as run,
+    ):
+        waiting = run.generate("A list", 6, temperature=0, lens=3, wait=False)
+        for _ in range(2):
+            with tracer.step():
+                model.loss(ids).backward()
+        written = waiting.wait(60)
+        tokens = written.tokens()
+        lens = written.lens()
+        tensors = run.tensors("HiddenStates", phase="generate").to_pandas()
+    wanted = plain.generate(ByteTokenizer().tensor("A list"), 6, temperature=1e-6)
+    assert tokens["id"].tolist() == wanted[0].tolist()
+    assert sorted(lens["layer"].unique()) == [0, 1]
+    seen: list[Tensor] = []
+    plain.blocks[1].register_forward_hook(lambda module, given, output: seen.append(output.detach()))
+    plain(wanted[:, :-1])
+    rows = tensors[tensors["layer"] == 1].sort_values("micro_batch")
+    states = torch.cat([torch.tensor(row.values).reshape(-1, 32) for row in rows.itertuples()])
+    torch.testing.assert_close(states, seen[0][0], rtol=1e-3, atol=1e-5)

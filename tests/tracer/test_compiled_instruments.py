@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 import torch
-from compiling import IDS, in_place, recompiled, rows_of, small, train, whole
+from compiling import IDS, WAYS, in_place, recompiled, rows_of, small, train, whole
 from perturbing import site
 from torch import nn
 from transformers import MixtralConfig, MixtralForCausalLM
@@ -83,6 +83,20 @@ def test_statistics_of_attention_and_routers_are_measured_in_compiled_code(logge
     for stat, expected in seen.items():
         found = [row["mean"] for (name, _, _), row in sorted(rows.items()) if name == stat]
         assert found == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize("way", WAYS.values())
+def test_statistics_that_are_due_in_some_steps_have_nothing_compiled_anew(logged, way) -> None:
+    model = small()
+    run = way(model)
+    logger = logged(run, activation=2, dgrad=3, residual=2, attention_entropy=2)
+    train(run, model, logger.tracer, steps=1)
+    graphs = recompiled()
+    train(run, model, logger.tracer, steps=5)
+    assert recompiled() == graphs
+    rows = logged.rows()
+    steps = {stat: {step for name, _, step in rows if name == stat} for stat in ("activation", "dgrad")}
+    assert steps == {"activation": {2, 4, 6}, "dgrad": {3, 6}}
 
 
 @pytest.mark.parametrize("way", [whole, in_place])

@@ -77,6 +77,7 @@ def test_flags_layers_and_compressors_change_without_a_recompile(traced, small_h
         )
         train(run, model, tracer, steps=1, micro_batches=1)
     assert recompiled() == graphs
+    assert tracer.status()["compiled"] == {"times": graphs, "again": 0}
     rows = rows_of(small_hub, tracer)
     assert {key[3] for key in rows} == {"MLP1_mat_mul", "HiddenStates"}
     assert {key[5] for key in rows} == {0, 1}
