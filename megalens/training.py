@@ -188,6 +188,8 @@ def trace(
         phase=phase,
         compiled=traced and (is_compiled(points.roots) if compiled is None else compiled),
     )
+    if tracer.graph is not None:
+        spans.place(tracer.graph, points.roots)
     try:
         # Without a hub nothing is watched, as nothing is traced.
         for instrument in others if traced else ():

@@ -197,8 +197,8 @@ def log_statistics(
         files.warn = tracer.warn
     if tracer.graph is not None:
         # Before the model is compiled, also for what is switched on later.
-        for module, side in measured.ends():
-            tracer.graph.place(module, side)
+        for end in measured.ends():
+            tracer.graph.place(*end)
     # What wraps an optimizer may have parameters of its own.
     if isinstance(optimizer, Optimizer) and not _updates(optimizer, points.roots):
         tracer.warn("The optimizer that log_statistics was given updates no parameter of this model.")

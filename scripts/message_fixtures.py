@@ -301,6 +301,7 @@ def message_cases() -> dict[str, dict[str, object]]:
             "state": "training",
             "step": 1242,
             "probes": {"fired": 312, "expected": 312, "missing": []},
+            "compiled": {"times": 2, "again": 0},
             "overhead": {"percent": 0.6, "low": 0.4, "high": 0.8},
         },
         "status": {
@@ -308,7 +309,17 @@ def message_cases() -> dict[str, dict[str, object]]:
             "state": "training",
             "step": 1242,
             "time": 1.79e9,
-            "probes": {"fired": 11, "expected": 12, "missing": ["MLP1_mat_mul layer 2"]},
+            "probes": {
+                "fired": 11,
+                "expected": 12,
+                "missing": ["MLP1_mat_mul layer 2"],
+                "reasons": [
+                    {
+                        "reason": "its module was not called in this step",
+                        "missing": ["MLP1_mat_mul layer 2"],
+                    }
+                ],
+            },
             "overhead": {"percent": 0.6, "low": 0.4, "high": 0.8},
             "nonfinite": {"count": 3, "first": {"step": 812, "layer": 2, "flag": "MLP1_mat_mul"}},
             "dropped": {"producer": 0, "viewer": 12, "recorder": 0},

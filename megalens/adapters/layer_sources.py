@@ -12,7 +12,7 @@ from .experts import expert_sources, router_sources
 from .paths import below, path_and_item
 from .sizes import ModelSizes, halves, input_features, output_features
 from .splits import ConcatenatedParts, GroupedParts, KeyValueParts, qkv_widths
-from .torch_layout import output_shards
+from .torch_layout import input_shards, output_shards
 
 if TYPE_CHECKING:
     from .adapter import Adapter
@@ -78,7 +78,8 @@ class LayerSources:
         if self._table.context is None:
             return []
         module = self._at(self._table.context)
-        return [Source(module, side="input", features=(input_features(module),), **self._same)]
+        shards = input_shards(module)
+        return [Source(module, side="input", features=(input_features(module),), shards=shards, **self._same)]
 
     def attention_output(self) -> Sequence[Source]:
         """Return what the attention gives."""

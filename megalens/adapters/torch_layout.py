@@ -10,7 +10,7 @@ from torch import nn
 
 from ..tracer import Shards
 
-__all__ = ["cuts_input", "cuts_output", "output_shards"]
+__all__ = ["cuts_input", "cuts_output", "input_shards", "output_shards"]
 
 
 def output_shards(*modules: nn.Module | None) -> Shards:
@@ -21,12 +21,15 @@ def output_shards(*modules: nn.Module | None) -> Shards:
     """
     for module in modules:
         placement = None if module is None else _output(module)
-        if placement is None:
-            continue
-        if not placement.is_shard() or placement.dim == 0:
-            return "none"
-        return "sequence" if placement.dim == 1 else "features"
+        if placement is not None:
+            return _shards(placement)
     return "none"
+
+
+def input_shards(module: nn.Module) -> Shards:
+    """Return how what is given to a module is cut, before its parallel style takes it: so compiled code has it."""
+    placement = _input(module)
+    return "none" if placement is None else _shards(placement)
 
 
 def cuts_output(module: nn.Module) -> bool:
@@ -37,9 +40,18 @@ def cuts_output(module: nn.Module) -> bool:
 
 def cuts_input(module: nn.Module) -> bool | None:
     """Return whether each rank has a piece of what is given to ``module``, before its parallel style takes it; None where no style says so."""
-    hooks = module._forward_pre_hooks.values()
-    placement = _declared(hooks, ("input_layouts", "input_kwarg_layouts"))
+    placement = _input(module)
     return None if placement is None else bool(placement.is_shard())
+
+
+def _shards(placement: Any) -> Shards:
+    if not placement.is_shard() or placement.dim == 0:
+        return "none"
+    return "sequence" if placement.dim == 1 else "features"
+
+
+def _input(module: nn.Module) -> Any | None:
+    return _declared(module._forward_pre_hooks.values(), ("input_layouts", "input_kwarg_layouts"))
 
 
 def _output(module: nn.Module) -> Any | None:

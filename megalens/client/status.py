@@ -23,9 +23,17 @@ class RunStatus(dict[str, Any]):
         lines = []
         probes = self.get("probes")
         if probes:
-            missing = ", ".join(probes.get("missing", [])[:5])
+            lines.append(f"probes: {probes['fired']} of {probes['expected']} fired")
+            # Of a tracer before 0.2 there are no reasons.
+            for silent in probes.get("reasons", [{"missing": probes["missing"], "reason": ""}]):
+                if silent["missing"]:
+                    names = ", ".join(silent["missing"][:5])
+                    more = len(silent["missing"]) - 5
+                    why = f": {silent['reason']}" if silent["reason"] else ""
+                    lines.append(f"  not {names}{f' and {more} more' if more > 0 else ''}{why}")
+        if compiled := self.get("compiled"):
             lines.append(
-                f"probes: {probes['fired']} of {probes['expected']} fired{f'; not {missing}' if missing else ''}"
+                f"compiled with probes: {_times(compiled['times'])}, of that again: {_times(compiled['again'])}"
             )
         if self.get("overhead"):
             parts = [
@@ -94,6 +102,10 @@ def _interval(cost: Budget | Overhead) -> str:
 
 def _count(number: int) -> str:
     return f"{number:,}".replace(",", "\u202f")
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{_count(number)} times"
 
 
 def _size(number: float) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from ..tracer.graph_probes import end_of
 from ..tracer.own_hooks import hook_after
 from ..tracer.points import ModelPoints, Source
 from ..tracer.tensors.window import Window
@@ -15,7 +16,7 @@ __all__ = ["HiddenStates"]
 
 
 class HiddenStates:
-    """Keeps the hidden states of the newest pass while it is entered. They are the model's own tensors: nothing is copied.
+    """Keeps the hidden states of the newest pass while it is entered. They are the model's own tensors: nothing is copied but what compiled code gives, which uses its memory again.
 
     A perturbation that is armed before or meanwhile is in them, as in what is traced.
 
@@ -39,6 +40,8 @@ class HiddenStates:
     def __enter__(self) -> HiddenStates:
         for layer, source in self._sources.items():
             self._handles.append(hook_after(source.module, self._keeps(layer, source)))
+            if (graph := end_of(source.module, "output", source.item)) is not None:
+                self._handles.append(graph.watch(self._copies(layer, source)))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -62,9 +65,14 @@ class HiddenStates:
 
     def _keeps(self, layer: int, source: Source) -> Callable[..., None]:
         def keep(module: nn.Module, given: Any, output: Any) -> None:
-            state = output[source.item] if isinstance(output, (tuple, list)) else output
-            if isinstance(state, Tensor) and state.ndim == 3:
-                state = state.detach()
-                self._seen[layer] = state.transpose(0, 1) if source.sequence_first else state
+            self._keep(layer, source, output[source.item] if isinstance(output, (tuple, list)) else output)
 
         return keep
+
+    def _copies(self, layer: int, source: Source) -> Callable[[Tensor], None]:
+        return lambda tensor: self._keep(layer, source, tensor.clone())
+
+    def _keep(self, layer: int, source: Source, state: Any) -> None:
+        if isinstance(state, Tensor) and state.ndim == 3:
+            state = state.detach()
+            self._seen[layer] = state.transpose(0, 1) if source.sequence_first else state

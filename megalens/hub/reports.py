@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any, Literal
 
-from ..protocol.messages_generated import Status
+from ..protocol.messages_generated import Probes, SilentProbes, Status
 
 __all__ = ["Reports"]
 
@@ -55,6 +55,12 @@ class Reports:
                 "expected": sum(p["expected"] for p in probes),
                 "missing": [name for p in probes for name in p["missing"]][:50],
             }
+            if reasons := _reasons(probes):
+                merged["probes"]["reasons"] = reasons
+        compiled = [report["compiled"] for report in reports if "compiled" in report]
+        if compiled:
+            # Processes compile alike.
+            merged["compiled"] = max(compiled, key=lambda each: (each["again"], each["times"]))
         overheads = [report["overhead"] for report in reports if "overhead" in report]
         if overheads:
             merged["overhead"] = max(overheads, key=lambda overhead: float(overhead["percent"]))
@@ -71,6 +77,14 @@ class Reports:
         warnings = list(dict.fromkeys(text for report in reports for text in report.get("warnings", ())))
         if warnings:
             merged["warnings"] = warnings
+
+
+def _reasons(probes: Iterable[Probes]) -> list[SilentProbes]:
+    found: dict[str, list[str]] = {}
+    for each in probes:
+        for silent in each.get("reasons", ()):
+            found.setdefault(silent["reason"], []).extend(silent["missing"])
+    return [{"reason": reason, "missing": names[:50]} for reason, names in list(found.items())[:50]]
 
 
 def _instruments(reports: Iterable[Status]) -> dict[str, Any]:

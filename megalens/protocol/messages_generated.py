@@ -15,6 +15,7 @@ __all__ = [
     "Announce",
     "Budget",
     "Cancel",
+    "Compiled",
     "CompressorInfo",
     "CompressorSetting",
     "Config",
@@ -69,6 +70,7 @@ __all__ = [
     "RunNotes",
     "RunState",
     "RuntimeFile",
+    "SilentProbes",
     "SiteInfo",
     "Statistics",
     "Status",
@@ -423,6 +425,25 @@ class Probes(TypedDict):
     expected: int
     missing: list[str]
     """Names such as 'MLP1_mat_mul layer 3', at most 50."""
+    reasons: NotRequired[list[SilentProbes]]
+    """Why, each reason with those of the missing that it holds of. Absent where all fired."""
+
+
+class SilentProbes(TypedDict):
+    """Probes that did not fire for one reason."""
+
+    reason: str
+    """Such as 'its module was not called in this step'."""
+    missing: list[str]
+
+
+class Compiled(TypedDict):
+    """Code with probes that torch.compile has compiled since tracing began."""
+
+    times: int
+    """How often any was compiled."""
+    again: int
+    """How many of these times it had been compiled already, as for another length of sequences. A change of what is traced is no such time."""
 
 
 class Overhead(TypedDict):
@@ -771,6 +792,7 @@ class Status(TypedDict):
     """Newest step; 0 before the first."""
     time: NotRequired[float]
     probes: NotRequired[Probes]
+    compiled: NotRequired[Compiled]
     overhead: NotRequired[Overhead]
     nonfinite: NotRequired[NonFinite]
     dropped: NotRequired[Dropped]

@@ -6,163 +6,108 @@ what nobody asks for costs the call of an operator that returns at once.
 
 ::
 
-    hook, while it is compiled       graph                                      each time that it runs
-    placed on module n ───────────▶  seen(tensor, n, False) ──────────────────▶ GraphEnd n: its watchers
-                                     backward pass: seen(gradient, n, True) ──▶ GraphEnd n: watchers of gradients
+    hook, while it is compiled       graph                                         each time that it runs
+    placed on module n ───────────▶  seen([tensor], n, end, VALUE) ──────────────▶ GraphEnd: its watchers
+                                     backward pass: seen([gradient], …, GRADIENT) ▶ GraphEnd: watchers of gradients
 
-The operator is registered as one with effects that keep their order: no pass of the compiler drops it, runs it twice or moves it before another. Gradients come
-from an ``autograd.Function`` which hands its tensor on as it is. An operator that changes a small state tensor would do as well in a single graph, but two
+Gradients come from an ``autograd.Function`` which hands its tensor on as it is. An operator that changes a small state tensor would do as well in a single graph, but two
 graphs that share the state cannot be backpropagated (``bench/compiled.py`` compares the two).
 """
 
 from __future__ import annotations
 
-import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from .errors import TracerError, said
+from .graph_compiler import guard_hooks, release_hooks
+from .graph_ends import GraphEnd, GraphPass, GraphRoot
+from .graph_operator import (
+    BEGINS,
+    BEGINS_WITH_GRADIENTS,
+    changed,
+    compilations,
+    define_operators,
+    ended,
+    listeners,
+    tell_whole,
+    told,
+)
 from .own_hooks import KeptHooks, hooks_of
-from .points import ModelPoints, Source
+from .points import ModelPoints
 
-__all__ = ["GraphEnd", "GraphPass", "GraphProbes", "end_of", "is_compiled", "passes_of"]
+__all__ = [
+    "WHOLE",
+    "GraphEnd",
+    "GraphPass",
+    "GraphProbes",
+    "changes_of",
+    "compiled_in",
+    "end_of",
+    "is_compiled",
+    "passes_of",
+]
 
-Watcher = Callable[[Tensor], None]
+WHOLE = -1
+"""In place of an item: everything that a module is given or gives."""
 _numbers = itertools.count(1)
-_ends: dict[int, GraphEnd | GraphRoot] = {}
-"""By number; until the probes are closed."""
 
 
 def is_compiled(roots: Iterable[nn.Module]) -> bool:
     """Return whether ``torch.compile`` has been asked to compile one of the modules, or one inside of them; whether it has done so yet does not matter."""
-    return any(
-        hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None
-        for root in roots
-        for module in root.modules()
-    )
+    return next(compiled_in(roots), None) is not None
+
+
+def compiled_in(roots: Iterable[nn.Module]) -> Iterator[nn.Module]:
+    """Give the modules that ``torch.compile`` has been asked to compile."""
+    for root in roots:
+        for module in root.modules():
+            forward = module.__dict__.get("forward")
+            if (
+                hasattr(module, "_orig_mod")
+                or getattr(module, "_compiled_call_impl", None) is not None
+                or hasattr(forward, "_torchdynamo_orig_callable")
+            ):
+                yield module
 
 
 def end_of(module: nn.Module, side: str, item: int = 0, keyword: str | None = None) -> GraphEnd | None:
     """Return the probe at one end of a module, where there is one."""
     hooks = hooks_of.get(module)
-    return hooks.ends[side].get((item, keyword)) if isinstance(hooks, _GraphHooks) else None
+    if not isinstance(hooks, _GraphHooks) or (item, keyword) not in hooks.ends[side]:
+        return None
+    end: GraphEnd = hooks.heard[hooks.ends[side][item, keyword]]
+    return end
 
 
 def passes_of(root: nn.Module) -> GraphRoot | None:
     """Return what tells of the passes of a root whose own call is compiled, where there is such."""
     hooks = hooks_of.get(root)
-    return hooks.root if isinstance(hooks, _GraphHooks) else None
+    return hooks.heard[hooks.root] if isinstance(hooks, _GraphHooks) and hooks.root is not None else None
 
 
-class GraphEnd:
-    """One tensor at the border of one module, and who wants it while compiled code runs.
-
-    Attributes
-    ----------
-    values, gradients : list of callable
-        Take the tensor, and what is backpropagated to it. It is the graph's own memory, which is used again: keep a copy.
-    """
-
-    def __init__(self, warn: Callable[[str], None]) -> None:
-        self.number = next(_numbers)
-        self.values: list[Watcher] = []
-        self.gradients: list[Watcher] = []
-        self._warn = warn
-        _ends[self.number] = self
-
-    def watch(self, values: Watcher | None, gradients: Watcher | None) -> _Watch:
-        """Tell of the tensor from now on, until what this returns is removed."""
-        return _Watch([(self.values, values), (self.gradients, gradients)])
-
-    def tell(self, tensor: Tensor, what: int) -> None:
-        """Tell whoever watches. Never raises: an error is said, and the step goes on."""
-        for watcher in self.gradients if what == _GRADIENT else self.values:
-            try:
-                watcher(tensor)
-            except Exception as error:
-                self._warn(f"A probe in compiled code failed: {said(error)}")
-
-
-class GraphPass:
-    """A forward pass of compiled code, in place of its output: nobody there can hook that."""
-
-    def __init__(self) -> None:
-        self.backpropagated: list[Callable[[], None]] = []
-
-
-class GraphRoot:
-    """The forward passes of a module that is itself called in compiled code.
-
-    A backward pass is taken for that of the newest forward pass that has had none: so it is but in pipelines, whose stages are called as modules.
-
-    Attributes
-    ----------
-    begins : list of callable
-        Told of each forward pass, in the gradient mode in which the module was called.
-    ends : list of callable
-        Take a :class:`GraphPass`.
-    """
-
-    def __init__(self, warn: Callable[[str], None]) -> None:
-        self.number = next(_numbers)
-        self.begins: list[Callable[[], None]] = []
-        self.ends: list[Callable[[Any], None]] = []
-        self._open: list[GraphPass] = []
-        self._warn = warn
-        _ends[self.number] = self
-
-    def watch(self, begins: Callable[[], None], ends: Callable[[Any], None]) -> _Watch:
-        """Tell of passes from now on, until what this returns is removed."""
-        return _Watch([(self.begins, begins), (self.ends, ends)])
-
-    def tell(self, tensor: Tensor, what: int) -> None:
-        """Tell whoever watches. Never raises: an error is said, and the step goes on."""
-        try:
-            if what in (_BEGINS, _BEGINS_WITH_GRADIENTS):
-                with torch.set_grad_enabled(what == _BEGINS_WITH_GRADIENTS):
-                    for begins in self.begins:
-                        begins()
-            elif what == _ENDS:
-                done = GraphPass()
-                for ends in self.ends:
-                    ends(done)
-                if done.backpropagated:
-                    self._open = [*self._open[-_MOST_OPEN:], done]
-            elif self._open:
-                for call in self._open.pop().backpropagated:
-                    call()
-        except Exception as error:
-            self._warn(f"A probe in compiled code failed: {said(error)}")
-
-
-class _Watch:
-    """Somebody who watches."""
-
-    def __init__(self, added: Sequence[tuple[list[Any], Any]]) -> None:
-        self._added = [(watchers, watcher) for watchers, watcher in added if watcher is not None]
-        for watchers, watcher in self._added:
-            watchers.append(watcher)
-
-    def remove(self) -> None:
-        """Watch no more. Safe twice."""
-        added, self._added = self._added, []
-        for watchers, watcher in added:
-            watchers.remove(watcher)
+def changes_of(module: nn.Module) -> list[Any] | None:
+    """Return what changes a module's output in compiled code, to be added to; None where nothing can."""
+    hooks = hooks_of.get(module)
+    return hooks.changes if isinstance(hooks, _GraphHooks) and hooks.changeable else None
 
 
 class GraphProbes:
     """Hooks that leave probes in code which is compiled from now on; in code that is not compiled they do nothing.
 
+    Code that was compiled before is compiled once more when it is called next: it may be that of these modules, or of others of their class, whose graphs torch would use for these.
+
     Parameters
     ----------
     points : ModelPoints
-        The model: each of its trace points that is a tensor as the module has it gets a probe.
+        The model: each of its trace points gets a probe.
     warn : callable
         Takes a sentence for the user.
+    perturbs : bool
+        Whether outputs can be perturbed. Each place then costs a copy of its tensor in every pass.
 
     Raises
     ------
@@ -170,23 +115,43 @@ class GraphProbes:
         When this version of torch has no operators with effects.
     """
 
-    def __init__(self, points: ModelPoints, warn: Callable[[str], None]) -> None:
-        _operator()
+    def __init__(self, points: ModelPoints, warn: Callable[[str], None], *, perturbs: bool = False) -> None:
+        define_operators()
         self._warn = warn
         self._modules: set[nn.Module] = set()
-        for source in _sources(points):
-            self.place(source.module, source.side, source.item, source.keyword)
+        self._compilations: set[Any] = set()
+        compilations.append(self._compilations)
+        for flag in points.flags.values():
+            for source in itertools.chain.from_iterable(flag.layers.values()):
+                item = source.item if source.computed is None else WHOLE
+                self.place(source.module, source.side, item, source.keyword if item != WHOLE else None)
+                if source.rows_of is not None:
+                    self.place(source.rows_of, "input", WHOLE)
+        for name, site in points.sites.items() if perturbs else ():
+            # Weights are read as they are.
+            for module in itertools.chain.from_iterable(site.layers.values()) if name != "weight" else ():
+                self._hooks(module).changeable = True
         # Those of a module that is called as such are seen by ordinary hooks.
         for root in points.roots:
             if not hasattr(root, "_orig_mod"):
                 hooks = self._hooks(root)
-                hooks.root = hooks.root or GraphRoot(self._warn)
+                if hooks.root is None:
+                    hooks.root = hooks.add(GraphRoot(self._warn))
+        self.compiles_anew = guard_hooks(id(self))
+        """Whether there was compiled code already."""
+
+    @property
+    def compiled(self) -> tuple[int, int]:
+        """How often code with probes was compiled so far, and how many of these times it was code that had been compiled already."""
+        found = [each for each in self._compilations.copy() if each is not None]
+        return len(found), len(found) - len({each.frame_id for each in found})
 
     def place(self, module: nn.Module, side: str, item: int = 0, keyword: str | None = None) -> None:
-        """Place a probe at one end of a module, of a tensor as :class:`Source` says it; once."""
-        ends = self._hooks(module).ends[side]
-        if (item, keyword) not in ends:
-            ends[item, keyword] = GraphEnd(self._warn)
+        """Place a probe at one end of a module, of a tensor as :class:`Source` says it, or of everything there (``WHOLE``); once."""
+        hooks = self._hooks(module)
+        if (item, keyword) not in hooks.ends[side]:
+            end = GraphEnd(self._warn, side if item == WHOLE else None)
+            hooks.ends[side][item, keyword] = hooks.add(end)
 
     def _hooks(self, module: nn.Module) -> _GraphHooks:
         found = hooks_of.get(module)
@@ -198,7 +163,9 @@ class GraphProbes:
         return found
 
     def close(self) -> None:
-        """Take the hooks off, and tell of nothing more; what has been compiled keeps operators that do nothing. Safe twice."""
+        """Take the hooks off, and tell of nothing more; code that is compiled is so once more, without probes, when it is called next. Safe twice."""
+        compilations[:] = [each for each in compilations if each is not self._compilations]
+        release_hooks(id(self))
         modules, self._modules = self._modules, set()
         for module in modules:
             hooks = hooks_of[module]
@@ -210,21 +177,46 @@ class GraphProbes:
 
 
 class _GraphHooks(KeptHooks):
-    """The hooks of one module, which leave its probes in code that is compiled."""
+    """The hooks of one module, which leave its probes in code that is compiled.
+
+    Attributes
+    ----------
+    number : torch.Tensor
+        Of the module, int64 ``[]``: an input of the graph, so that modules of one class share theirs.
+    ends : dict
+        By side, item and keyword the place in ``heard``.
+    heard : list
+        What the graph tells.
+    root : int or None
+        Place in ``heard`` of what is told of passes.
+    changeable : bool
+        Whether the output can be perturbed.
+    changes : list
+        What perturbs it: objects with ``change``. Not looked at while code is compiled, which would be so again with another number of them.
+    users : int
+        Tracers that have probes here.
+    """
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__(module)
-        self.ends: dict[str, dict[tuple[int, str | None], GraphEnd]] = {"input": {}, "output": {}}
-        self.root: GraphRoot | None = None
+        self.number = torch.tensor(next(_numbers), device="cpu")
+        self.ends: dict[str, dict[tuple[int, str | None], int]] = {"input": {}, "output": {}}
+        self.heard: list[Any] = []
+        self.root: int | None = None
+        self.changeable = False
+        self.changes: list[Any] = []
         self.users = 0
-        """Tracers that have probes here."""
+        listeners[int(self.number)] = self
+
+    def add(self, heard: GraphEnd | GraphRoot) -> int:
+        """Have the graph tell it, too; return its place."""
+        self.heard.append(heard)
+        return len(self.heard) - 1
 
     def remove(self) -> None:
         """Take the hooks off; the probes tell of nothing more."""
         super().remove()
-        for end in (self.root, *self.ends["input"].values(), *self.ends["output"].values()):
-            if end is not None:
-                _ends.pop(end.number, None)
+        listeners.pop(int(self.number), None)
 
     def called(self, module: nn.Module, args: Any, kwargs: Any) -> Any:
         """Tell of the pass that begins, and of what the module is given."""
@@ -234,117 +226,48 @@ class _GraphHooks(KeptHooks):
             # What is exported for another program has no probes in it.
             return None
         if self.root is not None:
-            tensor = next((each for each in (*args, *kwargs.values()) if isinstance(each, Tensor)), None)
-            if tensor is not None:
-                what = _BEGINS_WITH_GRADIENTS if torch.is_grad_enabled() else _BEGINS
-                torch.ops.megalens.seen(tensor, self.root.number, what)
+            what = BEGINS_WITH_GRADIENTS if torch.is_grad_enabled() else BEGINS
+            torch.ops.megalens.seen([], self.number, self.root, what, "")
         for (item, keyword), end in self.ends["input"].items():
-            if keyword not in kwargs and len(args) > item:
-                args = _through(args, item, end.number)
+            if item == WHOLE:
+                tell_whole(args, kwargs, self.number, end)
+            elif keyword not in kwargs and len(args) > item:
+                args = told(args, item, self.number, end)
             elif kwargs:
                 name = keyword if keyword in kwargs else next(iter(kwargs))
-                kwargs = {**kwargs, name: _through(kwargs[name], 0, end.number)}
+                kwargs = {**kwargs, name: told(kwargs[name], 0, self.number, end)}
         return args, kwargs
 
     def returned(self, module: nn.Module, args: Any, output: Any) -> Any:
-        """Tell of what the module gives, and of the pass that ends."""
+        """Change the output where it is perturbed; tell of it, and of the pass that ends."""
         if not torch.compiler.is_compiling():
             return super().returned(module, args, output)
         if torch.compiler.is_exporting():
             return None
+        if self.changeable:
+            output = changed(output, self.number)
         for (item, _), end in self.ends["output"].items():
-            output = _through(output, item, end.number)
-        return output if self.root is None else _ended(output, self.root.number)
+            if item != WHOLE:
+                output = told(output, item, self.number, end)
+            elif isinstance(output, dict):
+                tell_whole((), output, self.number, end)
+            elif isinstance(output, (Tensor, tuple, list)):
+                tell_whole(output, {}, self.number, end)
+        return output if self.root is None else ended(output, self.number, self.root)
 
+    def change(self, tensor: Tensor) -> Tensor:
+        """Return an output as perturbations make it."""
+        for each in self.changes:
+            tensor = each.change(tensor)
+        return tensor
 
-_VALUE, _GRADIENT, _BEGINS, _BEGINS_WITH_GRADIENTS, _ENDS, _BACKPROPAGATED = range(6)
-_MOST_OPEN = 64
-"""Passes that wait for their backward pass; of those of a pass that has none the oldest are forgotten."""
-
-
-def _sources(points: ModelPoints) -> Iterator[Source]:
-    for flag in points.flags.values():
-        for sources in flag.layers.values():
-            yield from (source for source in sources if source.computed is None and source.rows_of is None)
-
-
-def _through(output: Any, item: int, number: int) -> Any:
-    """Have the graph tell of one tensor of a module's output; return the output with the tensor that the graph goes on with."""
-    several = isinstance(output, (tuple, list))
-    tensor = (output[item] if len(output) > item else None) if several else output if item == 0 else None
-    if not isinstance(tensor, Tensor):
-        return output
-    new = _told(tensor, number, _VALUE, _GRADIENT)
-    return _with(output, item, new) if several else new
-
-
-def _ended(output: Any, number: int) -> Any:
-    """Have the graph tell of the end of a pass, and of the gradient of the first tensor of its output that can have one; return the output that the graph goes on with."""
-    if isinstance(output, Tensor):
-        return _told(output, number, _ENDS, _BACKPROPAGATED)
-    keys: list[Any] = list(output) if isinstance(output, dict) else []
-    if isinstance(output, (tuple, list)):
-        keys = list(range(len(output)))
-    tensors = [key for key in keys if isinstance(output[key], Tensor)]
-    if not tensors:
-        return output
-    key = next((key for key in tensors if output[key].requires_grad), tensors[0])
-    return _with(output, key, _told(output[key], number, _ENDS, _BACKPROPAGATED))
-
-
-def _told(tensor: Tensor, number: int, value: int, gradient: int) -> Tensor:
-    if torch.is_grad_enabled() and tensor.requires_grad:
-        return _Seen.apply(tensor, number, value, gradient)  # type: ignore[no-any-return, no-untyped-call]
-    torch.ops.megalens.seen(tensor, number, value)
-    return tensor
-
-
-def _with(output: Any, key: Any, new: Tensor) -> Any:
-    if isinstance(output, dict):
-        # In place, so that it stays the class that it is.
-        output[key] = new
-        return output
-    made = [*output[:key], new, *output[key + 1 :]]
-    # A named tuple takes its members one by one.
-    return type(output)(*made) if hasattr(output, "_fields") else type(output)(made)
-
-
-class _Seen(torch.autograd.Function):
-    """Hands a tensor on as it is, and has the graph tell of it and of its gradient."""
-
-    @staticmethod
-    def forward(ctx: Any, tensor: Tensor, number: int, value: int, gradient: int) -> Tensor:
-        ctx.told = number, gradient
-        torch.ops.megalens.seen(tensor, number, value)
-        # A view made here could not be changed in place by the model; this is the same memory and no view.
-        same: Tensor = torch.ops.aten._unsafe_view(tensor, tensor.shape)
-        return same
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
-        torch.ops.megalens.seen(gradient, *ctx.told)
-        return gradient, None, None, None
-
-
-def _run(tensor: Tensor, number: int, what: int) -> None:
-    end = _ends.get(number)
-    if end is not None:
-        end.tell(tensor, what)
-
-
-@functools.cache
-def _operator() -> Any:
-    """Define the operator ``megalens::seen``, once for the process."""
-    try:
-        from torch._higher_order_ops.effects import _EffectType, _register_effectful_op
-    except ImportError as error:
-        raise TracerError(
-            f"Compiled models are traced with torch 2.13 or later, got {torch.__version__}. Trace the model uncompiled."
-        ) from error
-    library: Any = torch.library.Library("megalens", "FRAGMENT")  # type: ignore[no-untyped-call]
-    # A captured CUDA graph would run it once and never again.
-    library.define("seen(Tensor tensor, int number, int what) -> ()", tags=(torch.Tag.cudagraph_unsafe,))
-    library.impl("seen", _run, "CompositeExplicitAutograd")
-    torch.library.register_fake("megalens::seen", lambda tensor, number, what: None, lib=library)
-    _register_effectful_op(torch.ops.megalens.seen.default, _EffectType.ORDERED)
-    return library
+    def change_gradient(self, gradient: Tensor, tensor: Tensor) -> Tensor:
+        """Return what is backpropagated to an output by way of the perturbations."""
+        if not self.changes:
+            return gradient
+        with torch.enable_grad():
+            given = tensor.detach().requires_grad_()
+            new = given
+            for each in self.changes:
+                new = each.change(new, again=True)
+        return gradient if new is given else torch.autograd.grad(new, given, gradient)[0]

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-__all__ = ["KeptHooks", "OwnHook", "hook_after", "hook_before", "hooks_of"]
+__all__ = ["Added", "KeptHooks", "OwnHook", "hook_after", "hook_before", "hooks_of"]
 
 _HOOKS = {
     "_forward_hooks": ("_forward_hooks_with_kwargs", "_forward_hooks_always_called"),
@@ -36,6 +36,7 @@ class OwnHook:
     def __init__(self, call: Callable[..., Any]) -> None:
         self.call = call
         _leave_out_of_copies()
+        _leave_uncompiled()
 
     def __call__(self, *told: Any) -> Any:
         """Call it with what a module tells its hooks."""
@@ -87,7 +88,9 @@ class KeptHooks:
             handle.remove()
 
 
-class _Added:
+class Added:
+    """Something in a list of what is called."""
+
     def __init__(self, hooks: list[Any], hook: Any, first: bool) -> None:
         self._hooks, self._hook = hooks, hook
         hooks.insert(0 if first else len(hooks), hook)
@@ -108,16 +111,16 @@ def hook_before(
     """Have a module call something before its forward pass, as ``register_forward_pre_hook`` does; return its handle."""
     kept = hooks_of.get(module)
     if kept is not None:
-        return _Added(kept.before, (call, with_kwargs), prepend)
+        return Added(kept.before, (call, with_kwargs), prepend)
     return module.register_forward_pre_hook(OwnHook(call), prepend=prepend, with_kwargs=with_kwargs)
 
 
-def hook_after(module: nn.Module, call: Callable[..., Any]) -> Any:
+def hook_after(module: nn.Module, call: Callable[..., Any], *, prepend: bool = False) -> Any:
     """Have a module call something after its forward pass, as ``register_forward_hook`` does; return its handle."""
     kept = hooks_of.get(module)
     if kept is not None:
-        return _Added(kept.after, call, False)
-    return module.register_forward_hook(OwnHook(call))
+        return Added(kept.after, call, prepend)
+    return module.register_forward_hook(OwnHook(call), prepend=prepend)
 
 
 @functools.cache
@@ -130,6 +133,17 @@ def _leave_out_of_copies() -> None:
         return _stripped(before(module))
 
     nn.Module.__getstate__ = getstate  # type: ignore[method-assign]
+
+
+@functools.cache
+def _leave_uncompiled() -> None:
+    """Have the hooks of a module that is compiled by itself run as they are, which torch runs around its code and would compile each. Inside of what is compiled they are traced through."""
+    with contextlib.suppress(ImportError):
+        from torch._C._dynamo.eval_frame import _FrameAction, _FrameExecStrategy, set_code_exec_strategy
+
+        # Nor what they call.
+        strategy = _FrameExecStrategy(_FrameAction.SKIP, _FrameAction.SKIP)
+        set_code_exec_strategy(OwnHook.__call__.__code__, strategy)
 
 
 def _stripped(state: Any) -> Any:

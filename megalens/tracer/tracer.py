@@ -107,9 +107,13 @@ class Tracer:
         self.points = points
         """The model and its trace points."""
         # Before any instrument looks for them.
-        self.graph = GraphProbes(points, lambda text: self.warn(text)) if compiled else None
+        self.graph = (
+            GraphProbes(points, lambda text: self.warn(text), perturbs="perturb" in controls)
+            if compiled
+            else None
+        )
         """Probes in compiled code, where there are any."""
-        self.tensors = TensorTracer(points, decode, phase)
+        self.tensors = TensorTracer(points, decode, phase, self.graph)
         """The instrument that follows the settings."""
         self._coordinator = Coordinator(
             points,
@@ -124,6 +128,10 @@ class Tracer:
             first_step=first_step,
             hubless=hubless,
         )
+        if self.graph is not None and self.graph.compiles_anew:
+            self.warn(
+                "Code that torch.compile had compiled before this model was traced is compiled once more, with probes, when it is called next."
+            )
         self._instruments = self._coordinator.instruments
         self._passes = PassHooks(points.roots, self._instruments.tell)
         # Without gradients they are what the steps are for.

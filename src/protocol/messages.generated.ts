@@ -759,6 +759,7 @@ export interface Status {
   step: number;
   time?: number;
   probes?: Probes;
+  compiled?: Compiled;
   overhead?: Overhead;
   nonfinite?: NonFinite;
   dropped?: Dropped;
@@ -820,6 +821,35 @@ export interface Probes {
    * Names such as 'MLP1_mat_mul layer 3', at most 50.
    */
   missing: string[];
+  /**
+   * Why, each reason with those of the missing that it holds of. Absent where all fired.
+   */
+  reasons?: SilentProbes[];
+}
+
+/**
+ * Probes that did not fire for one reason.
+ */
+export interface SilentProbes {
+  /**
+   * Such as 'its module was not called in this step'.
+   */
+  reason: string;
+  missing: string[];
+}
+
+/**
+ * Code with probes that torch.compile has compiled since tracing began.
+ */
+export interface Compiled {
+  /**
+   * How often any was compiled.
+   */
+  times: number;
+  /**
+   * How many of these times it had been compiled already, as for another length of sequences. A change of what is traced is no such time.
+   */
+  again: number;
 }
 
 /**
@@ -1553,7 +1583,26 @@ export const MESSAGES_SCHEMA: ISchema = {
       properties: {
         fired: { type: 'integer', minimum: 0, maximum: 9007199254740991 },
         expected: { type: 'integer', minimum: 0, maximum: 9007199254740991 },
+        missing: { type: 'array', items: { type: 'string', maxLength: 500 }, maxItems: 50 },
+        reasons: { type: 'array', items: { $ref: '#/$defs/SilentProbes' }, maxItems: 50 }
+      }
+    },
+    SilentProbes: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['reason', 'missing'],
+      properties: {
+        reason: { type: 'string', maxLength: 500 },
         missing: { type: 'array', items: { type: 'string', maxLength: 500 }, maxItems: 50 }
+      }
+    },
+    Compiled: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['times', 'again'],
+      properties: {
+        times: { type: 'integer', minimum: 0, maximum: 9007199254740991 },
+        again: { type: 'integer', minimum: 0, maximum: 9007199254740991 }
       }
     },
     Overhead: {
@@ -1922,6 +1971,7 @@ export const MESSAGES_SCHEMA: ISchema = {
         step: { type: 'integer', minimum: 0, maximum: 9007199254740991 },
         time: { type: 'number', minimum: 0, maximum: 253402300799 },
         probes: { $ref: '#/$defs/Probes' },
+        compiled: { $ref: '#/$defs/Compiled' },
         overhead: { $ref: '#/$defs/Overhead' },
         nonfinite: { $ref: '#/$defs/NonFinite' },
         dropped: { $ref: '#/$defs/Dropped' },

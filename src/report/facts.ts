@@ -69,6 +69,7 @@ export function factsOf(
     ['Layout', layoutWords(hello.layout)],
     ['Tracing cost', overheadWords(status, overheads.filter(Number.isFinite))],
     ['Probes', probeWords(status)],
+    ['Compiled code', compiledWords(status)],
     ['Not finite', nonFiniteWords(status, titleOf)],
     ['Given up', droppedWords(status)],
     ['Versions', versions.join(', ') || 'not recorded'],
@@ -141,8 +142,15 @@ function probeWords({ probes }: Status): string {
   if (!probes) {
     return '';
   }
-  const missing = probes.missing.length > 0 ? `; silent: ${probes.missing.slice(0, 5).join(', ')}` : '';
-  return `${probes.fired} of ${probes.expected} fired${missing}`;
+  const groups = probes.reasons ?? [{ reason: '', missing: probes.missing }];
+  const silent = groups
+    .filter(({ missing }) => missing.length > 0)
+    .map(({ missing, reason }) => `; silent: ${missing.slice(0, 5).join(', ')}${reason && ` (${reason})`}`);
+  return `${probes.fired} of ${probes.expected} fired${silent.join('')}`;
+}
+
+function compiledWords({ compiled }: Status): string {
+  return compiled ? `with probes, ${compiled.times} times, of that again: ${compiled.again}` : '';
 }
 
 function nonFiniteWords({ nonfinite }: Status, titleOf: TitleOf): string {

@@ -208,7 +208,13 @@ def test_a_status_is_a_dictionary_that_reads_well():
         "type": "status",
         "state": "paused",
         "step": 1300,
-        "probes": {"fired": 11, "expected": 12, "missing": ["MLP1_mat_mul layer 2"]},
+        "probes": {
+            "fired": 11,
+            "expected": 12,
+            "missing": ["MLP1_mat_mul layer 2"],
+            "reasons": [{"reason": "it was not called", "missing": ["MLP1_mat_mul layer 2"]}],
+        },
+        "compiled": {"times": 2, "again": 1},
         "overhead": {"percent": 0.42, "low": 0.4, "high": 0.45, "training": 0.3, "hub": 0.12},
         "budget": {
             "limit": 1,
@@ -243,7 +249,9 @@ def test_a_status_is_a_dictionary_that_reads_well():
     assert status["probes"]["expected"] == 12
     assert repr(status).splitlines() == [
         "paused at step 1\u202f300",
-        "  probes: 11 of 12 fired; not MLP1_mat_mul layer 2",
+        "  probes: 11 of 12 fired",
+        "    not MLP1_mat_mul layer 2: it was not called",
+        "  compiled with probes: 2 times, of that again: once",
         "  tracing costs 0.42 % (0.4 to 0.45) of step time, by its own clocks (training 0.3, hub 0.12)",
         "  budget of 1 %, inside: 0.81 % (0.5 to 1.1) over 400 steps",
         "    Only every second of the chosen steps is traced.",

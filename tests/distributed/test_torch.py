@@ -89,6 +89,11 @@ def whole(tmp_path_factory):
         ("gpt", "ddp, compiled layers", 1, 2),
         ("gpt", "fsdp2, compiled layers", 1, 2),
         ("llama", "fsdp2, compiled layers", 1, 2),
+        ("gpt", "compiled ddp", 1, 2),
+        ("gpt", "compiled fsdp2", 1, 2),
+        ("llama", "tensor, compiled layers", 2, 1),
+        ("llama", "sequence, compiled layers", 2, 1),
+        ("llama", "fsdp2 and tensor, compiled layers", 2, 2),
     ],
 )
 def test_every_flag_is_what_one_process_has(

@@ -84,6 +84,8 @@ def spread(model: nn.Module, way: str) -> nn.Module:
             layer.compile(fullgraph=True, backend="aot_eager")
     if way == "ddp, compiled":
         return nn.parallel.DistributedDataParallel(torch.compile(model, backend="aot_eager"))
+    if way.startswith("compiled "):
+        return torch.compile(spread(model, way.removeprefix("compiled ")), backend="aot_eager")  # type: ignore[return-value]
     way = way.partition(",")[0]
     if way == "ddp":
         return nn.parallel.DistributedDataParallel(model)

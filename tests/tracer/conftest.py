@@ -38,6 +38,16 @@ def ids() -> torch.Tensor:
 
 
 @pytest.fixture
+def compiler() -> Iterator[None]:
+    """Compile each test's models by themselves."""
+    # What one test compiled would stand in for the next one's model.
+    torch.compiler.reset()
+    torch._dynamo.utils.counters.clear()
+    yield
+    torch.compiler.reset()
+
+
+@pytest.fixture
 def own_hub(tmp_path, monkeypatch):
     """A place for runtime files and recordings; hubs that are left over are ended."""
     monkeypatch.setenv("MEGALENS_RUNTIME_DIR", str(tmp_path / "rt"))

@@ -4,81 +4,29 @@ import copy
 
 import pytest
 import torch
+from compiling import (
+    BOTH,
+    FLAGS,
+    IDS,
+    WAYS,
+    blocks,
+    hidden_of,
+    plain,
+    recompiled,
+    rows_of,
+    small,
+    train,
+    whole,
+)
 from torch import nn
 
 import megalens
 from megalens import NoOp, Tile
-from megalens.demo.model import GPT, GPTConfig
-from megalens.tracer.graph_probes import is_compiled
+from megalens.tracer.graph_probes import GraphProbes, end_of, is_compiled
+from megalens.tracer.own_hooks import hook_after
+from megalens.training import model_points
 
-FLAGS = {"QKV_mat_mul": NoOp(), "MLP1_mat_mul": Tile(2), "MLP2_mat_mul": NoOp(), "HiddenStates": NoOp()}
-BOTH = {name: {"compressor": each, "passes": ["forward", "backward"]} for name, each in FLAGS.items()}
-IDS = torch.randint(0, 30, (2, 6), generator=torch.Generator().manual_seed(3))
-
-
-def small() -> GPT:
-    torch.manual_seed(0)
-    return GPT(GPTConfig(vocabulary=30, layers=2, hidden=8, heads=2, sequence=8))
-
-
-def recompiled() -> int:
-    return torch._dynamo.utils.counters["stats"]["unique_graphs"]
-
-
-@pytest.fixture(autouse=True)
-def _afresh():
-    # What one test compiled would stand in for the next one's model.
-    torch.compiler.reset()
-    torch._dynamo.utils.counters.clear()
-    yield
-    torch.compiler.reset()
-
-
-def whole(model):
-    return torch.compile(model, fullgraph=True, backend="aot_eager")
-
-
-def in_place(model):
-    model.compile(fullgraph=True, backend="aot_eager")
-    return model
-
-
-def blocks(model):
-    for block in model.blocks:
-        block.compile(fullgraph=True, backend="aot_eager")
-    return model
-
-
-def plain(model):
-    return model
-
-
-WAYS = {"whole": whole, "in place": in_place, "blocks": blocks}
-
-
-def train(run, model, tracer, steps=2, micro_batches=2):
-    """Take steps of several micro-batches; returns the losses and the gradients of the last one."""
-    losses = []
-    for _ in range(steps):
-        with tracer.step():
-            model.zero_grad()
-            for ids in (IDS, IDS.flip(0))[:micro_batches]:
-                loss = nn.functional.cross_entropy(run(ids).flatten(0, 1), ids.flatten())
-                loss.backward()
-                losses.append(loss.item())
-    return losses, [p.grad.clone() for p in model.parameters() if p.grad is not None]
-
-
-def rows_of(hub, tracer):
-    tracer.close()
-    hub.next("goodbye")
-    found = {}
-    while not hub.rows.empty():
-        row = hub.rows.get()
-        key = tuple(row[name] for name in ("step", "micro_batch", "pass", "flag", "part", "layer"))
-        assert key not in found
-        found[key] = row
-    return found
+pytestmark = pytest.mark.usefixtures("compiler")
 
 
 @pytest.mark.slow
@@ -129,6 +77,7 @@ def test_flags_layers_and_compressors_change_without_a_recompile(traced, small_h
         )
         train(run, model, tracer, steps=1, micro_batches=1)
     assert recompiled() == graphs
+    assert tracer.status()["compiled"] == {"times": graphs, "again": 0}
     rows = rows_of(small_hub, tracer)
     assert {key[3] for key in rows} == {"MLP1_mat_mul", "HiddenStates"}
     assert {key[5] for key in rows} == {0, 1}
@@ -193,10 +142,12 @@ def test_statistics_are_those_of_the_model_uncompiled(logged) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_a_model_that_was_compiled_before_it_was_traced_is_told_what_to_do(traced, small_hub) -> None:
+@pytest.mark.parametrize("other", [False, True])
+def test_code_that_was_compiled_before_it_was_traced_is_compiled_anew(traced, small_hub, other) -> None:
+    """Also that of another model of the class, which torch would use for this one."""
     model = small()
     run = whole(model)
-    expected = run(IDS)
+    expected = (whole(small()) if other else run)(IDS)
     tracer = traced(run, flags={"MLP1_mat_mul": Tile(2), "MLP2_mat_mul": Tile(2)})
     for _ in range(2):
         with tracer.step():
@@ -206,9 +157,61 @@ def test_a_model_that_was_compiled_before_it_was_traced_is_told_what_to_do(trace
     status = small_hub.next("status")
     while status["step"] < 2:
         status = small_hub.next("status")
-    assert status["probes"]["fired"] == 0
-    assert len(status["probes"]["missing"]) == 4
-    assert "compiled before it was traced" in status["warnings"][0]
+    assert status["probes"] == {"fired": 4, "expected": 4, "missing": []}
+    assert "is compiled once more, with probes" in status["warnings"][0]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_layers_that_are_compiled_one_by_one_share_their_code_as_without_a_tracer(traced, small_hub) -> None:
+    """More of them than torch compiles of one code."""
+    model = small(layers=12)
+    run = blocks(model)
+    tracer = traced(run, flags={"HiddenStates": NoOp()})
+    assert tracer.connected(20)
+    seen = hidden_of(small(layers=12))
+    train(run, model, tracer, steps=1, micro_batches=1)
+    assert recompiled() == 1
+    assert tracer.status()["compiled"] == {"times": 1, "again": 0}
+    rows = rows_of(small_hub, tracer)
+    assert len(rows) == 12
+    for key, row in rows.items():
+        torch.testing.assert_close(torch.tensor(row["values"]), seen[key[5]][0].flatten())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("way", ["whole", "blocks"])
+@pytest.mark.parametrize("first", [True, False])
+def test_of_two_models_of_one_class_each_has_its_own_rows(traced, small_hub, way, first) -> None:
+    """The other one is not traced, and is compiled before or after; then it is traced as well."""
+    student, teacher = small(), small(seed=1)
+    run, other = WAYS[way](student), WAYS[way](teacher)
+    seen = [hidden_of(copy.deepcopy(each)) for each in (small(), small(seed=1))]
+    tracer = traced(run, flags={"HiddenStates": NoOp()})
+    assert tracer.connected(20)
+    for step in range(2):
+        with tracer.step():
+            for each in (other, run)[:: 1 if first else -1]:
+                each(IDS)
+            if step:
+                other(IDS)
+    watched: list[torch.Tensor] = []
+    probes = GraphProbes(model_points(teacher, None), print)
+    for block in teacher.blocks:
+        end_of(block, "output").watch(lambda tensor: watched.append(tensor.clone()), None)
+        hook_after(block, lambda module, given, output: watched.append(output.detach().clone()))
+    with tracer.step():
+        run(IDS)
+    assert watched == []
+    other(IDS)
+    probes.close()
+    for found, wanted in zip(watched, seen[1], strict=True):
+        torch.testing.assert_close(found, wanted)
+    rows = rows_of(small_hub, tracer)
+    assert len(rows) == 3 * 2
+    for key, row in rows.items():
+        torch.testing.assert_close(torch.tensor(row["values"]), seen[0][key[5]][0].flatten())
 
 
 @pytest.mark.slow

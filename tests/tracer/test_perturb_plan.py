@@ -160,7 +160,7 @@ REFUSED = {
     "meta": (lambda: nn.Linear(2, 2, device="meta"), "is not loaded"),
     "attention": (lambda: nn.MultiheadAttention(4, 2).out_proj, "nn.MultiheadAttention reads its weight"),
     "script": (lambda: torch.jit.script(nn.Linear(2, 2)), "is compiled"),
-    "compiled": (compiled, "is compiled, and compiled code passes by the hooks"),
+    "compiled": (compiled, "is compiled, and compiled code reads weights past any hook"),
 }
 
 

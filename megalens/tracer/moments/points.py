@@ -8,6 +8,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from ..graph_probes import WHOLE
+
 __all__ = ["BeforeReduction", "FeaturePoint", "ParamPoint", "ResidualPoint", "SitePoint", "MomentPoints"]
 
 
@@ -163,10 +165,13 @@ class MomentPoints:
     loss_scale: Callable[[], float | Tensor] | None = None
     before_reduction: BeforeReduction | None = None
 
-    def ends(self) -> Iterator[tuple[nn.Module, str]]:
-        """Give every end of a module that is measured."""
+    def ends(self) -> Iterator[tuple[nn.Module, str, int]]:
+        """Give every end of a module that is measured, as probes in compiled code are placed."""
         for site in self.sites:
             for side, logs in (("input", site.logs_input), ("output", site.logs_output)):
                 if logs:
-                    yield site.module, side
-        yield from ((point.module, point.end) for point in self.residuals)
+                    yield site.module, side, 0
+        yield from ((point.module, point.end, 0) for point in self.residuals)
+        for feature in self.features:
+            if isinstance(feature.source, nn.Module):
+                yield feature.source, "output", WHOLE

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils import checkpoint
 
-from ..own_hooks import OwnHook
+from ..graph_probes import changes_of
+from ..own_hooks import Added, OwnHook, hook_after, hooks_of
 from ..place import Place
 from .arithmetic import perturbed
 from .plan import SitePlan
@@ -209,6 +210,10 @@ class OutputHook(PerturbHook):
         What is traced is then what the model goes on with; and a framework's own hook, such as the one that sums a row-parallel output over its processes, is done. Hooks
         that trace are only ever added behind.
         """
+        if hooks_of.get(module) is not None:
+            handles = [hook_after(module, lambda called, args, output: self._after(output), prepend=True)]
+            changes = changes_of(module)
+            return handles if changes is None else [*handles, Added(changes, self, False)]
         handle = module.register_forward_hook(OwnHook(lambda called, args, output: self._after(output)))
         hooks = cast("OrderedDict[int, Any]", module._forward_hooks)
         others = [number for number in hooks if number != handle.id]
@@ -216,6 +221,18 @@ class OutputHook(PerturbHook):
         for number in others[first:]:
             hooks.move_to_end(number)
         return [handle]
+
+    def change(self, tensor: Tensor, *, again: bool = False) -> Tensor:
+        """Return an output of compiled code perturbed. For its gradient it is so once more, which is not counted."""
+        calls = self.calls
+        try:
+            new: Tensor = self._change(tensor) if self._clock.phase in self._phases else tensor
+            if again:
+                self.calls = calls
+            return new
+        except Exception as error:
+            self._failed(error)
+            return tensor
 
     def _after(self, output: Any) -> Any:
         if not self._wanted():

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import nn
 
+from ..graph_probes import changes_of, compiled_in
+from ..own_hooks import hooks_of
 from ..points import ModelPoints
 from .arithmetic import FLOATS
 from .sharded import is_sharded
@@ -25,13 +27,19 @@ def refused_layers(points: ModelPoints, site: str) -> dict[int, str]:
         ``weight``, ``calculation`` or ``system``.
     """
     names = {module: name for root in points.roots for name, module in root.named_modules()}
-    compiled = set(_below(points, _is_compiled))
+    compiled = {inner for module in compiled_in(points.roots) for inner in module.modules()}
+    # A function that calls the model is compiled, or so it may be.
+    probed = any(hooks_of.get(root) is not None for root in points.roots)
     flat = set(_below(points, _is_flat)) if site == "weight" else set()
     refused: dict[int, str] = {}
     for layer, modules in points.sites[site].layers.items():
         for module in modules:
             reason = None
-            if module in compiled or isinstance(module, torch.jit.ScriptModule):
+            if site == "weight" and (probed or module in compiled):
+                reason = "is compiled, and compiled code reads weights past any hook. Perturb the model as it is before torch.compile, or what its modules give"
+            elif isinstance(module, torch.jit.ScriptModule) or (
+                module in compiled and changes_of(module) is None
+            ):
                 reason = "is compiled, and compiled code passes by the hooks. Perturb the model as it is before torch.compile"
             elif module in flat:
                 reason = "is inside of FullyShardedDataParallel, which keeps weights in flat parameters. Use fully_shard"
@@ -69,10 +77,6 @@ def _below(points: ModelPoints, test: Callable[[nn.Module], bool]) -> Iterator[n
         for module in root.modules():
             if test(module):
                 yield from module.modules()
-
-
-def _is_compiled(module: nn.Module) -> bool:
-    return hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None
 
 
 def _is_flat(module: nn.Module) -> bool:

@@ -78,6 +78,14 @@ class StepRows(NamedTuple):
     """Where their values may lie one after another; they are then viewed and not copied."""
 
 
+class FiredProbes(NamedTuple):
+    """How many probes fired in a step of those that were to, and of the others the names with the reasons, at most 50."""
+
+    fired: int
+    expected: int
+    missing: dict[str, str]
+
+
 @dataclass(slots=True)
 class Batch:
     """All that one step, or one phase outside of steps, gave."""
@@ -85,8 +93,8 @@ class Batch:
     step: int
     rows: list[Row] = field(default_factory=list)
     nbytes: int = 0
-    probes: tuple[int, int, list[str]] | None = None
-    """Fired, expected, names of the missing; None when nothing was to be traced."""
+    probes: FiredProbes | None = None
+    """How many fired; None when nothing was to be traced."""
     ready: Any = None
     """A device event after which the copies are there; None on the CPU."""
     stage: Stage | None = None

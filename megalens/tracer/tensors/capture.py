@@ -13,12 +13,12 @@ from torch import Tensor
 from ..device import to_host
 from ..micro_batches import OUTSIDE, TRAINING, MicroBatches, Unproven
 from ..points import ModelPoints, Shards, Source
-from .batch import NO_ERROR, Batch, Row, RowMeta
+from .batch import NO_ERROR, Batch, FiredProbes, Row, RowMeta
 from .compressing.compressors import NativeTiles
 from .held import HELD_BYTES, HeldTensor, HeldTensors
 from .joining.pieces import Cut, cut_of
 from .plan import FlagPlan, TracingPlan
-from .probes import TensorProbe, install_probes
+from .probes import TensorProbe, install_probes, reason_of
 from .reading import Reading, reading_of
 from .staging import StagePool
 from .values import errors_of, in_rows, local_piece, moments_of, parts_of
@@ -137,12 +137,12 @@ class Capture(MicroBatches):
         self.phase = OUTSIDE
         self.in_forward = self.in_backward = False
 
-    def fired(self) -> tuple[int, int, list[str]] | None:
-        """Return how many probes fired in this step of those that were to, and the names of the others."""
+    def fired(self) -> FiredProbes | None:
+        """Return how many probes fired in this step of those that were to, and why the others did not."""
         if not self._any_active or self._renewed:
             return None
         expected = fired = 0
-        missing: list[str] = []
+        missing: dict[str, str] = {}
         scope = self.scope
         for probe in self.probes:
             if probe.flag.active and (probe.scope >= scope or not probe.source.sparse):
@@ -151,8 +151,8 @@ class Capture(MicroBatches):
                 if probe.scope >= scope:
                     fired += 1
                 elif len(missing) < 50:
-                    missing.append(probe.label)
-        return fired, expected, missing
+                    missing[probe.label] = reason_of(probe)
+        return FiredProbes(fired, expected, missing)
 
     def take(self) -> Batch:
         """Hand over what has gathered."""
@@ -231,6 +231,7 @@ class Capture(MicroBatches):
             self.spent_ns += _clock() - started
             return
         if not isinstance(tensor, Tensor) and probe.source.computed is None:
+            probe.why = f"it gave no tensor{_hint(probe)}"
             self._warn(f"{probe.label} gave no tensor{_hint(probe)}.")
             return
         if probe.flag.backward:
@@ -284,7 +285,8 @@ class Capture(MicroBatches):
                     probe.readings[key] = made
         except Exception as error:  # A tracer's fault must not end a training step.
             self.errors += 1
-            self._warn(f"{probe.label} could not be traced: {str(error)[:300] or type(error).__name__}")
+            probe.why = str(error)[:300] or type(error).__name__
+            self._warn(f"{probe.label} could not be traced: {probe.why}")
         self.spent_ns += _clock() - started
 
     def _add(

@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.messages_generated import Phase, Status
+from ..graph_probes import GraphProbes
 from ..instrument import Instrument
 from ..passes import left_out_sentence
 from ..perturb import Installed, PerturbPlan, install_perturbations
 from ..points import ModelPoints
-from .batch import Batch
+from .batch import Batch, FiredProbes
 from .capture import Capture
 from .plan import TracingPlan
 from .sender import STREAM, LeaderSender, MemberSender
@@ -36,14 +37,20 @@ class TensorTracer(Instrument):
         Text of one token id.
     phase : str
         What the steps are.
+    graph : GraphProbes, optional
+        Probes in compiled code.
     """
 
     name = STREAM
 
     def __init__(
-        self, points: ModelPoints, decode: Callable[[int], str] | None = None, phase: Phase = "train"
+        self,
+        points: ModelPoints,
+        decode: Callable[[int], str] | None = None,
+        phase: Phase = "train",
+        graph: GraphProbes | None = None,
     ) -> None:
-        self._phase = phase
+        self._phase, self._graph = phase, graph
         self._points = points
         self._decode = decode
         self._warn: Callable[[str], None] = lambda text: None
@@ -182,7 +189,17 @@ class TensorTracer(Instrument):
         status["nonfinite"] = sender.nonfinite()
         if sender.probes is not None:
             fired, expected, missing = sender.probes
-            status["probes"] = {"fired": fired, "expected": expected, "missing": missing}
+            status["probes"] = {"fired": fired, "expected": expected, "missing": list(missing)}
+            reasons: dict[str, list[str]] = {}
+            for name, reason in missing.items():
+                reasons.setdefault(reason, []).append(name)
+            if reasons:
+                status["probes"]["reasons"] = [
+                    {"reason": reason, "missing": names} for reason, names in reasons.items()
+                ]
+        if self._graph is not None:
+            times, again = self._graph.compiled
+            status["compiled"] = {"times": times, "again": again}
         if self.left_out_passes:
             status["left_out_passes"] = self.left_out_passes
         if self.perturbed_steps:
@@ -200,7 +217,7 @@ class TensorTracer(Instrument):
         if self._sender is not None:
             self._sender.undelivered()
 
-    def _flush(self, probes: tuple[int, int, list[str]] | None = None) -> None:
+    def _flush(self, probes: FiredProbes | None = None) -> None:
         capture, host, sender = self.capture, self._host, self._sender
         batch = capture.take()
         if sender is None or host is None or not host.sends:

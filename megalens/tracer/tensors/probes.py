@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from ...protocol import layer_name
 from ..flags import FLAGS
-from ..graph_probes import end_of
+from ..graph_compiler import compiles
+from ..graph_probes import WHOLE, end_of
 from ..own_hooks import hook_after, hook_before
 from ..passes import IPassSink, hook_passes
 from ..points import FlagPoints, Source
@@ -19,7 +20,7 @@ from .joining.pieces import Cut
 from .plan import FlagPlan, TracingPlan
 from .reading import Reading
 
-__all__ = ["IProbeSink", "TensorProbe", "install_probes"]
+__all__ = ["IProbeSink", "TensorProbe", "install_probes", "reason_of"]
 
 _is_compiling = torch.compiler.is_compiling
 
@@ -39,17 +40,37 @@ class TensorProbe:
         What is done with this rank's piece of each part, by its shape.
     rows : tuple of int or None
         The first two axes that its tensor has, in the forward pass that goes on; None where the tensor says so itself.
+    why : str or None
+        Why it did not fire when it was last reached.
+    graph : GraphEnd or None
+        What tells of its tensor in compiled code.
     plain : bool
         Whether its tensor is taken in forward passes only, and as the module has it.
     """
 
-    __slots__ = ("cuts", "flag", "label", "layer", "metas", "plain", "readings", "rows", "scope", "source")
+    __slots__ = (
+        "cuts",
+        "flag",
+        "graph",
+        "label",
+        "layer",
+        "metas",
+        "plain",
+        "readings",
+        "rows",
+        "scope",
+        "source",
+        "why",
+    )
 
     def __init__(self, flag: FlagPlan, layer: int, source: Source, alone: bool) -> None:
         self.flag = flag
         self.layer = layer
         self.source = source
         self.scope = -1
+        self.why: str | None = None
+        at = (source.item, source.keyword) if source.computed is None else (WHOLE, None)
+        self.graph = end_of(source.module, source.side, *at)
         self.rows: tuple[int, int] | None = None
         self.metas: dict[Any, list[RowMeta]] = {}
         self.readings: dict[Any, Reading] = {}
@@ -79,6 +100,20 @@ class IProbeSink(IPassSink, Protocol):
         ...
 
 
+def reason_of(probe: TensorProbe) -> str:
+    """Return why a probe did not fire in the step that ends."""
+    graph = probe.graph
+    if probe.why or (graph is not None and graph.lost):
+        return probe.why or str(graph and graph.lost)
+    if not probe.flag.forward:
+        return "no gradient came back to it in this step"
+    if probe.scope < 0 and graph is not None and not graph.told:
+        return "its module was not called, or its code was compiled without probes: torch.compiler.reset() has it compiled anew"
+    if probe.scope < 0 and graph is None and compiles():
+        return "its module was not called, or it is compiled and tracing began without knowing: megalens.trace(…, compiled=True)"
+    return "its module was not called in this step"
+
+
 def install_probes(
     roots: Sequence[nn.Module], points: Mapping[str, FlagPoints], plan: TracingPlan, sink: IProbeSink
 ) -> tuple[list[TensorProbe], Callable[[], None]]:
@@ -100,7 +135,7 @@ def install_probes(
                 probes.extend(TensorProbe(flag, layer, source, len(sources) == 1) for source in sources)
         for probe in probes:
             if probe.source.rows_of is not None:
-                yield _hook_rows(probe, probe.source.rows_of)
+                yield from _hook_rows(probe, probe.source.rows_of)
             yield from _hooks(probe, sink)
 
     handles = hook_passes(roots, sink, put_on)
@@ -113,14 +148,16 @@ def install_probes(
     return probes, remove
 
 
-def _hook_rows(probe: TensorProbe, module: nn.Module) -> Any:
+def _hook_rows(probe: TensorProbe, module: nn.Module) -> Iterator[Any]:
     def before(module: nn.Module, args: Any, kwargs: Any) -> None:
         if probe.flag.active and not _is_compiling():
             given = (value for value in (*args, *kwargs.values()) if isinstance(value, Tensor))
             shape = next((value.shape for value in given), ())
             probe.rows = (shape[0], shape[1]) if len(shape) > 2 else None
 
-    return hook_before(module, before, with_kwargs=True)
+    if (graph := end_of(module, "input", WHOLE)) is not None:
+        yield graph.watch(lambda given: before(module, *given))
+    yield hook_before(module, before, with_kwargs=True)
 
 
 def _hooks(probe: TensorProbe, sink: IProbeSink) -> Iterator[Any]:
@@ -160,9 +197,8 @@ def _hooks(probe: TensorProbe, sink: IProbeSink) -> Iterator[Any]:
         if flag.active:
             sink.gradient(probe, tensor)
 
-    graph = end_of(source.module, source.side, item, keyword) if source.computed is None else None
-    if graph is not None:
-        yield graph.watch(
+    if probe.graph is not None:
+        yield probe.graph.watch(
             lambda tensor: see(tensor) if flag.active else None, gradient if flag.backward else None
         )
     if source.side == "output":

@@ -11,6 +11,7 @@ from ...protocol.messages_generated import NonFinite, NonFiniteFirst
 from .batch import (
     NON_FINITE,
     Batch,
+    FiredProbes,
     Row,
     RowMeta,
     StepRows,
@@ -47,14 +48,14 @@ class TensorSender:
 
     Attributes
     ----------
-    probes : tuple or None
-        Fired, expected, names of the missing, of the last step that said so.
+    probes : FiredProbes or None
+        Those of the last step that said so.
     """
 
     def __init__(self, host: Host, stages: StagePool) -> None:
         self._host = host
         self._stages = stages
-        self.probes: tuple[int, int, list[str]] | None = None
+        self.probes: FiredProbes | None = None
         self._nonfinite = 0
         self._first_nonfinite: NonFiniteFirst | None = None
 
@@ -96,7 +97,7 @@ class TensorSender:
             batch.ready.synchronize()
         if batch.probes is not None:
             self.probes = batch.probes
-            if batch.probes[0] == 0 and batch.probes[1]:
+            if not batch.probes.fired and batch.probes.expected:
                 self._host.warn(
                     "No probe fired in a step that was to be traced: the traced model was not called in it, or it was compiled before it was traced. "
                     "Call megalens.trace(model, compiled=True) before the first step, or torch.compiler.reset() after it."

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from torch import nn
+
 from ..errors import said
+from ..graph_probes import GraphProbes, end_of
 from ..instrument import Instrument
 from ..passes import when_backpropagated
 from .communication import CommunicationHooks
@@ -114,9 +117,31 @@ class TimelineInstrument(Instrument):
         found = {"layers": layers_of, "operations": operations_of}.get(self._settings.granularity)
         if found is not None:
             self._modules = [
-                ModuleHooks(list(found(root)), self._module(chunk))
+                ModuleHooks(self._probed(list(found(root))), self._module(chunk))
                 for chunk, root in enumerate(self._host.roots)
             ]
+
+    def place(self, graph: GraphProbes, roots: Iterable[nn.Module]) -> None:
+        """Place what times modules in compiled code: layers always, operations where they are asked for by now."""
+        for root in roots:
+            timed = [
+                *layers_of(root),
+                *(operations_of(root) if self._settings.granularity == "operations" else ()),
+            ]
+            for _, module in timed:
+                graph.place(module, "input")
+                graph.place(module, "output")
+
+    def _probed(self, timed: list[tuple[str, nn.Module]]) -> list[tuple[str, nn.Module]]:
+        """Return those with probes, where compiled code has any: another number of hooks would have the others compiled anew."""
+        probed = [each for each in timed if end_of(each[1], "input") is not None]
+        if not probed or len(probed) == len(timed):
+            return timed
+        self._host.warn(
+            f"{len(timed) - len(probed)} of {len(timed)} modules are not timed, since the code of this model is compiled without probes for them. "
+            "For operations, say timeline='operations' in megalens.trace(…), before the first step."
+        )
+        return probed
 
     def release(self, closing: bool) -> None:
         """Take every hook off. Safe twice."""

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..graph_probes import end_of
 from ..own_hooks import hook_after, hook_before
 from ..passes import when_backpropagated
 
@@ -31,12 +32,12 @@ def layers_of(root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
             else:
                 yield at, child
 
-    yield from inside(root, "")
+    yield from inside(getattr(root, "_orig_mod", root), "")
 
 
 def operations_of(root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
     """Give the modules that have no children, by path."""
-    for path, module in root.named_modules():
+    for path, module in getattr(root, "_orig_mod", root).named_modules():
         if path and next(module.children(), None) is None:
             yield path, module
 
@@ -65,6 +66,12 @@ class ModuleHooks:
         for path, module in modules:
             self._handles.append(hook_before(module, self._before(path), prepend=True))
             self._handles.append(hook_after(module, self._after(path)))
+            for side, values, gradients in (
+                ("input", self._begins, self._backward_ends),
+                ("output", self._ends, self._backward_begins),
+            ):
+                if (end := end_of(module, side)) is not None:
+                    self._handles.append(end.watch(_with(values, path), _with(gradients, path)))
 
     def close(self) -> None:
         """Take the hooks off. Safe twice."""
@@ -95,7 +102,7 @@ class ModuleHooks:
             if torch.compiler.is_compiling():
                 return
             when_backpropagated(given, lambda: self._backward_ends(path))
-            self._begun.append((path, _clock()))
+            self._begins(path)
 
         return hook
 
@@ -103,15 +110,21 @@ class ModuleHooks:
         def hook(_: nn.Module, given: Any, output: Any) -> None:
             if torch.compiler.is_compiling():
                 return
-            # What raised has left its beginning here.
-            while self._begun:
-                at, began = self._begun.pop()
-                if at == path:
-                    self._keep("forward", path, began, _clock())
-                    break
+            self._ends(path)
             when_backpropagated(output, lambda: self._backward_begins(path))
 
         return hook
+
+    def _begins(self, path: str) -> None:
+        self._begun.append((path, _clock()))
+
+    def _ends(self, path: str) -> None:
+        # What raised has left its beginning here.
+        while self._begun:
+            at, began = self._begun.pop()
+            if at == path:
+                self._keep("forward", path, began, _clock())
+                break
 
     def _backward_begins(self, path: str) -> None:
         self._open.setdefault(path, _clock())
@@ -120,3 +133,7 @@ class ModuleHooks:
         began = self._open.pop(path, None)
         if began is not None:
             self._keep("backward", path, began, _clock())
+
+
+def _with(call: Callable[[str], None], path: str) -> Callable[[Any], None]:
+    return lambda _: call(path)

@@ -1,7 +1,7 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 import { formatBytes, formatInteger } from '../../charts/format';
-import type { Status } from '../../protocol/messages.generated';
+import type { SilentProbes, Status } from '../../protocol/messages.generated';
 import { CostBox, CostTerm } from './cost-box';
 import type { IOpenRun } from '../shell/open-run';
 import type { PanelModel } from '../shell/panel-model';
@@ -18,11 +18,17 @@ function sizeText(
   return limit === undefined ? size : trans.__('%1 of %2', size, formatBytes(limit));
 }
 
+/** Probes that did not fire, by reason; of a tracer that gives none, without. */
+function silentProbes({ probes }: Status): readonly SilentProbes[] {
+  const groups = probes?.reasons ?? [{ reason: '', missing: probes?.missing ?? [] }];
+  return groups.filter(({ missing }) => missing.length > 0);
+}
+
 /** How far the numbers can be trusted, and what tracing costs. */
 export function TrustLines(props: { status: Status; model: PanelModel; open: IOpenRun }): React.ReactElement {
   const { status, model, open } = props;
   const { trans } = model;
-  const { probes, dropped, nonfinite, recording } = status;
+  const { probes, compiled, dropped, nonfinite, recording } = status;
   const lost = dropped === undefined ? 0 : dropped.producer + dropped.viewer + dropped.recorder;
   return (
     <>
@@ -50,12 +56,25 @@ export function TrustLines(props: { status: Status; model: PanelModel; open: IOp
         )}
       </p>
       <CostBox open={open} trans={trans} />
-      {probes !== undefined && probes.missing.length > 0 && (
-        <p className="jp-MegalensFigures-warning">
-          {trans.__('Did not fire: %1', probes.missing.join(', '))}
+      {silentProbes(status).map(({ missing, reason }) => (
+        <p key={reason} className="jp-MegalensFigures-warning">
+          {reason === ''
+            ? trans.__('Did not fire: %1', missing.join(', '))
+            : trans.__('Did not fire: %1 (%2)', missing.join(', '), reason)}
         </p>
-      )}
+      ))}
       <p>
+        {compiled !== undefined && (
+          <Term
+            name={trans.__('compiled again')}
+            value={formatInteger(compiled.again)}
+            title={trans.__(
+              'Code with probes was compiled %1 times since tracing began, %2 of these because its inputs were of another kind. A change of what is traced has nothing compiled.',
+              formatInteger(compiled.times),
+              formatInteger(compiled.again)
+            )}
+          />
+        )}
         {dropped !== undefined && (
           <Term
             name={trans.__('dropped')}

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...graph_probes import end_of, passes_of
+from ...graph_probes import WHOLE, end_of, passes_of
 from ...own_hooks import hook_after, hook_before
 from ...passes import when_backpropagated
 from .. import measure, measure_natively
@@ -209,20 +209,15 @@ class Sites:
     def _in_graph(self, probe: MomentProbe) -> Iterator[Any]:
         """Watch a module's ends in compiled code, where no hook of it runs."""
         for side, end in (("input", probe.input), ("output", probe.output)):
-            graph = None if end is None or end.of is not None else end_of(probe.module, side)
+            graph = None if end is None else end_of(probe.module, side, 0 if end.of is None else WHOLE)
             if graph is not None and end is not None:
                 yield graph.watch(self._told(end), self._told_gradient(end) if end.backward else None)
 
-    def _told(self, end: End) -> Callable[[Tensor], None]:
-        def told(tensor: Tensor) -> None:
+    def _told(self, end: End) -> Callable[[Any], None]:
+        def told(seen: Any) -> None:
             # In a backward pass it is computed again.
-            if (
-                not self.paused
-                and self._trains
-                and torch._C._current_graph_task_id() == -1
-                and measurable(tensor)
-            ):
-                self._spent(lambda: self._values(end, tensor))
+            if not self.paused and self._trains and torch._C._current_graph_task_id() == -1:
+                self._spent(lambda: self._look_out(end, seen))
 
         return told
 
@@ -251,7 +246,8 @@ class Sites:
         if tensor is None or not measurable(tensor):
             return
         self._values(end, tensor)
-        if end.backward is not None and tensor.requires_grad:
+        # What compiled code tells is no part of a graph.
+        if end.backward is not None and tensor.requires_grad and torch.is_grad_enabled():
             self._await(end, tensor)
 
     def _values(self, end: End, tensor: Tensor) -> None:

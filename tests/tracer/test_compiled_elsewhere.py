@@ -1,0 +1,125 @@
+"""Probes and what else is made of a model: exported programs, code that Inductor makes, and what it keeps on disk for other processes."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+import torch
+from compiling import IDS, hidden_of, rows_of, small, train
+from torch import nn
+
+from megalens import NoOp
+from megalens.tracer.graph_probes import end_of
+from tests.tracer.compiled_work import X
+from tests.tracer.compiled_work import model as made_in_work
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.usefixtures("compiler")]
+compiler = pytest.mark.skipif(
+    not any(map(shutil.which, ("g++", "c++", "clang++"))), reason="Inductor needs a C++ compiler"
+)
+FLAGS = {"HiddenStates": {"compressor": NoOp(), "passes": ["forward", "backward"]}, "QKV_mat_mul": NoOp()}
+LOADED = """
+import sys
+sys.modules["megalens"] = None
+import torch
+program = torch.export.load(sys.argv[1])
+print(program.module()(torch.tensor(eval(sys.argv[2]))).sum().item())
+"""
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_an_exported_program_has_no_probes_and_runs_where_there_is_no_megalens(
+    traced, tmp_path, strict
+) -> None:
+    model = small()
+    tracer = traced(model, compiled=True, flags=FLAGS, allow=["perturb"])
+    run = torch.compile(model, backend="aot_eager")
+    run(IDS)
+    assert tracer.graph.compiled == (1, 0)
+    exported = torch.export.export(model, (IDS,), strict=strict)
+    programs = [exported, exported.run_decompositions()]
+    for program in programs:
+        assert "megalens" not in program.graph_module.code
+        torch.testing.assert_close(program.module()(IDS), model(IDS))
+    torch.export.save(programs[1], tmp_path / "program.pt2")
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED, tmp_path / "program.pt2", str(IDS.tolist())],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert float(done.stdout) == pytest.approx(model(IDS).sum().item(), rel=1e-4, abs=1e-4)
+    # The compiled code has its probes still.
+    told: list[torch.Tensor] = []
+    end_of(model.blocks[0], "output").watch(told.append)
+    run(IDS)
+    assert len(told) == 1
+
+
+def test_an_onnx_program_has_no_probes(traced) -> None:
+    pytest.importorskip("onnxscript")
+    model = small()
+    traced(model, compiled=True, flags=FLAGS)
+    program = torch.onnx.export(model, (IDS,), dynamo=True)
+    assert "megalens" not in str(program)
+
+
+@compiler
+def test_code_that_inductor_makes_tells_what_plain_hooks_tell(traced, small_hub) -> None:
+    plain, model = small(), small()
+    gradients: list[torch.Tensor] = []
+    for block in plain.blocks:
+        block.register_full_backward_hook(lambda module, took, gave: gradients.append(gave[0].clone()))
+    hidden = hidden_of(small())
+    losses, _ = train(plain, plain, traced(plain, hub=None), steps=1, micro_batches=1)
+    run = torch.compile(model, fullgraph=True)
+    tracer = traced(run, flags=FLAGS, samples="all")
+    assert tracer.connected(20)
+    found, _ = train(run, model, tracer, steps=1, micro_batches=1)
+    assert found == pytest.approx(losses, rel=1e-5)
+    rows = rows_of(small_hub, tracer)
+    for layer in (0, 1):
+        for side, wanted in (("forward", hidden[layer]), ("backward", gradients[1 - layer])):
+            values = torch.tensor(rows[1, 0, side, "HiddenStates", "", layer]["values"])
+            torch.testing.assert_close(values, wanted.flatten(), rtol=1e-4, atol=1e-6)
+
+
+@compiler
+def test_code_on_disk_of_runs_with_other_probes_is_not_taken_for_this_ones(tmp_path) -> None:
+    body = made_in_work()
+    seen: dict[str, list] = {}
+    gradients: dict[str, list] = {}
+    for at in (0, 2):
+
+        def after(module: nn.Module, given, output, at=str(at)) -> None:
+            seen[at] = output.tolist()
+            output.register_hook(lambda gradient: gradients.update({at: gradient.tolist()}))
+
+        body[at].register_forward_hook(after)
+    body(X).square().sum().backward()
+
+    def taken(*places: int) -> dict:
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.tracer.compiled_work", str([*places])],
+            env={**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return json.loads(done.stdout)
+
+    assert taken()["hits"] == 0
+    for places in ((0, 2), (2,)):
+        found = taken(*places)
+        # Code with such operators torch keeps for no other process.
+        assert found["hits"] == 0
+        for told, wanted in ((found["seen"], seen), (found["gradients"], gradients)):
+            assert sorted(told) == [str(at) for at in places]
+            for at, values in told.items():
+                torch.testing.assert_close(torch.tensor(values), torch.tensor(wanted[at]))
+    again = taken()
+    assert again["hits"] > 0
+    assert again["seen"] == {}

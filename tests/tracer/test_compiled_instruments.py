@@ -1,0 +1,201 @@
+"""Flags of several tensors, statistics, spans and perturbations in compiled code, beside plain hooks on the model uncompiled."""
+
+from collections import Counter
+
+import pytest
+import torch
+from compiling import IDS, WAYS, in_place, recompiled, rows_of, small, train, whole
+from perturbing import site
+from torch import nn
+from transformers import MixtralConfig, MixtralForCausalLM
+
+from megalens import NoOp
+from megalens.client import open_run
+from megalens.protocol import ProtocolError
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.usefixtures("compiler")]
+
+
+def mixtral() -> MixtralForCausalLM:
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "vocab_size": 60}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 1, "num_local_experts": 4}
+    return MixtralForCausalLM(MixtralConfig(**sizes, **heads, attn_implementation="eager"))
+
+
+def test_routers_and_experts_are_seen_in_compiled_code(traced, small_hub) -> None:
+    plain, model = mixtral(), mixtral()
+    seen: dict = {}
+    for layer, block in enumerate(plain.model.layers):
+        for name, module in (("router", block.mlp.gate), ("experts", block.mlp.experts), ("mlp", block.mlp)):
+            module.register_forward_hook(
+                lambda module, given, output, at=(name, layer): seen.update({at: (given, output)})
+            )
+    plain(input_ids=IDS)
+    flags = dict.fromkeys(("RouterProbabilities", "ExpertOutputs", "MLP2_mat_mul"), NoOp())
+    tracer = traced(torch.compile(model, backend="aot_eager"), flags=flags, samples="all")
+    assert tracer.connected(20)
+    run = tracer.points.roots[0]
+    with tracer.step():
+        run(input_ids=IDS).logits.sum().backward()
+    rows = rows_of(small_hub, tracer)
+    found = {(key[3], key[4], key[5]): torch.tensor(row["values"]) for key, row in rows.items()}
+    for layer in (0, 1):
+        logits = seen["router", layer][1][0]
+        expected = logits.float().softmax(-1).flatten()
+        torch.testing.assert_close(found.pop(("RouterProbabilities", "", layer)), expected)
+        torch.testing.assert_close(found.pop(("MLP2_mat_mul", "", layer)), seen["mlp", layer][1].flatten())
+        (hidden, index, _), _ = seen["experts", layer]
+        mixture = plain.model.layers[layer].mlp.experts
+        for expert in sorted(set(index.flatten().tolist())):
+            tokens = hidden[(index == expert).any(-1)]
+            gate, up = (tokens @ mixture.gate_up_proj[expert].T).chunk(2, -1)
+            output = (nn.functional.silu(gate) * up) @ mixture.down_proj[expert].T
+            torch.testing.assert_close(
+                found.pop(("ExpertOutputs", f"expert{expert}", layer)), output.flatten()
+            )
+    assert found == {}
+    assert tuple(rows["micro_batch"] for rows in rows.values()) == (0,) * len(rows)
+    (shape,) = {tuple(row["source_shape"]) for key, row in rows.items() if key[3] == "MLP2_mat_mul"}
+    assert shape == (2, 6, 16)
+
+
+def test_statistics_of_attention_and_routers_are_measured_in_compiled_code(logged) -> None:
+    plain, model = mixtral(), mixtral()
+    seen: dict[str, list] = {"attention_entropy": [], "router_entropy": []}
+
+    def entropy(probabilities: torch.Tensor) -> float:
+        return torch.special.entr(probabilities.float()).sum(-1).mean().item()
+
+    for block in plain.model.layers:
+        block.self_attn.register_forward_hook(
+            lambda module, given, output: seen["attention_entropy"].append(entropy(output[1]))
+        )
+        block.mlp.gate.register_forward_hook(
+            lambda module, given, output: seen["router_entropy"].append(entropy(output[0].softmax(-1)))
+        )
+    plain(input_ids=IDS)
+    run = torch.compile(model, backend="aot_eager")
+    logger = logged(run, attention_entropy=1, router_entropy=1)
+    with logger.step():
+        run(input_ids=IDS).logits.sum().backward()
+    rows = logged.rows()
+    for stat, expected in seen.items():
+        found = [row["mean"] for (name, _, _), row in sorted(rows.items()) if name == stat]
+        assert found == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize("way", WAYS.values())
+def test_statistics_that_are_due_in_some_steps_have_nothing_compiled_anew(logged, way) -> None:
+    model = small()
+    run = way(model)
+    logger = logged(run, activation=2, dgrad=3, residual=2, attention_entropy=2)
+    train(run, model, logger.tracer, steps=1)
+    graphs = recompiled()
+    train(run, model, logger.tracer, steps=5)
+    assert recompiled() == graphs
+    rows = logged.rows()
+    steps = {stat: {step for name, _, step in rows if name == stat} for stat in ("activation", "dgrad")}
+    assert steps == {"activation": {2, 4, 6}, "dgrad": {3, 6}}
+
+
+@pytest.mark.parametrize("way", [whole, in_place])
+def test_layers_of_compiled_code_are_timed(tmp_path, own_hub, way, caplog) -> None:
+    import megalens
+
+    model = small()
+    called = ["embedding", "positions", "blocks.0", "blocks.1", "norm", "head"]
+    run = way(model)
+    tracer = megalens.trace(run, record=tmp_path, linger=0.1)
+    own_hub.add(tracer.hub_pid)
+    train(run, model, tracer, steps=1)
+    graphs = recompiled()
+    for granularity in ("layers", "operations", "off", "layers"):
+        tracer.configure(timeline=granularity)
+        train(run, model, tracer, steps=1)
+    assert recompiled() == graphs
+    assert "say timeline='operations' in megalens.trace" in caplog.text
+    tracer.close()
+    rows = open_run(tracer.folder).table("spans").to_pandas()
+    assert set(rows["step"]) == {2, 3, 5}
+    for step in (2, 5):
+        for kind in ("forward", "backward"):
+            for micro_batch in (0, 1):
+                each = rows[
+                    (rows["step"] == step) & (rows["kind"] == kind) & (rows["micro_batch"] == micro_batch)
+                ]
+                (around,) = each[each["name"] == ""].itertuples()
+                inside = each[each["name"] != ""].sort_values("start")
+                assert Counter(inside["name"]) == dict.fromkeys(called, 1)
+                assert (inside["start"] >= around.start).all()
+                assert (inside["end"] <= around.end).all()
+                order = [name for name in inside["name"] if name.startswith("blocks")]
+                assert order == ["blocks.0", "blocks.1"][:: 1 if kind == "forward" else -1]
+
+
+@pytest.mark.parametrize("way", [whole, in_place, None])
+def test_what_modules_give_is_perturbed_in_compiled_code(traced, small_hub, way) -> None:
+    """As a hook that adds the same does it in the model uncompiled; None: a function that calls the model is compiled."""
+    plain, model = small(), small()
+    run = way(model) if way else torch.compile(lambda ids: model(ids), fullgraph=True, backend="aot_eager")
+    tracer = traced(model, allow=["perturb"], compiled=True, flags={"MLP2_mat_mul": NoOp()}, samples="all")
+    assert tracer.connected(20)
+    announced = small_hub.next("announce")["sites"]
+    assert {each["name"]: each["layers"] for each in announced} == {
+        "weight": [],
+        "calculation": [0, 1],
+        "system": [0, 1],
+    }
+    assert "compiled code reads weights past any hook" in announced[0]["reason"]
+    clean, _ = train(run, model, tracer, steps=1)
+    graphs = recompiled()
+    sites = {
+        "calculation": site("offset", fraction=1.0, coefficient=0.5),
+        "system": site("offset", "1", fraction=1.0, coefficient=-0.25),
+    }
+    tracer._coordinator.change({"flags": {}, "perturb": {"sites": sites, "steps": 2}})
+    losses, gradients = train(run, model, tracer, steps=2)
+    after, _ = train(run, model, tracer, steps=1)
+    assert recompiled() == graphs
+    assert after == clean
+    assert tracer.status()["perturbed_steps"] == 2
+    seen: list[torch.Tensor] = []
+    for block in plain.blocks:
+        block.mlp.register_forward_hook(lambda module, given, output: output + 0.5)
+        # What is traced is what the model goes on with.
+        block.mlp.register_forward_hook(lambda module, given, output: seen.append(output.detach()))
+    plain.blocks[1].register_forward_hook(lambda module, given, output: output - 0.25)
+    expected, wanted = train(plain, plain, traced(plain, hub=None), steps=2)
+    assert losses == pytest.approx(expected, rel=1e-6)
+    for found, each in zip(gradients, wanted, strict=True):
+        torch.testing.assert_close(found, each)
+    rows = rows_of(small_hub, tracer)
+    values = [torch.tensor(row["values"]) for key, row in rows.items() if key[0] == 2 and key[5] == 0]
+    torch.testing.assert_close(values[0], seen[0].flatten())
+
+
+@pytest.mark.parametrize("kind", ["noise1", "noise2", "bit_flip"])
+def test_a_perturbation_of_compiled_code_is_that_of_the_model_uncompiled(traced, kind) -> None:
+    found = []
+    sites = {
+        "calculation": site(
+            kind, **({"rate": 0.1, "bit": 20} if kind == "bit_flip" else {"coefficient": 0.5})
+        )
+    }
+    for way in (lambda model: model, whole):
+        model = small()
+        run = way(model)
+        tracer = traced(run, allow=["perturb"])
+        tracer._coordinator.change({"flags": {}, "perturb": {"sites": sites, "steps": 2}})
+        found.append(train(run, model, tracer))
+    (losses, gradients), (compiled, others) = found
+    assert compiled == pytest.approx(losses, rel=1e-5)
+    for one, other in zip(gradients, others, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_weights_of_compiled_code_are_refused_by_name(traced) -> None:
+    model = small()
+    tracer = traced(model, allow=["perturb"], compiled=True)
+    with pytest.raises(ProtocolError, match="compiled code reads weights past any hook"):
+        tracer._coordinator.change({"flags": {}, "perturb": {"sites": {"weight": site("noise1")}}})
