@@ -6,19 +6,21 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
 
 import megalens
 from megalens import Tile
 from megalens.demo import Trainer
 from megalens.demo.train import Untraced
 
-from .common import percentile
 from .peer import PeerTracer
 
-__all__ = ["Ways"]
+__all__ = ["Standing", "Ways"]
 
 FLAGS = ("QKV_mat_mul", "MLP1_mat_mul", "MLP2_mat_mul")
 VIEWER = """
@@ -41,71 +43,99 @@ class Ways:
         Its tracer is set.
     stack : ExitStack
         Ends what was started.
-    traced : bool
-        Whether the way with flags and a viewer is wanted.
+    folder : Path
+        Where it is recorded.
     """
 
-    def __init__(self, trainer: Trainer, stack: ExitStack, *, traced: bool) -> None:
+    def __init__(self, trainer: Trainer, stack: ExitStack, folder: Path) -> None:
         self._trainer = trainer
-        self._backlog: dict[str, list[float]] = {}
-        self._off = stack.enter_context(megalens.trace(trainer.model, hub=None))
-        self._idle = _Standing(trainer, stack)
-        self._traced = _Standing(trainer, stack, FLAGS) if traced else None
+        self._nothing = Standing()
+        self._standing = {
+            "armed": _Traced(trainer, stack, folder / "armed"),
+            "recorded": _Traced(trainer, stack, folder / "recorded", FLAGS),
+            "viewed": _Traced(trainer, stack, folder / "viewed", FLAGS, watched=True),
+            "statistics": _Traced(trainer, stack, folder / "statistics", logs=True),
+        }
 
     @contextmanager
-    def way(self, name: str) -> Iterator[None]:
+    def way(self, name: str) -> Iterator[Standing]:
         """Train in one way inside of the ``with`` block."""
         trainer = self._trainer
-        if name == "without":
-            yield
-        elif name == "off":
-            trainer.tracer = self._off
-            yield
-        elif name in ("idle", "traced"):
-            standing = self._idle if name == "idle" else self._traced
-            assert standing is not None
-            with standing.awake():
-                yield
-        else:
-            peer = PeerTracer(trainer.model, samples=1 if name.endswith("one sample") else None)
-            trainer.tracer = peer
-            try:
-                yield
-                self._backlog.setdefault(name, []).append(peer.backlog)
-            finally:
-                peer.close()
-        trainer.tracer = Untraced()
+        standing = self._standing.get(name)
+        try:
+            if standing is not None:
+                with standing.awake():
+                    yield standing
+            elif name == "peer":
+                trainer.tracer = peer = PeerTracer(trainer.model, samples=1)
+                try:
+                    yield self._nothing
+                finally:
+                    peer.close()
+            else:
+                yield self._nothing
+        finally:
+            trainer.tracer = Untraced()
 
     def notes(self) -> dict[str, str]:
         """Return what else was seen, by way."""
-        notes = {
-            name: f"{percentile(sizes, 50):.0f} tensors still unsent at the end of a block, 20 came with each step"
-            for name, sizes in self._backlog.items()
+        viewed = self._standing["viewed"]
+        return {
+            "viewed": f"the viewer received {viewed.received():.2f} frames a step, {viewed.bytes_per_step() / 1e3:.0f} kB a step"
         }
-        if self._traced is not None:
-            notes["traced"] = (
-                f"the viewer received {self._traced.received():.2f} frames a step, {self._traced.bytes_per_step() / 1e3:.0f} kB a step"
-            )
-        return notes
 
 
-class _Standing:
-    """A tracer with its hub, and with a viewer where flags are given; the processes are stopped unless it is awake."""
+class Standing:
+    """What stands beside a training; nothing, as it is."""
 
-    def __init__(self, trainer: Trainer, stack: ExitStack, flags: tuple[str, ...] = ()) -> None:
-        self._trainer = trainer
-        self._flags = flags
+    producer = hub = viewer = 0
+    """The producer thread and the processes."""
+    spent_ns = 0
+    """Time of the training thread inside of the tracer."""
+
+    def flush(self) -> None:
+        """Have sent what waits."""
+
+
+class _Traced(Standing):
+    """A tracer with its hub, and with a viewer where it is watched; the processes are stopped unless it is awake."""
+
+    def __init__(
+        self,
+        trainer: Trainer,
+        stack: ExitStack,
+        folder: Path,
+        flags: tuple[str, ...] = (),
+        *,
+        watched: bool = False,
+        logs: bool = False,
+    ) -> None:
+        self._trainer, self._flags, self._logs = trainer, flags, logs
         self._steps = 0
-        self._tracer = stack.enter_context(megalens.trace(trainer.model, name="bench", linger=0))
+        before = set(threading.enumerate())
+        self._tracer = stack.enter_context(
+            megalens.trace(trainer.model, name="bench", record=folder, linger=0)
+        )
         if not self._tracer.connected(30) or self._tracer.run_id is None:
             raise TimeoutError("The tracer did not reach its hub within 30 s.")
-        hub = self._tracer.hub_pid
-        assert hub is not None
-        self._pids = [hub]
+        (thread,) = (each for each in {*threading.enumerate()} - before if each.name == "megalens-producer")
+        self.producer, self.hub = thread.native_id or 0, self._tracer.hub_pid or 0
+        self._pids = [self.hub]
         self._viewer: subprocess.Popen[str] | None = None
-        if flags:
+        if watched:
             self._viewer = stack.enter_context(_viewer(self._tracer.run_id))
-            self._pids.append(self._viewer.pid)
+            self.viewer = self._viewer.pid
+            self._pids.append(self.viewer)
+        # Its producer thread is told who looks.
+        time.sleep(2.5)
+        self._worker: Any = self._tracer._coordinator.worker
+        step_ended = self._worker.step_ended
+
+        def noted(cost: Any) -> None:
+            self.spent_ns += cost.spent_ns
+            step_ended(cost)
+
+        self._worker.step_ended = noted
         # A stopped process would not see that its run has ended.
         stack.callback(self._signal, signal.SIGCONT)
         self._before = self._count()
@@ -113,18 +143,34 @@ class _Standing:
 
     @contextmanager
     def awake(self) -> Iterator[None]:
+        """Trace inside of the ``with`` block."""
         self._signal(signal.SIGCONT)
-        self._tracer.configure({flag: Tile(96) for flag in self._flags})
-        self._trainer.tracer = self._tracer
-        began = self._trainer.progress.step
-        yield
-        self._steps += self._trainer.progress.step - began
-        self._tracer.configure(dict.fromkeys(self._flags))
+        trainer = self._trainer
+        with ExitStack() as stack:
+            if self._flags:
+                self._tracer.configure({flag: Tile(96) for flag in self._flags})
+            if self._logs:
+                stack.enter_context(
+                    megalens.log_statistics(
+                        trainer.model, trainer.optimizer, tracer=self._tracer, param=1, grad=1
+                    )
+                )
+            trainer.tracer = self._tracer
+            began = trainer.progress.step
+            yield
+            self._steps += trainer.progress.step - began
+        if self._flags:
+            self._tracer.configure(dict.fromkeys(self._flags))
         with self._tracer.step():
             pass  # The hooks go now.
+        self.flush()
         # What is on its way arrives before the next block.
-        time.sleep(0.05)
+        time.sleep(0.1)
         self._signal(signal.SIGSTOP)
+
+    def flush(self) -> None:
+        """Have sent what waits."""
+        self._worker.wake()
 
     def received(self) -> float:
         """Return the frames that the viewer received for each step."""
@@ -132,6 +178,7 @@ class _Standing:
         return (self._count() - self._before) / max(1, self._steps)
 
     def bytes_per_step(self) -> float:
+        """Return the bytes that a step sends."""
         return float(self._tracer.status().get("bytes_per_step", 0))
 
     def _count(self) -> int:
