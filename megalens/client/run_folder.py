@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-import struct
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,22 +18,22 @@ from ..protocol import (
     Stream,
     Streams,
     check_definition,
-    open_plain,
     parse_json,
     read_json_file,
     shown_text,
 )
 from ..protocol.messages_generated import Hello, RunFile, RunState, Status
-from .arrow_sizes import check_message_size
+from .arrows_map import ArrowsMap, arrows_identity
 from .bare_hello import bare_hello
 from .errors import ClientError
 from .old_layers import hello_from_zero, query_from_one, rows_from_zero
 from .query import Query
+from .recorded_arrow import ArrowStream
 from .recorded_parquet import DAMAGE, opened_parquet
 from .run_words import lacking_words
 from .shapes import check_shapes
-from .stream_end import ArrowsMap, StreamEnd, arrows_end, arrows_identity, parquet_end
-from .tensor_places import PLACE_COLUMNS, TensorPlaces
+from .stream_end import StreamEnd, arrows_end, parquet_end
+from .tensor_places import PLACE_COLUMNS, TensorPlaces, places_of_kinds
 
 __all__ = ["RunFolder"]
 
@@ -267,6 +267,11 @@ class RunFolder:
             if packed and at:
                 return
             stream = self.streams["tensors"]
+            if not packed:
+                messages, kinds = self._map(path).indexed(at)
+                if len(messages):
+                    at = int(messages[-1, 1])
+                    yield places_of_kinds(messages, kinds), at
             batches = (
                 self.batches("tensors", None, PLACE_COLUMNS)
                 if packed
@@ -286,6 +291,20 @@ class RunFolder:
             raise _unreadable_file(path, error) from error
         return self.places.update((path.name, of), read)
 
+    def distinct_batches(self, stream: str, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        """Yield rows among which each that differs in some columns comes at least once: of a recording that grows, what its index says spares their reading."""
+        path, since = self._file(stream), 0
+        if path is None or path.suffix == ".parquet" or self._layers_from_one:
+            yield from self.batches(stream, None, columns)
+            return
+        # Packed since it was looked for, it is read from its beginning.
+        with suppress(OSError):
+            messages, kinds = self._map(path).indexed()
+            if len(messages):
+                since = int(messages[-1, 1])
+                yield from (kind.select(columns) for kind in kinds.values())
+        yield from self._arrow_batches(path, self.streams.named(stream), Query(), columns, since)
+
     def _file(self, stream: str) -> Path | None:
         for suffix in (".parquet", ".arrows"):
             path = self.path / f"{stream}{suffix}"
@@ -295,46 +314,27 @@ class RunFolder:
         return None
 
     def _arrow_batches(
-        self, path: Path, stream: Stream, query: Query, columns: list[str] | None, since: int = 0
+        self,
+        path: Path,
+        stream: Stream,
+        query: Query,
+        columns: list[str] | None,
+        since: int = 0,
+        keys: tuple[str, ...] = (),
     ) -> Iterator[pa.RecordBatch]:
-        expression = query.expression()
         read = stream.schema.names
         if columns is not None:
             read = [name for name in read if name in (*columns, *query.columns())]
-        cut = False
+        reading = ArrowStream(path, stream, self._map(path), query, read)
         try:
-            with open_plain(path) as file, pa.OSFile(str(path), "rb") as source:
+            with pa.OSFile(str(path), "rb") as source:
                 reader = _open_stream(source, path, stream)
-                size = path.stat().st_size
                 if reader is None:
-                    cut = size > 0 or not self.closed
+                    reading.cut = path.stat().st_size > 0 or not self.closed
                     return
-                skips = self._map(path).skips(query.first, query.last)
-                if since:
-                    source.seek(since)
-                while True:
-                    at = source.tell()
-                    if at in skips:
-                        source.seek(skips[at])
-                        continue
-                    try:
-                        check_message_size(file, path.name, at, size)
-                        batch = reader.read_next_batch()
-                        if source.tell() >= size:
-                            # A crash of the machine leaves only the last message half written.
-                            batch.validate(full=True)
-                        batch = batch.select([name for name in batch.schema.names if name in read])
-                        batch.validate(full=True)
-                    except StopIteration:
-                        break
-                    except (*DAMAGE, struct.error):
-                        cut = True
-                        break
-                    batch = stream.with_later_columns(batch, read)
-                    kept = batch if expression is None else batch.filter(expression)
-                    self._read_to = source.tell()
-                    if kept.num_rows:
-                        yield kept
+                for batch in reading.batches(reader, source, since):
+                    self._read_to = reading.read_to
+                    yield batch
         except FileNotFoundError:
             # The hub packed it to Parquet between the look and the reading.
             packed = path.with_suffix(".parquet")
@@ -344,9 +344,9 @@ class RunFolder:
         except (pa.ArrowInvalid, OSError) as error:
             if path.stat().st_size:
                 raise _unreadable_file(path, error) from error
-            cut = True
+            reading.cut = True
         finally:
-            if cut:
+            if reading.cut:
                 self._damaged[stream.name] = _stamp(path)
 
     def _map(self, path: Path) -> ArrowsMap:
@@ -372,7 +372,7 @@ class RunFolder:
             with pa.OSFile(str(path), "rb") as source:
                 if _open_stream(source, path, self.streams[stream]) is None:
                     return StreamEnd(cut=path.stat().st_size > 0 or not self.closed)
-            end = arrows_end(path)
+            end = arrows_end(path, self._map(path))
         except FileNotFoundError:
             # As in reading: it was packed meanwhile.
             packed = path.with_suffix(".parquet")

@@ -79,6 +79,7 @@ _LATER = (
     "moments",
     "moment_index",
     "readings",
+    "stream_index",
     "tensor_name",
 )
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ if TYPE_CHECKING:
         moment_index,
         moments,
         readings,
+        stream_index,
         streams,
         tensor_name,
     )
@@ -100,6 +102,7 @@ if TYPE_CHECKING:
     from .moment_index import *
     from .moments import *
     from .readings import *
+    from .stream_index import *
     from .streams import *
     from .tensor_name import *
 
@@ -110,6 +113,7 @@ if TYPE_CHECKING:
     __all__ += moment_index.__all__
     __all__ += moments.__all__
     __all__ += readings.__all__
+    __all__ += stream_index.__all__
     __all__ += streams.__all__
     __all__ += tensor_name.__all__
 
