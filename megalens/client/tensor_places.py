@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -58,6 +58,19 @@ class TensorPlaces:
             if held:
                 self._add(held, at)
         return self
+
+    @classmethod
+    def joined(cls, parts: Sequence[tuple[TensorPlaces, int]]) -> TensorPlaces:
+        """Return what there is in several recordings, in each of steps before one only."""
+        found = cls()
+        for part, until in parts:
+            with part._lock:
+                kept = {key: {step for step in steps if step < until} for key, steps in part._steps.items()}
+                for key, steps in kept.items():
+                    if steps:
+                        found._steps.setdefault(key, set()).update(steps)
+                found._places |= {place for place in part._places if kept.get(place[:3])}
+        return found
 
     def index(self) -> list[dict[str, Any]]:
         """Return what there is of each flag, phase and pass: parts, layers, ranks and steps, ascending."""

@@ -42,9 +42,11 @@ class RecordingFolder:
     Parameters
     ----------
     path : Path
-        The folder, made here.
+        The folder, made here unless a recording goes on in it.
     limit_bytes : int or None
         What :meth:`keep_newest` keeps to.
+    resumes : bool
+        Whether a recording goes on.
 
     Raises
     ------
@@ -52,11 +54,11 @@ class RecordingFolder:
         When it cannot be made or written.
     """
 
-    def __init__(self, path: Path, limit_bytes: int | None = None) -> None:
+    def __init__(self, path: Path, limit_bytes: int | None = None, *, resumes: bool = False) -> None:
         self.path = path
         self.streams: dict[str, StreamFile] = {}
         self._limit = limit_bytes
-        path.mkdir(parents=True)
+        path.mkdir(parents=True, exist_ok=resumes)
 
     def deleted(self) -> bool:
         """Whether the recording was deleted: its ``run.json`` goes last."""

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from . import (
+    attempts,
     budget_limit,
     contract,
     disturbance,
@@ -28,6 +29,7 @@ from . import (
     steps,
     views,
 )
+from .attempts import *
 from .budget_limit import *
 from .contract import *
 from .disturbance import *
@@ -50,6 +52,7 @@ from .steps import *
 from .views import *
 
 __all__ = ["replace_file", "shown_text"]
+__all__ += attempts.__all__
 __all__ += budget_limit.__all__
 __all__ += contract.__all__
 __all__ += disturbance.__all__

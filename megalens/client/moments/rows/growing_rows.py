@@ -261,8 +261,10 @@ class GrowingRows:
     def relation(self, connection: Any, first: int | None = None) -> str:
         """Return SQL for the rows from a step on, and some before it, which are in memory for as long as the connection is used."""
         batches = [_again(read_batch, data, at)[0] for data, at, _ in self._read(first, None)]
-        connection.register("memory", pa.Table.from_batches(batches, stream_schema(_STREAM)))
-        return "SELECT * FROM memory"
+        # A question may be to several files.
+        name = f"growing_{id(self)}"
+        connection.register(name, pa.Table.from_batches(batches, stream_schema(_STREAM)))
+        return f"SELECT * FROM {name}"
 
     def close(self) -> None:
         """Let go of the file. Safe twice."""

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ....protocol import StatIndex, empty_table
+from .attempt_rows import recorded_rows
 from .duck import duck_cursor
 from .index_sql import stats_of
 from .moment_rows import Progress
-from .recorded_rows import RecordedRows
 from .sql_chunks import sql_chunks
 from .wanted import Chunk, Wanted
 
@@ -37,7 +37,7 @@ class LiveRows:
 
     def __init__(self, received: Callable[[], pa.Table], folder: Path | None) -> None:
         self._received = received
-        self._recorded = RecordedRows(folder) if folder is not None else None
+        self._recorded = recorded_rows(folder) if folder is not None else None
         self._table = empty_table("moments")
         self._changes = 0
         self._last: tuple[int, int] = (0, -1)
