@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from ...protocol import parse_json
 from ..errors import ClientError
-from ..lines import gap_starts, thin_line
+from ..lines import gap_starts, line_order, thin_line
 from ..query import Query
 from .selection import StreamRows, check_cancelled, distinct_batches
 from .texts import whole_number
@@ -116,7 +115,7 @@ def read_scalars(rows: StreamRows, asked: ScalarQuery, cancelled: threading.Even
         of = pc.index_in(table["name"], pa.array(names, pa.utf8())).to_numpy()
         step, time, value = (table[name].to_numpy() for name in ("step", "time", "value"))
         # The sort is stable: rows of one step stay as they came.
-        order = _order(of, step)
+        order = line_order(of, step)
         for line in np.split(order, np.flatnonzero(np.diff(of[order])) + 1):
             if not len(line):
                 continue
@@ -132,14 +131,6 @@ def read_scalars(rows: StreamRows, asked: ScalarQuery, cancelled: threading.Even
     labels = ("line", "step", "time", "value", "start")
     answer = {label: pa.array(np.concatenate(column)) for label, column in zip(labels, columns, strict=True)}
     return ScalarAnswer(pa.table(answer), {"lines": lines, "units": units})
-
-
-def _order(of: NDArray[Any], step: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the order by line and step, in which rows of both stay as they came."""
-    if (step[1:] >= step[:-1]).all():
-        # As most come. Small numbers are sorted without comparing them.
-        return np.argsort(of.astype(np.int16) if of.max(initial=0) < 2**15 else of, kind="stable")
-    return np.lexsort((step, of))
 
 
 def _bad(field: str, message: str) -> ClientError:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ...protocol import Streams
 from ..aggregate import OF_WHOLE_ONLY, OLDER, STATISTICS
 from ..errors import ClientError
-from ..lines import gap_starts, thin_line
+from ..lines import gap_starts, line_order, thin_line
 from ..moments.grouping.readings import reading_value
 from ..query import Query
 from ..selection import Selection, half_of
@@ -220,7 +220,7 @@ class _LayerRows:
                 else None
             )
             units = int(merged["unit_count"][-1]) if of_band else 0
-            order = np.lexsort((merged["step"], merged["layer"]))
+            order = line_order(merged["layer"], merged["step"])
             edges = np.flatnonzero(np.diff(merged["layer"][order])) + 1
             for line in np.split(order, edges):
                 at = merged["step"][line]
