@@ -76,6 +76,7 @@ def agree(folder, table):
     assert read.truncated() == []
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(
     kinds=st.lists(st.integers(0, 3), max_size=40),

@@ -173,6 +173,7 @@ def test_with_an_index_the_answers_are_those_without(folder, plain):
     assert answers(folder) == plain
 
 
+@pytest.mark.slow
 def test_an_index_that_is_cut_anywhere_changes_no_answer(folder, plain):
     whole = {index: index.read_bytes() for index in indexes(folder)}
     longest = max(map(len, whole.values()))
@@ -182,6 +183,7 @@ def test_an_index_that_is_cut_anywhere_changes_no_answer(folder, plain):
         assert answers(folder) == plain, cut
 
 
+@pytest.mark.slow
 def test_garbage_in_an_index_changes_no_answer(folder, plain):
     whole = {index: index.read_bytes() for index in indexes(folder)}
     rng = np.random.default_rng(0)
