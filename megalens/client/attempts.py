@@ -6,14 +6,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from ..protocol import attempt_folders
 from .errors import ClientError
+from .query import Query
 from .run_folder import RunFolder
 
 if TYPE_CHECKING:
     from .run import Run
 
-__all__ = ["earlier_attempts", "run_of_attempt"]
+__all__ = ["earlier_attempts", "rows_before", "run_of_attempt"]
 
 
 def earlier_attempts(folder: Path | None) -> list[Run]:
@@ -24,6 +27,17 @@ def earlier_attempts(folder: Path | None) -> list[Run]:
     for place in [] if folder is None else attempt_folders(folder):
         with suppress(ClientError):
             found.append(RecordedRun(RunFolder(place)))
+    return found
+
+
+def rows_before(folder: Path, stream: str, query: Query) -> list[pa.Table]:
+    """Return the rows of a stream that match and are of steps before the newest attempt in a run folder; nothing where that cannot be read."""
+    found: list[pa.Table] = []
+    if attempt_folders(folder):
+        with suppress(ClientError, OSError):
+            for part, until in RunFolder(folder).earlier:
+                if stream in part.streams:
+                    found.append(part.read(stream, query.before(until)))
     return found
 
 

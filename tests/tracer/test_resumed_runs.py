@@ -109,6 +109,23 @@ def test_several_attempts_lie_over_one_another(train, tmp_path):
             assert beside(run.id).moments_index()["stats"][0]["steps"] == 4
 
 
+def test_a_live_run_has_the_scalars_of_its_earlier_attempts(train, gpt, ids, tmp_path, own_hub):
+    first = train(1, 8, 100, record=tmp_path / "runs")
+    tracer = trace(gpt, flags=FLAGS, linger=0, resume=first.folder, first_step=6)
+    own_hub.add(tracer.hub_pid)
+    assert tracer.connected(30)
+    with tracer.step():
+        gpt(ids)
+        tracer.log(loss=206)
+    with megalens.connect(tracer.run_id) as run:
+        run.wait(6, timeout=60)
+        until(lambda: run.scalars("loss")["value"].to_pylist()[-1] == 206)
+        assert run.scalars("loss")["step"].to_pylist() == list(range(1, 7))
+        assert run.scalars("loss", steps=range(4, 7))["value"].to_pylist() == [104, 105, 206]
+        assert [attempt.id for attempt in run.attempts] == [f"{run.id}.attempt-1"]
+    tracer.close()
+
+
 def test_what_cannot_be_resumed_is_refused_before_the_training_begins(train, gpt, tmp_path, own_hub):
     first = train(1, 3, 100, record=tmp_path / "runs")
     before = sorted(path.name for path in first.folder.iterdir())
