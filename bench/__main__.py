@@ -37,6 +37,7 @@ NAMES = (
     "moments_kernel",
     "opening",
     "live_moments",
+    "long_recordings",
     "explorer",
     "rendering",
     "pictures",

@@ -50,6 +50,10 @@ _SETTINGS: dict[str, tuple[Callable[[str], Any], str]] = {
         int,
         "what the recording may take; its oldest steps are given up for newer ones (default: no bound)",
     ),
+    "resume": (
+        str,
+        "run folder, or id of a run, whose recording goes on: of a training that restarts from a checkpoint, with the first step",
+    ),
     "allow": (words_from_text, f"what viewers may do beyond looking, with commas: {', '.join(CONTROLS)}"),
     "budget": (str, "what tracing may cost, such as 1%%"),
     "instruments": (words_from_text, "names of further instruments that watch the steps, with commas"),

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 __all__ = ["model_points", "trace"]
 
+# Where the Jupyter server looks for recordings.
+_RUNS = "megalens-runs"
+
 
 def trace(
     model: nn.Module | Sequence[nn.Module],
@@ -45,6 +48,7 @@ def trace(
     samples: int | str | None = 1,
     record: str | Path | None = None,
     record_bytes: int | None = None,
+    resume: str | Path | None = None,
     hub: Any = "spawn",
     tokenizer: Any = None,
     adapter: IAdapter | None = None,
@@ -55,7 +59,7 @@ def trace(
     instruments: Iterable[Instrument | str] | Mapping[str, Mapping[str, Any]] = (),
     timeline: Any = None,
     place: Place | None = None,
-    first_step: int = 1,
+    first_step: int | None = None,
     phase: Phase = "train",
     hub_host: str = "127.0.0.1",
     hub_port: int = 0,
@@ -79,6 +83,8 @@ def trace(
         Folder into which the hub writes the run's own folder.
     record_bytes : int, optional
         What the recording may take while it is written. Its oldest steps are then given up for newer ones, and named; scalars stay. No bound when absent.
+    resume : str or Path, optional
+        Run folder, or the id of a run in ``record`` (in ``megalens-runs`` when absent), whose recording goes on: of a training that restarts from a checkpoint, with ``first_step``. What was recorded of that step and later ones is kept as an earlier attempt: ``run.attempts``.
     hub : {'spawn'}, None, (address, token) or path
         Start a hub process (rank 0 does, and tells the other ranks of the job where it is); or none, and trace nothing; or use one that runs, by its WebSocket address and token or by its runtime
         file (again only rank 0's counts).
@@ -102,8 +108,8 @@ def trace(
         How finely each rank's steps are timed: ``"steps"``, ``"phases"``, ``"layers"`` or ``"operations"``, or ``{"granularity": "phases", "every": 10}``. Off when absent: viewers can switch it on at any time.
     place : Place, optional
         Where this process stands in its job, where the adapter cannot find out.
-    first_step : int
-        Number of the first step. A training that goes on from a checkpoint of step n says n + 1, on every rank, so that its steps are not counted anew.
+    first_step : int, optional
+        Number of the first step; 1 when absent. A training that goes on from a checkpoint of step n says n + 1, on every rank, so that its steps are not counted anew.
     phase : {'train', 'eval', 'generate'}
         What the steps are. Where they are no training, their forward passes need no gradients.
     hub_host : str
@@ -135,7 +141,8 @@ def trace(
         ("record_bytes", record_bytes, record_bytes is None or is_whole(record_bytes, 1), "a whole number from 1"),
         ("vectors_folders", vectors_folders, not isinstance(vectors_folders, (str, Path)), "a list of folders"),
         ("allow", allow, words and not {*allow} - {*CONTROLS}, f"a list out of {', '.join(CONTROLS)}"),
-        ("first_step", first_step, is_whole(first_step, 1), "a whole number from 1"),
+        ("first_step", first_step, first_step is None or is_whole(first_step, 1), "a whole number from 1"),
+        ("resume", resume, resume is None or isinstance(resume, (str, Path)), "a run folder or the id of a run"),
         ("phase", phase, phase in PHASES, f"one of {', '.join(PHASES)}"),
         ("linger", linger, isinstance(linger, (int, float)) and linger >= 0, "seconds from 0"),
         ("hub_host", hub_host, isinstance(hub_host, str), "an address such as '127.0.0.1'"),
@@ -157,18 +164,25 @@ def trace(
     if budget is not None:
         patch["budget"] = parse_budget(budget)
     plan = change_plan(TracingPlan(phase=phase), patch, points, folders)
+    if resume is not None and first_step is None:
+        raise TracerError(
+            "resume=… needs first_step=…, the first step that is trained now: n + 1 after the checkpoint of step n."
+        )
     process: HubProcess | None = None
     address: HubAddress | None = None
     leads = points.place.rank == 0
-    if record is not None and not (isinstance(hub, str) and hub == "spawn"):
+    for argument, value in (("record", record), ("resume", resume)):
+        if value is None or (isinstance(hub, str) and hub == "spawn"):
+            continue
         raise TracerError(
-            f"record={str(record)!r:.100} needs hub='spawn': it is the hub that this call starts which records. One that runs already was told where when it was started."
+            f"{argument}={str(value)!r:.100} needs hub='spawn': it is the hub that this call starts which records. One that runs already was told where when it was started."
         )
     if not leads:
         pass
     elif isinstance(hub, str) and hub == "spawn":
         folder = None if record is None else str(record)
-        process = HubProcess(name, folder, linger, hub_host, hub_port, record_bytes)
+        again = None if resume is None else (_resumed_folder(resume, record), int(first_step or 1))
+        process = HubProcess(name, folder, linger, hub_host, hub_port, record_bytes, again)
         address = process.start()
     elif hub is not None:
         address = address_from(hub)
@@ -184,7 +198,7 @@ def trace(
         folders=folders,
         decode=_decoder(tokenizer),
         controls=[control for control in CONTROLS if control in allow],
-        first_step=int(first_step),
+        first_step=int(first_step or 1),
         phase=phase,
         compiled=traced and (is_compiled(points.roots) if compiled is None else compiled),
     )
@@ -201,6 +215,17 @@ def trace(
     if writer is not None and traced:
         writer.bind(tracer)
     return tracer
+
+
+def _resumed_folder(resume: str | Path, record: str | Path | None) -> Path:
+    """Return the run folder that is meant by its path, or by the id of its run."""
+    places = [Path(resume), Path(record or _RUNS) / resume]
+    for place in places:
+        if (place / "run.json").is_file():
+            return place
+    raise TracerError(
+        f"resume={str(resume)!r:.100} is no recording: neither {places[0]!s:.200} nor {places[1]!s:.200} holds a run.json. Give a run folder, or the id of a run in record=…."
+    )
 
 
 def _writer(model: Any, tokenizer: Any, place: Place) -> GenerationInstrument:

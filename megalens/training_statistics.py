@@ -188,7 +188,7 @@ def log_statistics(
                 None,
                 rendezvous=Rendezvous.of_job(),
                 name=options.get("name"),
-                first_step=options.get("first_step", 1),
+                first_step=options.get("first_step") or 1,
                 hubless=bool(intervals),
             )
         else:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from .moments.grouping.thinning import keep_extremes, stretches
 
-__all__ = ["gap_starts", "thin_line"]
+__all__ = ["gap_starts", "line_order", "thin_line"]
 
 Whole = NDArray[np.int64]
 Column = NDArray[np.float64]
@@ -63,3 +63,20 @@ def thin_line(steps: Whole, values: Column, starts: Whole, points: int | None) -
     keep[starts] = keep[starts - 1] = True
     kept = np.flatnonzero(keep)
     return kept, np.searchsorted(kept, starts)
+
+
+def line_order(lines: NDArray[Any], steps: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the order of rows by line and then by step, in which those of both stay as they came.
+
+    Parameters
+    ----------
+    lines : array of whole numbers
+        Which line each row is of.
+    steps : array of int64
+        Its step.
+    """
+    if (steps[1:] >= steps[:-1]).all():
+        # As most come. Small numbers are sorted without comparing them.
+        small = lines.min(initial=0) >= -(2**15) and lines.max(initial=0) < 2**15
+        return np.argsort(lines.astype(np.int16) if small else lines, kind="stable")
+    return np.lexsort((steps, lines))

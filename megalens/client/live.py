@@ -39,6 +39,7 @@ from ..protocol.messages_generated import (
 )
 from ..protocol.version import own_version
 from .arguments import whole
+from .attempts import rows_before
 from .errors import ClientError
 from .link import LinkTarget, ViewerLink
 from .memory import StreamMemory
@@ -260,8 +261,13 @@ class LiveRun(Run):
         with self._changed:
             memory = self._memory.get(stream)
             # A run that was not reached yet has named no other streams.
-            table = self._declared.named(stream).empty_table() if memory is None else memory.table()
-        return query.filter(table)
+            declared = self._declared.named(stream)
+            table = declared.empty_table() if memory is None else memory.table()
+        found = query.filter(table)
+        if declared.policy.keep == "all" and self._folder is not None:
+            # The hub has all of these streams, but for what an earlier attempt of the training recorded.
+            found = pa.concat_tables([*rows_before(self._folder, stream, query), found])
+        return found
 
     def _configure(self, patch: ConfigPatch, timeout: float) -> int:
         answer = self._ask({"type": "configure", "id": "", "patch": patch}, timeout, "change")

@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from .answers import RunAnswers
+from .attempts import run_of_attempt
 from .errors import ClientError
 from .open_run import open_run
 from .run import Run
@@ -20,7 +21,7 @@ Others = Callable[[str], Run | None]
 
 def beside(run: Run) -> Others:
     """Return what opens the recordings that lie beside a run's own."""
-    home = None if run.folder is None else run.folder.parent
+    home = None if run.folder is None else run_of_attempt(run.folder).parent
 
     def other(run_id: str) -> Run | None:
         for place in _places(home, run_id):
@@ -35,6 +36,9 @@ def beside(run: Run) -> Others:
 def _places(home: Path | None, run_id: str) -> Iterator[Path]:
     if home is None:
         return
+    of, attempt, number = run_id.rpartition(".attempt-")
+    if attempt and Path(of).name == of and number.isdecimal():
+        yield home / of / "attempts" / number
     named = Path(run_id).name
     if named == run_id:
         # Where the hub put it, unless somebody gave the folder another name.

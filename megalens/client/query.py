@@ -120,6 +120,10 @@ class Query:
             self, ranks=tuple((rank, tuple(sorted(found))) for rank, found in sorted(layers.items()))
         )
 
+    def before(self, step: int) -> Query:
+        """Return the same query of steps before one only."""
+        return replace(self, last=step - 1 if self.last is None else min(self.last, step - 1))
+
     def columns(self) -> list[str]:
         """Return the columns that :meth:`expression` looks at."""
         asked = {

@@ -141,6 +141,13 @@ class Run(Generations):
     def folder(self) -> Path | None:
         """The run folder, where this machine has one."""
 
+    @property
+    def attempts(self) -> list[Run]:
+        """Earlier attempts of a training that went back to a checkpoint and goes on in the same recording, oldest first: runs of their own, to be asked or compared with by their ``id``. Empty where this machine has none."""
+        from .attempts import earlier_attempts
+
+        return earlier_attempts(self.folder)
+
     # What the run says
 
     @abstractmethod

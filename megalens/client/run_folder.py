@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-import struct
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,33 +13,31 @@ import pyarrow as pa
 
 from ..hub.discovery import live_hubs
 from ..protocol import (
+    LAST_STEP,
     STREAMS,
-    ProtocolError,
     Stream,
     Streams,
-    check_definition,
-    open_plain,
+    attempt_folders,
     parse_json,
-    read_json_file,
     shown_text,
 )
-from ..protocol.messages_generated import Hello, RunFile, RunState, Status
-from .arrow_sizes import check_message_size
+from ..protocol.messages_generated import Hello, RunState, Status
+from .arrows_map import ArrowsMap, arrows_identity
 from .bare_hello import bare_hello
 from .errors import ClientError
 from .old_layers import hello_from_zero, query_from_one, rows_from_zero
 from .query import Query
+from .recorded_arrow import ArrowStream
 from .recorded_parquet import DAMAGE, opened_parquet
-from .run_words import lacking_words
+from .run_header import read_header, unreadable
+from .run_words import attempt_words, lacking_words
 from .shapes import check_shapes
-from .stream_end import ArrowsMap, StreamEnd, arrows_end, arrows_identity, parquet_end
-from .tensor_places import PLACE_COLUMNS, TensorPlaces
+from .stream_end import StreamEnd, arrows_end, parquet_end
+from .tensor_places import PLACE_COLUMNS, TensorPlaces, places_of_kinds
 
 __all__ = ["RunFolder"]
 
-_FORMAT = 2
 _LAYERS_FROM_ONE = 1
-_MAX_HEADER_BYTES = 8 * 1024 * 1024
 _STATES = ("waiting", "training", "paused", "idle", "finished", "lost")
 
 
@@ -60,8 +58,12 @@ class RunFolder:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        self.header = _read_header(self.path)
-        self.streams, self._unreadable = _streams(self.header)
+        self.header = read_header(self.path)
+        self.streams = Streams(STREAMS.values())
+        self._unreadable = self.streams.learn(self.header.get("announced", {}))
+        self.earlier: list[tuple[RunFolder, int]] = []
+        """Of a training that went back to a checkpoint its earlier attempts, oldest first, each with the step from which on later ones have its steps."""
+        self._take_earlier()
         # Of each stream in which reading ended early, what its file was then.
         self._damaged: dict[str, tuple[int, int] | None] = {}
         self._maps: dict[Path, ArrowsMap] = {}
@@ -73,7 +75,18 @@ class RunFolder:
         other = RunFolder(self.path)
         if other.id == self.id:
             other._damaged, other._maps, other.places = self._damaged, self._maps, self.places
+            known = {part.id: part for part, _ in self.earlier}
+            other.earlier = [(known.get(part.id, part).again(), until) for part, until in other.earlier]
         return other
+
+    def _take_earlier(self) -> None:
+        until = LAST_STEP + 1
+        for place in reversed(attempt_folders(self.path)):
+            with suppress(ClientError):
+                part = RunFolder(place)
+                until = min(until, part.header.get("superseded_from", until))
+                self.earlier.insert(0, (part, until))
+                self.streams.learn(part.header.get("announced", {}))
 
     @property
     def id(self) -> str:
@@ -109,9 +122,8 @@ class RunFolder:
     @property
     def step(self) -> int:
         """Newest step that ``run.json`` knows of; streams that nobody closed may hold more."""
-        return max(
-            (entry.get("last_step") or 0 for entry in self.header.get("streams", {}).values()), default=0
-        )
+        own = [entry.get("last_step") or 0 for entry in self.header.get("streams", {}).values()]
+        return max([*own, *(min(part.step, until - 1) for part, until in self.earlier)], default=0)
 
     def hello(self) -> Hello:
         """Return the ``hello`` message that a hub would send about this run."""
@@ -137,17 +149,24 @@ class RunFolder:
     @property
     def missing_steps(self) -> list[list[int]]:
         """Ranges of steps that the recording lacks."""
-        return list(self.header.get("missing_steps", []))
+        before = [
+            [first, min(last, until - 1)]
+            for part, until in self.earlier
+            for first, last in part.missing_steps
+            if first < until
+        ]
+        return [*before, *self.header.get("missing_steps", [])]
 
     def newest_step(self, stream: str) -> int:
         """Return the newest step of a stream; 0 where it has no rows."""
-        return self._end(stream).last_step
+        before = (min(part.newest_step(stream), until - 1) for part, until in self.earlier)
+        return max([self._end(stream).last_step, *before])
 
     def status(self) -> Status:
         """Return the ``status`` message that a hub would send about this run, with what is missing and cut short in its warnings."""
         writing = not self.closed and any(hub.id == self.id for hub in live_hubs())
         state = self.state if self.closed or writing else "lost"
-        missing = self.header.get("missing_steps", [])
+        missing = self.missing_steps
         status: Status = {
             "type": "status",
             "state": state,
@@ -172,6 +191,7 @@ class RunFolder:
             warnings.append("The recording was not closed: its hub ended before the run did.")
         if missing:
             warnings.append(lacking_words(missing))
+        warnings += [attempt_words(part.id, until) for part, until in self.earlier]
         for stream in self.truncated():
             warnings.append(f"The {stream} stream was cut short; it is read up to its last whole message.")
         warnings += self._recorded_warnings()
@@ -198,7 +218,10 @@ class RunFolder:
 
     def bytes(self) -> int:
         """Return the size of all stream files."""
-        return sum(path.stat().st_size for path in (self._file(stream) for stream in self.streams) if path)
+        before = sum(part.bytes() for part, _ in self.earlier)
+        return before + sum(
+            path.stat().st_size for path in (self._file(stream) for stream in self.streams) if path
+        )
 
     def truncated(self) -> list[str]:
         """Return the streams whose file ends within a message, or cannot be read at all.
@@ -229,14 +252,18 @@ class RunFolder:
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows that match, a piece at a time, in the order in which they were written.
 
-        A file that grows is read up to its last whole message, and of it only the messages that may have rows of the query's steps.
+        A file that grows is read up to its last whole message, and of it only the messages that may have rows of the query's steps. Steps that were trained again come as they were trained last.
         """
+        for part, until in self.earlier:
+            yield from part.batches(stream, (query or Query()).before(until), columns)
+        yield from self._own_batches(stream, query or Query(), columns)
+
+    def _own_batches(self, stream: str, query: Query, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
         path = self._file(stream)
         if path is None:
             return
         declared = self.streams.named(stream)
         schema = declared.schema
-        query = query or Query()
         if self._layers_from_one:
             query = query_from_one(query)
         read = _parquet_batches if path.suffix == ".parquet" else self._arrow_batches
@@ -258,6 +285,12 @@ class RunFolder:
         check : callable
             Raises where the reading is to be given up.
         """
+        if self.earlier:
+            before = [(part.tensor_places(check), until) for part, until in self.earlier]
+            return TensorPlaces.joined([*before, (self._own_places(check), LAST_STEP + 1)])
+        return self._own_places(check)
+
+    def _own_places(self, check: Callable[[], None]) -> TensorPlaces:
         path = self._file("tensors")
         if path is None:
             return self.places.update(None, lambda at: iter(()))
@@ -267,8 +300,13 @@ class RunFolder:
             if packed and at:
                 return
             stream = self.streams["tensors"]
+            if not packed:
+                messages, kinds = self._map(path).indexed(at)
+                if len(messages):
+                    at = int(messages[-1, 1])
+                    yield places_of_kinds(messages, kinds), at
             batches = (
-                self.batches("tensors", None, PLACE_COLUMNS)
+                self._own_batches("tensors", Query(), PLACE_COLUMNS)
                 if packed
                 else self._arrow_batches(path, stream, Query(), PLACE_COLUMNS, at)
             )
@@ -286,6 +324,22 @@ class RunFolder:
             raise _unreadable_file(path, error) from error
         return self.places.update((path.name, of), read)
 
+    def distinct_batches(self, stream: str, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        """Yield rows among which each that differs in some columns comes at least once: of a recording that grows, what its index says spares their reading."""
+        for part, _ in self.earlier:
+            yield from part.distinct_batches(stream, columns)
+        path, since = self._file(stream), 0
+        if path is None or path.suffix == ".parquet" or self._layers_from_one:
+            yield from self._own_batches(stream, Query(), columns)
+            return
+        # Packed since it was looked for, it is read from its beginning.
+        with suppress(OSError):
+            messages, kinds = self._map(path).indexed()
+            if len(messages):
+                since = int(messages[-1, 1])
+                yield from (kind.select(columns) for kind in kinds.values())
+        yield from self._arrow_batches(path, self.streams.named(stream), Query(), columns, since)
+
     def _file(self, stream: str) -> Path | None:
         for suffix in (".parquet", ".arrows"):
             path = self.path / f"{stream}{suffix}"
@@ -295,46 +349,27 @@ class RunFolder:
         return None
 
     def _arrow_batches(
-        self, path: Path, stream: Stream, query: Query, columns: list[str] | None, since: int = 0
+        self,
+        path: Path,
+        stream: Stream,
+        query: Query,
+        columns: list[str] | None,
+        since: int = 0,
+        keys: tuple[str, ...] = (),
     ) -> Iterator[pa.RecordBatch]:
-        expression = query.expression()
         read = stream.schema.names
         if columns is not None:
             read = [name for name in read if name in (*columns, *query.columns())]
-        cut = False
+        reading = ArrowStream(path, stream, self._map(path), query, read)
         try:
-            with open_plain(path) as file, pa.OSFile(str(path), "rb") as source:
+            with pa.OSFile(str(path), "rb") as source:
                 reader = _open_stream(source, path, stream)
-                size = path.stat().st_size
                 if reader is None:
-                    cut = size > 0 or not self.closed
+                    reading.cut = path.stat().st_size > 0 or not self.closed
                     return
-                skips = self._map(path).skips(query.first, query.last)
-                if since:
-                    source.seek(since)
-                while True:
-                    at = source.tell()
-                    if at in skips:
-                        source.seek(skips[at])
-                        continue
-                    try:
-                        check_message_size(file, path.name, at, size)
-                        batch = reader.read_next_batch()
-                        if source.tell() >= size:
-                            # A crash of the machine leaves only the last message half written.
-                            batch.validate(full=True)
-                        batch = batch.select([name for name in batch.schema.names if name in read])
-                        batch.validate(full=True)
-                    except StopIteration:
-                        break
-                    except (*DAMAGE, struct.error):
-                        cut = True
-                        break
-                    batch = stream.with_later_columns(batch, read)
-                    kept = batch if expression is None else batch.filter(expression)
-                    self._read_to = source.tell()
-                    if kept.num_rows:
-                        yield kept
+                for batch in reading.batches(reader, source, since):
+                    self._read_to = reading.read_to
+                    yield batch
         except FileNotFoundError:
             # The hub packed it to Parquet between the look and the reading.
             packed = path.with_suffix(".parquet")
@@ -344,9 +379,9 @@ class RunFolder:
         except (pa.ArrowInvalid, OSError) as error:
             if path.stat().st_size:
                 raise _unreadable_file(path, error) from error
-            cut = True
+            reading.cut = True
         finally:
-            if cut:
+            if reading.cut:
                 self._damaged[stream.name] = _stamp(path)
 
     def _map(self, path: Path) -> ArrowsMap:
@@ -372,7 +407,7 @@ class RunFolder:
             with pa.OSFile(str(path), "rb") as source:
                 if _open_stream(source, path, self.streams[stream]) is None:
                     return StreamEnd(cut=path.stat().st_size > 0 or not self.closed)
-            end = arrows_end(path)
+            end = arrows_end(path, self._map(path))
         except FileNotFoundError:
             # As in reading: it was packed meanwhile.
             packed = path.with_suffix(".parquet")
@@ -383,7 +418,7 @@ class RunFolder:
             raise _unreadable_file(path, error) from error
         if end is not None:
             return end
-        last = [batch.column(0)[-1].as_py() for batch in self.batches(stream, columns=["step"])]
+        last = [batch.column(0)[-1].as_py() for batch in self._own_batches(stream, Query(), ["step"])]
         return StreamEnd(self._is_damaged(stream), max(last, default=0))
 
 
@@ -405,7 +440,7 @@ def _open_stream(source: pa.NativeFile, path: Path, stream: Stream) -> pa.Record
         return None
     fields = [field for field in schema if field.name in names]
     if stream.lacking(names) or not reader.schema.equals(pa.schema(fields), check_metadata=False):
-        raise _unreadable(
+        raise unreadable(
             f"The columns of {path.name} are {', '.join(names)[:300]}, and {', '.join(schema.names)} were expected."
         )
     return reader
@@ -439,59 +474,10 @@ def _parquet_batches(
 def _check_columns(path: Path, stream: Stream, names: list[str]) -> None:
     missing = stream.lacking(names)
     if missing:
-        raise _unreadable(f"{path.name} lacks the columns {', '.join(missing)}.")
-
-
-def _streams(header: RunFile) -> tuple[Streams, list[str]]:
-    """Return the streams that a recording may have, and the names of those whose declaration cannot be read."""
-    streams = Streams(STREAMS.values())
-    return streams, streams.learn(header.get("announced", {}))
-
-
-def _read_header(path: Path) -> RunFile:
-    """Read ``run.json`` and check all of it, so that nobody has to look at one of its values again."""
-    try:
-        # What reads Arrow files takes paths as text.
-        os.fspath(path).encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise _unreadable(f"Its path must be UTF-8 text, got {shown_text(str(path), 200)}.") from error
-    try:
-        header = read_json_file(path / "run.json", _MAX_HEADER_BYTES)
-    except (FileNotFoundError, NotADirectoryError) as error:
-        what = "holds no run.json" if path.exists() else "does not exist"
-        raise ClientError(
-            f"{shown_text(path.name or str(path), 200)} {what}. Give the folder of one recorded run, such as megalens-runs/<run id>."
-        ) from error
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise _unreadable(f"run.json: {reason}.") from error
-    if not isinstance(header, dict):
-        raise _unreadable("run.json does not hold a JSON object.")
-    found = header.get("format")
-    if type(found) is int and found > _FORMAT:
-        raise ClientError(
-            f"This run folder is of format {found}; this version of Megalens reads up to format {_FORMAT}. Update megalens.",
-            code="version-mismatch",
-            field="format",
-        )
-    try:
-        check_definition("RunFile", header, "run.json")
-    except ProtocolError as error:
-        raise _unreadable(error.message, error.field) from error
-    for first, last in header.get("missing_steps", ()):
-        if first > last:
-            raise _unreadable(
-                f"run.json.missing_steps must hold first and last steps, got {first} to {last}.",
-                "run.json.missing_steps",
-            )
-    return cast("RunFile", header)
-
-
-def _unreadable(reason: str, field: str | None = None) -> ClientError:
-    return ClientError(f"Could not read the run folder. {reason}", code="unreadable", field=field)
+        raise unreadable(f"{path.name} lacks the columns {', '.join(missing)}.")
 
 
 def _unreadable_file(path: Path, error: Exception) -> ClientError:
     if isinstance(error, PermissionError):
-        return _unreadable(f"{path.name}: {os.strerror(errno.EACCES)}. You need the permission to read it.")
-    return _unreadable(f"{path.name}: {str(error).replace(str(path.parent), '…')[:300]}")
+        return unreadable(f"{path.name}: {os.strerror(errno.EACCES)}. You need the permission to read it.")
+    return unreadable(f"{path.name}: {str(error).replace(str(path.parent), '…')[:300]}")

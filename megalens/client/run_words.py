@@ -11,9 +11,14 @@ if TYPE_CHECKING:
     from ..protocol.messages_generated import FlagSetting, Perturb
     from .run import Run
 
-__all__ = ["check_flag", "lacking_words", "run_words", "unknown_flag"]
+__all__ = ["attempt_words", "check_flag", "lacking_words", "run_words", "unknown_flag"]
 
 _MOST_FLAGS = 24
+
+
+def attempt_words(attempt: str, step: int) -> str:
+    """Say where steps are that were trained again."""
+    return f"Steps from {step} on were trained again; what was recorded of them before is the run {attempt}."
 
 
 def lacking_words(missing: Sequence[Sequence[int]]) -> str:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from ..protocol import in_ranges
 from .query import Query
 
-__all__ = ["PLACE_COLUMNS", "TensorPlaces"]
+__all__ = ["PLACE_COLUMNS", "TensorPlaces", "places_of_kinds"]
 
-PLACE_COLUMNS = ["step", "layer", "phase", "flag", "part", "pass", "rank"]
+PLACE_COLUMNS = ["step", "phase", "pass", "rank", "layer", "flag", "part"]
 _DISTINCT = ["flag", "phase", "pass", "part", "layer", "rank"]
+# What steps are known of.
+_STEP_KEYS = ["flag", "phase", "pass"]
 _HELD_ROWS = 1 << 18
 
 Key = tuple[str, str, str]
@@ -54,6 +58,19 @@ class TensorPlaces:
             if held:
                 self._add(held, at)
         return self
+
+    @classmethod
+    def joined(cls, parts: Sequence[tuple[TensorPlaces, int]]) -> TensorPlaces:
+        """Return what there is in several recordings, in each of steps before one only."""
+        found = cls()
+        for part, until in parts:
+            with part._lock:
+                kept = {key: {step for step in steps if step < until} for key, steps in part._steps.items()}
+                for key, steps in kept.items():
+                    if steps:
+                        found._steps.setdefault(key, set()).update(steps)
+                found._places |= {place for place in part._places if kept.get(place[:3])}
+        return found
 
     def index(self) -> list[dict[str, Any]]:
         """Return what there is of each flag, phase and pass: parts, layers, ranks and steps, ascending."""
@@ -96,6 +113,31 @@ class TensorPlaces:
         table = pa.Table.from_batches(batches)
         distinct = table.group_by(_DISTINCT).aggregate([]).select(_DISTINCT)
         self._places.update(zip(*(column.to_pylist() for column in distinct.columns), strict=True))
-        steps = table.group_by(["flag", "phase", "pass", "step"]).aggregate([])
-        for row in steps.to_pylist():
-            self._steps.setdefault((row["flag"], row["phase"], row["pass"]), set()).add(row["step"])
+        steps = table.group_by(_STEP_KEYS).aggregate([("step", "distinct")])
+        for *key, found in zip(
+            *(steps[name].to_pylist() for name in _STEP_KEYS), steps["step_distinct"], strict=True
+        ):
+            self._steps.setdefault((key[0], key[1], key[2]), set()).update(found.values.to_pylist())
+
+
+def places_of_kinds(messages: NDArray[np.int64], kinds: Mapping[int, pa.RecordBatch]) -> pa.RecordBatch:
+    """Return :data:`PLACE_COLUMNS` of rows that are as good as all rows of some messages: every place comes, and every step of all that steps are known of.
+
+    Parameters
+    ----------
+    messages : array
+        As of :meth:`ArrowsMap.indexed`, at least one.
+    kinds : mapping
+        Likewise.
+    """
+    pieces = []
+    for number in np.unique(messages[:, 4]).tolist():
+        steps = messages[messages[:, 4] == number, 2]
+        known = kinds[number].select(PLACE_COLUMNS[1:])
+        keys = zip(*(known.column(name).to_pylist() for name in _STEP_KEYS), strict=True)
+        firsts = list({key: place for place, key in enumerate(keys)}.values())
+        places = np.concatenate([np.arange(known.num_rows), np.tile(firsts, len(steps))])
+        step = np.concatenate([np.full(known.num_rows, steps[0]), np.repeat(steps, len(firsts))])
+        found = known.take(pa.array(places, pa.int64()))
+        pieces.append(pa.RecordBatch.from_arrays([pa.array(step), *found.columns], PLACE_COLUMNS))
+    return pa.concat_batches(pieces)

@@ -41,6 +41,18 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     hub.add_argument("--port", type=_port, default=0, help="port to listen on (default: any free one)")
     hub.add_argument("--record", type=Path, metavar="DIR", help="record the run in DIR/<run id>")
     hub.add_argument(
+        "--resume",
+        type=Path,
+        metavar="FOLDER",
+        help="go on with the recording in this run folder, of a training that restarts from a checkpoint",
+    )
+    hub.add_argument(
+        "--first-step",
+        type=count,
+        metavar="N",
+        help="with --resume: the first step that is trained now; what is recorded of it and later ones becomes an earlier attempt",
+    )
+    hub.add_argument(
         "--record-bytes",
         type=count,
         metavar="N",
@@ -90,12 +102,22 @@ def main_hub(arguments: argparse.Namespace) -> int:
     # What websockets logs about a client's faults is told to the client.
     logging.getLogger("websockets").addHandler(logging.NullHandler())
     logging.getLogger("websockets").propagate = False
+    if (arguments.resume is None) != (arguments.first_step is None) or (
+        arguments.resume and arguments.record
+    ):
+        print(
+            "megalens hub: --resume and --first-step belong together, in the place of --record.",
+            file=sys.stderr,
+        )
+        return 2
     options = HubOptions(
         name=arguments.name[:200] or "run",
         host=arguments.host,
         port=arguments.port,
         record=arguments.record,
         record_bytes=arguments.record_bytes,
+        resume=arguments.resume,
+        first_step=arguments.first_step or 1,
         linger=arguments.linger,
         parent_pid=arguments.parent_pid,
         join_seconds=arguments.join_seconds,

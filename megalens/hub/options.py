@@ -24,6 +24,10 @@ class HubOptions:
         Folder in which the run folder is made; no recording when None.
     record_bytes : int or None
         What the recording may take; its oldest steps are given up for newer ones. No bound when None.
+    resume : Path or None
+        Run folder whose recording goes on, in the place of ``record``.
+    first_step : int
+        With ``resume`` the step from which on its training goes on.
     linger : float
         Seconds without a viewer after which a hub whose producers are done ends.
     parent_pid : int or None
@@ -49,6 +53,8 @@ class HubOptions:
     port: int = 0
     record: Path | None = None
     record_bytes: int | None = None
+    resume: Path | None = None
+    first_step: int = 1
     linger: float = 10.0
     parent_pid: int | None = None
     max_producer_bytes: int = 64 * _MIB

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..protocol import MOMENT_INDEX, MOMENT_SAME, STREAMS, MomentIndex, Stream
+from ..protocol import MOMENT_INDEX, MOMENT_SAME, STREAMS, MomentIndex, Stream, index_path
 
 __all__ = ["pack_stream", "sync_folder"]
 
@@ -54,6 +54,7 @@ def pack_stream(source: Path, stream: str | Stream) -> Path:
         partial.unlink(missing_ok=True)
         raise
     source.unlink()
+    index_path(source).unlink(missing_ok=True)
     return target
 
 

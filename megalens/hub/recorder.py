@@ -45,6 +45,9 @@ class Recorder:
     limit_bytes : int, optional
         What the streams may take on disk while they are recorded: the oldest steps are given up for newer ones, and named. As much as comes when absent.
 
+    resumes : bool
+        Whether a recording goes on in the folder, of which nothing but earlier attempts is there.
+
     Raises
     ------
     HubError
@@ -58,6 +61,8 @@ class Recorder:
         queue_bytes: int,
         retry_seconds: float = 1.0,
         limit_bytes: int | None = None,
+        *,
+        resumes: bool = False,
     ) -> None:
         self.state: Literal["on", "failed", "closed"] = "on"
         self.message: str | None = None
@@ -80,7 +85,7 @@ class Recorder:
         self._tries = 0
         self._retry_at = 0.0
         try:
-            self._folder = RecordingFolder(path, limit_bytes)
+            self._folder = RecordingFolder(path, limit_bytes, resumes=resumes)
             self._describe()
         except OSError as error:
             raise HubError(

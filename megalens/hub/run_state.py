@@ -15,6 +15,7 @@ from ..protocol.messages_generated import (
     Limits,
     NonFinite,
     RankState,
+    RunFile,
     RunInfo,
     Status,
     StreamStatus,
@@ -22,8 +23,10 @@ from ..protocol.messages_generated import (
 from ..protocol.messages_generated import RunState as State
 from .announcements import Announcements
 from .live_frame import LiveFrame
+from .options import HubOptions
 from .ranks import Ranks
 from .reports import Reports
+from .resumed import other_words
 from .stream_figures import StreamFigures
 
 __all__ = ["RunState"]
@@ -44,6 +47,8 @@ class RunState:
         Without a step for this long, a run is idle.
     versions : dict
         Of the hub's own parts.
+    before : RunFile, optional
+        What was recorded of the run before its training began again.
 
     Attributes
     ----------
@@ -54,9 +59,18 @@ class RunState:
     """
 
     def __init__(
-        self, run_id: str, name: str, limits: Limits, idle_seconds: float, versions: dict[str, str]
+        self,
+        run_id: str,
+        name: str,
+        limits: Limits,
+        idle_seconds: float,
+        versions: dict[str, str],
+        before: RunFile | None = None,
     ) -> None:
-        self.started = time.time()
+        self.started = time.time() if before is None else before["run"]["started"]
+        if before is not None and name == HubOptions.name:
+            name = before["run"]["name"]
+        self.before = before
         self.run: RunInfo = {"id": run_id, "name": name, "started": self.started}
         self.limits = limits
         self.seq = 0
@@ -111,6 +125,9 @@ class RunState:
         disagreement = self.job.disagreement(message, self.attached)
         if disagreement:
             self.warn(disagreement)
+        other = None if self.before is None else other_words(self.before, message)
+        if other:
+            self.warn(other)
         self.job.announce(message)
         if rank == self.job.first:
             self.config = message["config"]

@@ -43,6 +43,7 @@ from .options import HubOptions
 from .process import process_runs
 from .recorder import Recorder
 from .requests import Requests
+from .resumed import read_resumed, set_aside
 from .run_id import new_run_id
 from .run_state import RunState
 from .session import Session
@@ -65,13 +66,14 @@ class Hub:
 
     def __init__(self, options: HubOptions) -> None:
         self.options = options
-        run_id = new_run_id(options.name)
+        before = None if options.resume is None else read_resumed(options.resume)
+        run_id = new_run_id(options.name) if before is None else before["run"]["id"]
         limits: Limits = {
             "max_message_bytes": options.max_producer_bytes,
             "viewer_queue_bytes": options.viewer_queue_bytes,
             "backlog_bytes": options.backlog_bytes,
         }
-        self.state = RunState(run_id, options.name, limits, options.idle_seconds, own_versions())
+        self.state = RunState(run_id, options.name, limits, options.idle_seconds, own_versions(), before)
         self.entry: HubEntry | None = None
         self._token = secrets.token_urlsafe(32)
         self._checker = FrameChecker()
@@ -135,6 +137,8 @@ class Hub:
             ) from error
         host, port = next(iter(self._server.sockets)).getsockname()[:2]
         folder = options.record.absolute() / self.state.run["id"] if options.record else None
+        if options.resume is not None:
+            folder = options.resume.absolute()
         self.entry = HubEntry(
             id=self.state.run["id"],
             name=options.name,
@@ -147,12 +151,15 @@ class Hub:
             process=process_identity(os.getpid()),
         )
         try:
+            if folder and self.state.before is not None:
+                set_aside(folder, self.state.before, options.first_step)
             if folder:
                 self.recorder = Recorder(
                     folder,
                     self.state.description(),
                     options.recorder_queue_bytes,
                     limit_bytes=options.record_bytes,
+                    resumes=options.resume is not None,
                 )
             write_entry(self.entry)
         except HubError:
@@ -264,6 +271,7 @@ class Hub:
             return
         if self._record_closing is not None and not (self._record_closing.done() and self.recorder.behind):
             return
+        self._record_warnings("hub", list(self.state.warnings))
         closing = asyncio.to_thread(self.recorder.close, self.state.description())
         self._record_closing = asyncio.create_task(closing)
         self._record_closing.add_done_callback(lambda _: self._changed.set())

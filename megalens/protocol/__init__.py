@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from . import (
+    attempts,
     budget_limit,
     contract,
     disturbance,
@@ -28,6 +29,7 @@ from . import (
     steps,
     views,
 )
+from .attempts import *
 from .budget_limit import *
 from .contract import *
 from .disturbance import *
@@ -50,6 +52,7 @@ from .steps import *
 from .views import *
 
 __all__ = ["replace_file", "shown_text"]
+__all__ += attempts.__all__
 __all__ += budget_limit.__all__
 __all__ += contract.__all__
 __all__ += disturbance.__all__
@@ -79,6 +82,7 @@ _LATER = (
     "moments",
     "moment_index",
     "readings",
+    "stream_index",
     "tensor_name",
 )
 if TYPE_CHECKING:
@@ -90,6 +94,7 @@ if TYPE_CHECKING:
         moment_index,
         moments,
         readings,
+        stream_index,
         streams,
         tensor_name,
     )
@@ -100,6 +105,7 @@ if TYPE_CHECKING:
     from .moment_index import *
     from .moments import *
     from .readings import *
+    from .stream_index import *
     from .streams import *
     from .tensor_name import *
 
@@ -110,6 +116,7 @@ if TYPE_CHECKING:
     __all__ += moment_index.__all__
     __all__ += moments.__all__
     __all__ += readings.__all__
+    __all__ += stream_index.__all__
     __all__ += streams.__all__
     __all__ += tensor_name.__all__
 

@@ -171,6 +171,8 @@ class RunFile(TypedDict):
     """By name, what is recorded of a stream."""
     announced: NotRequired[dict[str, Any]]
     """Declarations of streams that streams.json lacks. Each is checked by itself: one that cannot be read hides its stream only."""
+    superseded_from: NotRequired[int]
+    """In the folder of an earlier attempt: steps from this one on were trained again."""
     missing_steps: NotRequired[list[StepSpan]]
     """Steps that the recording lacks."""
 

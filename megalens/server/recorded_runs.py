@@ -58,6 +58,8 @@ class RecordedRuns:
                 continue
             if run is not None:
                 found.setdefault(run.id, run)
+                for part, _ in run.earlier:
+                    found.setdefault(part.id, part)
             else:
                 others.append(place)
         self.left_out = left_out

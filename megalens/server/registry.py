@@ -8,16 +8,17 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ..client import ClientError, RunFolder
 from ..client.answers import NoRows, StreamRows
-from ..client.moments import MomentSource, RecordedRows, rows_of
+from ..client.moments import MomentSource, recorded_rows, rows_of
 from ..client.trace_recording import holds_traces, trace_recording
 from ..hub.discovery import live_hubs, told_apart
-from ..protocol import shown_text
+from ..protocol import attempt_folders, shown_text
 from .allowed_hubs import AllowedHubs
 from .errors import ServerError
 from .hub_target import HubTarget
@@ -200,12 +201,23 @@ class RunRegistry:
                 )
             if folder is None:
                 raise _no_run(run_id)
+            if "superseded_from" in folder.header:
+                raise ServerError(
+                    409,
+                    "refused",
+                    "This is an earlier attempt of a run, which has its first steps from it. Delete the run to delete both.",
+                )
             if not self._recordings.may_delete(folder.path):
                 raise ServerError(
                     403,
                     "forbidden",
                     "Only folders that lie in the run folders of this server are deleted, and no links.",
                 )
+            for part in attempt_folders(folder.path):
+                remove_recording(part, folder.streams)
+                self._recordings.forget(part)
+            with suppress(OSError):
+                (folder.path / "attempts").rmdir()
             gone = remove_recording(folder.path, folder.streams)
             for known in (self._records, self._names, self._announced, self._steps, self._seen, self._ended):
                 known.pop(run_id, None)
@@ -248,7 +260,7 @@ class RunRegistry:
             404 when there is no such run, or it is live and not recorded.
         """
         found = self.statistics.get(run_id)
-        return MomentSource(rows_of(found.tree) if found else RecordedRows(self.folder(run_id).path))
+        return MomentSource(rows_of(found.tree) if found else recorded_rows(self.folder(run_id).path))
 
     def statistics_path(self, run_id: str) -> Path:
         """Return where the statistics of a run lie. Raises as :meth:`moments`."""

@@ -48,7 +48,11 @@ def remove_recording(folder: Path, streams: Iterable[str]) -> bool:
     ServerError
         409 when a file cannot be deleted.
     """
-    ours = {f"{stream}{end}" for stream in streams for end in (".arrows", ".parquet", ".parquet.partial")}
+    ours = {
+        f"{stream}{end}"
+        for stream in streams
+        for end in (".arrows", ".index", ".parquet", ".parquet.partial")
+    }
     ours.add(NOTES_FILE)
     try:
         # Whatever takes the folder's place after this, the files are deleted where they were looked at.

@@ -1270,6 +1270,7 @@ export const MESSAGES_SCHEMA: ISchema = {
           propertyNames: { maxLength: 100 }
         },
         announced: { type: 'object', maxProperties: 64, additionalProperties: true },
+        superseded_from: { type: 'integer', minimum: 1, maximum: 9007199254740991 },
         missing_steps: { type: 'array', maxItems: 1000, items: { $ref: '#/$defs/StepSpan' } }
       }
     },

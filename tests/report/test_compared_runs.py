@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from explored_run import BAD_STEP, SPIKE, SPIKE_STEP, write_explored_run
 from recorded_run import RUN_ID
 
 from megalens.client import open_run
 from megalens.client.other_runs import answers_beside, beside
+from megalens.hub.resumed import read_resumed, set_aside
 from megalens.report import build_report
 from megalens.widgets.picture import draw_picture
 
@@ -61,6 +64,24 @@ def test_another_run_is_drawn_over_this_one_with_dashes_of_its_own(pictures):
     for each in ("Values that are not finite at 1 step", "Values of gpt-wide that are not finite at 1 step"):
         assert any(line.startswith(each) for line in layers.caption)
     assert [(mark["x"], mark["x2"]) for mark in layers.datasets["nonfinite"]] == [(BAD_STEP, BAD_STEP)] * 2
+
+
+def test_an_earlier_attempt_is_drawn_over_its_run(draw, tmp_path):
+    home = tmp_path / RUN_ID
+    write_explored_run(home, steps=30)
+    set_aside(home, read_resumed(home), 21)
+    again = write_explored_run(tmp_path / "again", steps=40)
+    for packed in again.glob("*.parquet"):
+        rows = pq.read_table(packed)
+        pq.write_table(rows.filter(pc.field("step") >= 21), home / packed.name)
+    (again / "run.json").rename(home / "run.json")
+    with open_run(home) as run, answers_beside(run) as answers:
+        options = {"view": "moments", "kind": "lines", "by": [], "runs": [f"{RUN_ID}.attempt-1"]}
+        (shown,) = draw(run, answers, **options)
+    lines = by_run(shown)
+    assert list(lines) == [("gpt-demo · all tensors", (1, 0)), ("gpt-demo, attempt 1 · all tensors", (6, 3))]
+    own, other = lines.values()
+    assert ([x for x, _ in own], [x for x, _ in other]) == (list(range(1, 41)), list(range(1, 31)))
 
 
 def test_another_run_is_compared_step_by_step(pictures):

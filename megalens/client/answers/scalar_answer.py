@@ -14,15 +14,15 @@ import pyarrow.compute as pc
 
 from ...protocol import parse_json
 from ..errors import ClientError
-from ..lines import gap_starts, thin_line
+from ..lines import gap_starts, line_order, thin_line
 from ..query import Query
-from .selection import StreamRows, check_cancelled
+from .selection import StreamRows, check_cancelled, distinct_batches
 from .texts import whole_number
 
 __all__ = ["ScalarAnswer", "ScalarQuery", "read_scalars"]
 
 _MOST_NAMES = 1000
-_COLUMNS = ["step", "time", "name", "value", "unit"]
+_COLUMNS = ["step", "time", "name", "value"]
 _KNOWN = ("names", "first", "last", "points")
 
 
@@ -100,12 +100,13 @@ def read_scalars(rows: StreamRows, asked: ScalarQuery, cancelled: threading.Even
     pieces: list[pa.RecordBatch] = []
     units: dict[str, str] = {}
     query = Query(name=asked.names, first=asked.first, last=asked.last)
-    for batch in rows.batches("scalars", None, _COLUMNS):
+    for batch in distinct_batches(rows, "scalars", ["name", "unit"]):
         check_cancelled(cancelled)
-        table = pa.Table.from_batches([batch])
-        for pair in table.group_by(["name", "unit"]).aggregate([]).to_pylist():
+        for pair in pa.Table.from_batches([batch]).group_by(["name", "unit"]).aggregate([]).to_pylist():
             units[pair["name"]] = pair["unit"] or units.get(pair["name"], "")
-        pieces += query.filter(table.drop_columns(["unit"])).to_batches()
+    for batch in rows.batches("scalars", query, _COLUMNS):
+        check_cancelled(cancelled)
+        pieces.append(batch)
     names = list(units) if asked.names is None else [name for name in asked.names if name in units]
     columns: list[list[Any]] = [[np.zeros(0)] for _ in range(5)]
     lines: list[dict[str, Any]] = []
@@ -114,7 +115,7 @@ def read_scalars(rows: StreamRows, asked: ScalarQuery, cancelled: threading.Even
         of = pc.index_in(table["name"], pa.array(names, pa.utf8())).to_numpy()
         step, time, value = (table[name].to_numpy() for name in ("step", "time", "value"))
         # The sort is stable: rows of one step stay as they came.
-        order = np.lexsort((step, of))
+        order = line_order(of, step)
         for line in np.split(order, np.flatnonzero(np.diff(of[order])) + 1):
             if not len(line):
                 continue

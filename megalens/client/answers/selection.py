@@ -26,6 +26,7 @@ __all__ = [
     "SelectedRows",
     "StreamRows",
     "check_cancelled",
+    "distinct_batches",
     "on_lowest_rank",
     "read_selection",
     "tensor_index",
@@ -166,6 +167,13 @@ def _batches(rows: StreamRows, asked: StreamQuery, query: Query) -> Iterator[pa.
 def tensor_index(rows: StreamRows, cancelled: threading.Event) -> list[dict[str, Any]]:
     """Return what a run has of each flag, phase and pass: parts, layers, ranks and steps, ascending."""
     return _places(rows, cancelled).index()
+
+
+def distinct_batches(rows: StreamRows, stream: str, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    """Yield rows among which each that differs in some columns, of text or numbers of 32 bits, comes at least once, in the order in which they first came."""
+    if isinstance(rows, RunFolder):
+        return rows.distinct_batches(stream, columns)
+    return rows.batches(stream, None, columns)
 
 
 def _distinct_of(rows: StreamRows, query: Query, columns: list[str], cancelled: threading.Event) -> pa.Table:

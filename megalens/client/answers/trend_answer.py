@@ -14,14 +14,22 @@ from numpy.typing import NDArray
 from ...protocol import Streams
 from ..aggregate import OF_WHOLE_ONLY, OLDER, STATISTICS
 from ..errors import ClientError
-from ..lines import gap_starts, thin_line
+from ..lines import gap_starts, line_order, thin_line
 from ..moments.grouping.readings import reading_value
 from ..query import Query
 from ..selection import Selection, half_of
 from .selection import StreamRows, check_cancelled, on_lowest_rank
 from .stream_query import StreamQuery
 from .texts import whole_number
-from .trend_rows import WHOLE, kept_moments, merge_rows, whole_moments
+from .trend_rows import (
+    WHOLE,
+    distinct_columns,
+    joined_pieces,
+    kept_moments,
+    kept_samples,
+    merged_rows,
+    whole_moments,
+)
 
 __all__ = ["TrendAnswer", "TrendQuery", "axes_of", "read_trend"]
 
@@ -161,7 +169,8 @@ class _LayerRows:
         self.has_values = has_values
         self._pending: list[dict[str, Any]] = []
         self._waiting = 0
-        self._merged: dict[str, Any] | None = None
+        # In the order of their steps, of which none is in two.
+        self._merged: list[dict[str, Any]] = []
         self._kinds: dict[tuple[str, int], int] = {}
         self._compressors: dict[str, None] = {}
         self._ranks: set[int] = set()
@@ -193,7 +202,7 @@ class _LayerRows:
 
     def answer(self, asked: TrendQuery) -> TrendAnswer:
         """Return the lines."""
-        merged = self._merged
+        merged = joined_pieces(self._merged) if self._merged else None
         statistic = asked.statistic.removeprefix("kept_")
         of_band = asked.selection.interval != "none" and statistic == "mean" and self.has_values
         names = ["layer", "step", "value", "nonfinite", "start", *(["half"] if of_band else [])]
@@ -211,7 +220,7 @@ class _LayerRows:
                 else None
             )
             units = int(merged["unit_count"][-1]) if of_band else 0
-            order = np.lexsort((merged["step"], merged["layer"]))
+            order = line_order(merged["layer"], merged["step"])
             edges = np.flatnonzero(np.diff(merged["layer"][order])) + 1
             for line in np.split(order, edges):
                 at = merged["step"][line]
@@ -248,50 +257,44 @@ class _LayerRows:
             batch.column(name).to_numpy() for name in ("step", "layer", "rank", "nan_count", "inf_count")
         )
         self._ranks.update(np.unique(rank).tolist())
-        compressors = batch.column("compressor").to_pylist()
-        shapes = batch.column("shape").to_pylist()
-        kinds = [
-            self._kinds.setdefault((text, shape[0] if shape else 1), len(self._kinds))
-            for text, shape in zip(compressors, shapes, strict=True)
+        texts = batch.column("compressor").dictionary_encode()
+        compressors = texts.dictionary.to_pylist()
+        # By its place in the dictionary and the samples that were kept, which together are few.
+        pairs = np.stack([texts.indices.to_numpy().astype(np.int64), kept_samples(batch.column("shape"))])
+        found, kinds = distinct_columns(pairs)
+        known = [
+            self._kinds.setdefault((compressors[code], samples), len(self._kinds))
+            for code, samples in found.T.tolist()
         ]
         self._compressors.update(dict.fromkeys(compressors))
         newest = len(step) - 1 - int(np.argmax(step[::-1]))
         if self._newest is None or step[newest] >= self._newest[0]:
-            found = {name: batch.column(name)[newest].as_py() for name in _KIND}
-            self._newest = (int(step[newest]), found)
+            kind = {name: batch.column(name)[newest].as_py() for name in _KIND}
+            self._newest = (int(step[newest]), kind)
         self._pending.append(
             {
                 **moments,
                 "step": step.astype(np.int64),
                 "layer": layer.astype(np.int64),
-                "kind": np.array(kinds, np.int64),
+                "kind": np.array(known, np.int64)[kinds],
                 "nan_count": nans.astype(np.float64),
                 "inf_count": infs.astype(np.float64),
             }
         )
         self._waiting += len(step)
-        if self._waiting >= max(_MERGED_ROWS, 0 if self._merged is None else len(self._merged["step"]) // 2):
+        if self._waiting >= max(_MERGED_ROWS, len(self._merged[-1]["step"]) // 2 if self._merged else 0):
             self._merge()
 
     def _merge(self) -> None:
-        pieces = ([] if self._merged is None else [self._merged]) + self._pending
-        self._pending, self._waiting = [], 0
+        """Merge what waits, and with it what it may belong to: most rows come in the order of their steps."""
+        pieces, self._pending, self._waiting = self._pending, [], 0
         if not pieces:
             return
-        rows = {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
-        order = np.lexsort((rows["layer"], rows["step"]))
-        new = np.ones(len(order), bool)
-        new[1:] = (np.diff(rows["step"][order]) != 0) | (np.diff(rows["layer"][order]) != 0)
-        group = np.empty(len(order), np.int64)
-        group[order] = np.cumsum(new) - 1
-        heads = order[new]
-        keys = {name: rows.pop(name)[heads] for name in ("step", "layer", "kind")}
-        if len(heads) == len(order):
-            merged = {name: column[order] for name, column in rows.items()}
-        else:
-            found = merge_rows(rows, group, len(heads))
-            merged = {name: np.asarray(found[name]) for name in rows}
-        self._merged = merged | keys
+        low = min(int(piece["step"].min()) for piece in pieces)
+        while self._merged and int(self._merged[-1]["step"][-1]) >= low:
+            pieces.insert(0, self._merged.pop())
+            low = min(low, int(pieces[0]["step"][0]))
+        self._merged.append(merged_rows(joined_pieces(pieces)))
 
 
 def _value(merged: Mapping[str, Column], statistic: str) -> Column:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,15 @@ from numpy.typing import NDArray
 from ...protocol import merge_moments
 from ..selection import Selection, layout_of, places_in
 
-__all__ = ["WHOLE", "kept_moments", "merge_rows", "whole_moments"]
+__all__ = [
+    "WHOLE",
+    "distinct_columns",
+    "joined_pieces",
+    "kept_moments",
+    "kept_samples",
+    "merged_rows",
+    "whole_moments",
+]
 
 Column = NDArray[np.float64]
 Columns = dict[str, Column]
@@ -56,7 +65,7 @@ def kept_moments(batch: pa.RecordBatch, selection: Selection) -> Columns:
     return found
 
 
-def merge_rows(columns: Columns, group: NDArray[np.int64], groups: int) -> Columns:
+def _merge_rows(columns: Columns, group: NDArray[np.int64], groups: int) -> Columns:
     """Merge rows into groups, exactly as if their values had been grouped."""
     merged = dict(
         merge_moments({name: columns[name] for name in (*WHOLE, "nan_count", "inf_count")}, group, groups)
@@ -68,6 +77,43 @@ def merge_rows(columns: Columns, group: NDArray[np.int64], groups: int) -> Colum
         joined = merge_moments(units, group, groups)
         merged |= {name: joined[of] for name, of in _UNITS.items()}
     return merged
+
+
+def joined_pieces(pieces: Sequence[Mapping[str, Column]]) -> dict[str, Any]:
+    """Put columns of rows one after the other."""
+    return {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
+
+
+def merged_rows(rows: dict[str, Any]) -> dict[str, Any]:
+    """Merge rows of one step and layer, and order them by both."""
+    apart = np.diff(rows["step"])
+    if not ((apart > 0) | ((apart == 0) & (np.diff(rows["layer"]) > 0))).all():
+        order = np.lexsort((rows["layer"], rows["step"]))
+        rows = {name: column[order] for name, column in rows.items()}
+    new = np.ones(len(rows["step"]), bool)
+    new[1:] = (np.diff(rows["step"]) != 0) | (np.diff(rows["layer"]) != 0)
+    if new.all():
+        return rows
+    keys = {name: rows.pop(name)[new] for name in ("step", "layer", "kind")}
+    found = _merge_rows(rows, np.cumsum(new) - 1, int(new.sum()))
+    return {name: np.asarray(found[name]) for name in rows} | keys
+
+
+def kept_samples(shapes: pa.ListArray) -> NDArray[np.int64]:
+    """Return the first number of each shape; 1 where there is none."""
+    offsets = shapes.offsets.to_numpy()
+    filled = offsets[1:] > offsets[:-1]
+    samples = np.ones(len(shapes), np.int64)
+    samples[filled] = shapes.values.to_numpy()[offsets[:-1][filled]]
+    return samples
+
+
+def distinct_columns(pairs: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the different columns, and which of them each is."""
+    if (pairs == pairs[:, :1]).all():
+        return pairs[:, :1], np.zeros(pairs.shape[1], np.int64)
+    found, places = np.unique(pairs, axis=1, return_inverse=True)
+    return found, places.reshape(-1)
 
 
 def _kinds(batch: pa.RecordBatch) -> NDArray[np.int64]:

@@ -7,6 +7,7 @@ from .grouping.group_keys import GROUP_COLUMNS
 from .grouping.query import MomentQuery
 from .jsonl.tree import StatisticsFile, StatisticsTree, find_trees, holds_statistics
 from .progress_bar import ProgressBar
+from .rows.attempt_rows import recorded_rows
 from .rows.libraries import load_libraries
 from .rows.live_rows import LiveRows
 from .rows.moment_rows import Progress
@@ -23,6 +24,7 @@ __all__ = [
     "Progress",
     "ProgressBar",
     "RecordedRows",
+    "recorded_rows",
     "StatisticsFile",
     "StatisticsTree",
     "TableRows",

@@ -86,6 +86,8 @@ class HubProcess:
         Port on which it listens; any free one when 0.
     record_bytes : int, optional
         What the recording may take; no bound when absent.
+    resume : (Path, int), optional
+        Run folder whose recording goes on, and from which step on.
     """
 
     def __init__(
@@ -96,7 +98,9 @@ class HubProcess:
         host: str = "127.0.0.1",
         port: int = 0,
         record_bytes: int | None = None,
+        resume: tuple[Path, int] | None = None,
     ) -> None:
+        self._resume = resume
         self._host = host
         self._port = port
         self._name = name
@@ -136,7 +140,9 @@ class HubProcess:
             command += ["--port", str(self._port)]
         if self._name:
             command += ["--name", self._name]
-        if self._record:
+        if self._resume:
+            command += ["--resume", str(self._resume[0]), "--first-step", str(self._resume[1])]
+        elif self._record:
             command += ["--record", self._record]
         if self._record_bytes:
             command += ["--record-bytes", str(self._record_bytes)]
@@ -162,7 +168,11 @@ class HubProcess:
             process.stdout.close()
             try:
                 said = json.loads(line)
-                return _read_runtime_file(Path(said["runtime_file"]))
+                address = _read_runtime_file(Path(said["runtime_file"]))
+                if self._resume:
+                    # A hub that takes the place of this one begins a run of its own: the training does not go back for it.
+                    self._record, self._resume = str(self._resume[0].parent), None
+                return address
             except (ValueError, KeyError, TypeError):
                 if process.poll() is None:
                     try:

@@ -19,7 +19,16 @@ from megalens.client.answers import StreamQuery, read_selection, tensor_index
 from megalens.client.moments import MomentQuery, MomentSource, RecordedRows
 from megalens.client.moments.rows.duck import duck_cursor
 from megalens.hub.packing import pack_stream
-from megalens.protocol import STREAMS, ProtocolError, encode_message
+from megalens.hub.recording_folder import RecordingFolder
+from megalens.protocol import (
+    STREAMS,
+    FrameChecker,
+    ProtocolError,
+    decode_frame,
+    encode_frame,
+    encode_message,
+    stream_schema,
+)
 from megalens.protocol.contract import contract_json
 from megalens.replay.announcement import announcement
 from megalens.replay.recorded_order import RecordedOrder
@@ -51,7 +60,19 @@ def _seeds() -> list[Any]:
         {"moments.parquet": _parquet(mixed, row_group_size=40)},
         {"moments.arrows": growing},
     ]
-    return [packed, live, *others, *(only | each for each in moments)]
+    return [packed, live, only | _indexed(tables), *others, *(only | each for each in moments)]
+
+
+def _indexed(tables: dict[str, pa.Table]) -> dict[str, bytes]:
+    """Return files as a recorder writes them that is still there, an index beside each stream."""
+    recording, checker = RecordingFolder(_FOLDER / "indexed"), FrameChecker()
+    for name, table in {**tables, "moments": moment_table(range(1, 9))}.items():
+        for at in range(0, table.num_rows, 4):
+            rows = table.slice(at, 4).cast(stream_schema(name)).combine_chunks()
+            data = encode_frame(name, rows, step=1)
+            recording.append(checker.check(decode_frame(data), data))
+    recording.close()
+    return {path.name: path.read_bytes() for path in sorted((_FOLDER / "indexed").iterdir())}
 
 
 _OPTIONS: list[dict[str, Any]] = [

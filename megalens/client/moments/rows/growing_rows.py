@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ....protocol import MomentIndex, Ranges, StatIndex, open_plain, stream_schema
+from ...arrows_map import ArrowsMap
 from ...message_map import MessageMap
 from ...recorded_parquet import DAMAGE
 from .like_messages import (
@@ -127,13 +128,36 @@ class GrowingRows:
                 progress(self._at, size, "reading")
         self.cut = False
 
+    def _take_indexed(self) -> None:
+        """Take in the messages that the index beside the file knows, of which hardly any has to be read."""
+        try:
+            messages, kinds = ArrowsMap(self._path).indexed()
+            ends = [
+                messages[messages[:, 4] == number][[0, -1]] for number in kinds if number in messages[:, 4]
+            ]
+            # Whoever counts samples does so from the beginning, or from some step on.
+            read = [self._bytes(begin, end) for begin, end in np.concatenate(ends)[:, :2].tolist()]
+            samples = max(int(_again(self._reader.read, data, 0).column("samples").max()) for data in read)
+        except (OSError, ValueError):
+            return
+        self._index.samples = samples >= 0
+        for number in np.unique(messages[:, 4]).tolist():
+            kind, steps = kinds[number], messages[messages[:, 4] == number, 2].tolist()
+            for stat in kind["stat"].unique().to_pylist():
+                rows = kind.filter(pc.field("stat") == stat)
+                count = pc.sum(rows["rows"]).as_py() * len(steps)
+                self._index.count(stat, count, steps, rows["name"].unique().to_pylist())
+        self._messages.extend(*messages.T)
+        self._at = int(messages[-1, 1])
+
     def _next(self, data: bytes, at: int) -> int:
         """Take in the message at a place, and return where it ends."""
         if self._at == 0:
             schema, end = read_schema(data)
             if not schema.equals(stream_schema(_STREAM)):
                 raise self._refuse()
-            return end
+            self._take_indexed()
+            return max(end, self._at)
         message = self._reader.read(data, at)
         if len(message.words):
             step = message.column("step")
@@ -234,11 +258,13 @@ class GrowingRows:
             table = table.take(pa.array(np.argsort(step, kind="stable")))
         return table, rows
 
-    def relation(self, connection: Any) -> str:
-        """Return SQL for the rows, which are in memory for as long as the connection is used."""
-        batches = [_again(read_batch, data, at)[0] for data, at, _ in self._read(None, None)]
-        connection.register("memory", pa.Table.from_batches(batches, stream_schema(_STREAM)))
-        return "SELECT * FROM memory"
+    def relation(self, connection: Any, first: int | None = None) -> str:
+        """Return SQL for the rows from a step on, and some before it, which are in memory for as long as the connection is used."""
+        batches = [_again(read_batch, data, at)[0] for data, at, _ in self._read(first, None)]
+        # A question may be to several files.
+        name = f"growing_{id(self)}"
+        connection.register(name, pa.Table.from_batches(batches, stream_schema(_STREAM)))
+        return f"SELECT * FROM {name}"
 
     def close(self) -> None:
         """Let go of the file. Safe twice."""
@@ -285,7 +311,7 @@ class GrowingRows:
             ):
                 to += 1
             data = self._bytes(begin, found[to - 1][1])
-            for message, _, low, high in found[at:to]:
+            for message, _, low, high, _ in found[at:to]:
                 yield data, message - begin, (low, high)
             at = to
 

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ....protocol import StatIndex, empty_table
+from .attempt_rows import recorded_rows
 from .duck import duck_cursor
 from .index_sql import stats_of
 from .moment_rows import Progress
-from .recorded_rows import RecordedRows
 from .sql_chunks import sql_chunks
 from .wanted import Chunk, Wanted
 
 __all__ = ["LiveRows"]
+
+# Rows that arrived and may not be recorded yet.
+_MOST_BEHIND = 200_000
 
 
 class LiveRows:
@@ -32,11 +37,11 @@ class LiveRows:
 
     def __init__(self, received: Callable[[], pa.Table], folder: Path | None) -> None:
         self._received = received
-        self._recorded = RecordedRows(folder) if folder is not None else None
+        self._recorded = recorded_rows(folder) if folder is not None else None
         self._table = empty_table("moments")
         self._changes = 0
         self._last: tuple[int, int] = (0, -1)
-        self._known: tuple[int, list[StatIndex], bool] = (-1, [], False)
+        self._known: tuple[int, list[StatIndex], bool, int | None] = (-1, [], False, None)
 
     @property
     def version(self) -> str:
@@ -46,8 +51,7 @@ class LiveRows:
     @property
     def samples(self) -> bool:
         """Whether steps are known as samples too."""
-        self.stats()
-        return self._known[2]
+        return self._found()[1]
 
     @property
     def warnings(self) -> list[str]:
@@ -66,30 +70,98 @@ class LiveRows:
         return more
 
     def stats(self) -> list[StatIndex]:
-        """Return what there is; asked once for each version."""
-        if self._known[0] != self._changes:
-            with duck_cursor() as connection:
-                self._known = (self._changes, *stats_of(connection, self.relation(connection)))
-        return self._known[1]
+        """Return what there is; found once for each version."""
+        return self._found()[0]
 
     def chunks(self, connect: Callable[[], Any], wanted: Wanted) -> Iterator[Chunk]:
-        """Read rows in chunks of whole steps."""
-        connection = connect()
-        return sql_chunks(connection, self.relation(connection), self.stats(), wanted)
+        """Read rows in chunks of whole steps: from the recording those of steps of which it has all."""
+        stats, _, begin = self._found()
+        if self._recorded is not None and (begin is None or begin > self._recorded_first()):
+            before = wanted if begin is None else replace(wanted, last=_least(wanted.last, begin - 1))
+            yield from self._recorded.chunks(connect, before)
+        if begin is not None and (wanted.last is None or wanted.last >= begin):
+            connection = connect()
+            after = replace(wanted, first=max(begin, wanted.first or begin))
+            yield from sql_chunks(connection, self._joined(connection, begin), stats, after)
 
     def relation(self, connection: Any) -> str:
         """Return SQL for the rows."""
-        connection.register("received", self._table)
+        return self._joined(connection, None)
+
+    def _found(self) -> tuple[list[StatIndex], bool, int | None]:
+        """Return what there is, whether steps are known as samples, and the first step of which rows arrived that are not recorded yet; None where all are."""
+        if self._known[0] != self._changes:
+            with duck_cursor() as connection:
+                self._known = (self._changes, *self._look(connection))
+        return self._known[1:]
+
+    def _look(self, connection: Any) -> tuple[list[StatIndex], bool, int | None]:
         if self._recorded is None or not self._recorded.stats():
-            return "SELECT * FROM received"
-        recorded = self._recorded.relation(connection)
-        return (
-            f"SELECT * FROM ({recorded}) UNION ALL "
-            f"SELECT * FROM received ANTI JOIN ({recorded}) USING (stat, step, name, rank)"
+            connection.register("received", self._table)
+            stats, samples = stats_of(connection, "SELECT * FROM received")
+            return stats, samples, min((one.first for one in stats), default=None)
+        recorded = self._recorded.stats()
+        if not self._table.num_rows:
+            return recorded, self._recorded.samples, None
+        first = self._window()
+        fresh = self._fresh(connection, first)
+        begin = connection.execute(f"SELECT min(step) FROM ({fresh})").fetchall()[0][0]
+        if begin is None:
+            return recorded, self._recorded.samples, None
+        added, samples = stats_of(connection, fresh)
+        known = {one.stat: one for one in recorded}
+        # Steps of which the recording has something already are counted once.
+        new = f"SELECT DISTINCT stat, step FROM ({fresh}) ANTI JOIN recent USING (stat, step)"
+        steps = dict(connection.execute(f"SELECT stat, count(*) FROM ({new}) GROUP BY stat").fetchall())
+        for one in added:
+            both = [one, known[one.stat]] if one.stat in known else [one]
+            known[one.stat] = StatIndex(
+                one.stat,
+                sum(each.rows for each in both),
+                min(each.first for each in both),
+                max(each.last for each in both),
+                steps.get(one.stat, 0) + sum(each.steps for each in both[1:]),
+                sorted({name for each in both for name in each.names}),
+            )
+        return list(known.values()), samples or self._recorded.samples, begin
+
+    def _window(self) -> int:
+        """Return the step from which on what arrived is compared with what is recorded: the recorder is behind by a moment, not by many rows."""
+        newest = self._table["step"].slice(max(0, self._table.num_rows - _MOST_BEHIND))
+        return int(pc.min(newest).as_py())
+
+    def _fresh(self, connection: Any, first: int) -> str:
+        """Return SQL for the rows from a step on that arrived and are not recorded; recorded ones are registered as ``recent``."""
+        assert self._recorded is not None
+        connection.register("received", self._table)
+        recorded = self._recorded.relation(connection, first)
+        connection.execute(
+            f"CREATE OR REPLACE TEMP TABLE recent AS SELECT stat, step, name, rank FROM ({recorded}) WHERE step >= {first:d}"
         )
+        return (
+            f"SELECT * FROM received ANTI JOIN recent USING (stat, step, name, rank) WHERE step >= {first:d}"
+        )
+
+    def _joined(self, connection: Any, since: int | None) -> str:
+        """Return SQL for the rows from a step on, recorded or not."""
+        begin = self._found()[2]
+        if self._recorded is None or not self._recorded.stats():
+            connection.register("received", self._table)
+            return "SELECT * FROM received"
+        fresh = "" if begin is None else f" UNION ALL {self._fresh(connection, min(begin, self._window()))}"
+        recorded = self._recorded.relation(connection, since)
+        return f"SELECT * FROM ({recorded}) WHERE step >= {since or 0:d}{fresh}"
+
+    def _recorded_first(self) -> int:
+        assert self._recorded is not None
+        return min((one.first for one in self._recorded.stats()), default=2**62)
 
     def close(self) -> None:
         """Let go of the rows. Safe twice."""
         self._table = empty_table("moments")
         if self._recorded is not None:
             self._recorded.close()
+
+
+def _least(last: int | None, other: int) -> int:
+    return other if last is None else min(last, other)

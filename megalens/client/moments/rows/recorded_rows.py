@@ -80,9 +80,9 @@ class RecordedRows:
         """Return what there is."""
         return self._stats if self._packed is not None else self._growing.stats()
 
-    def relation(self, connection: Any) -> str:
-        """Return SQL for the rows."""
-        return self._growing.relation(connection) if self._packed is None else self._packed_relation()
+    def relation(self, connection: Any, first: int | None = None) -> str:
+        """Return SQL for the rows; where a step is said, for those from it on and others."""
+        return self._growing.relation(connection, first) if self._packed is None else self._packed_relation()
 
     def chunks(self, connect: Callable[[], Any], wanted: Wanted) -> Iterator[Chunk]:
         """Read rows in chunks of whole steps."""

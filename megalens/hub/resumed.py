@@ -1,0 +1,144 @@
+"""Going on with a recording: what it has of an earlier attempt is set aside, whole, and stays readable."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from ..protocol import (
+    ProtocolError,
+    attempt_folders,
+    check_definition,
+    read_json_file,
+    replace_file,
+    shown_text,
+)
+from ..protocol.messages_generated import Announce, RunFile
+from .discovery import HubEntry, live_hubs
+from .errors import HubError
+
+__all__ = ["other_words", "read_resumed", "set_aside"]
+
+_MAX_HEADER_BYTES = 8 * 1024 * 1024
+_FORMAT = 2
+_FILES = (".arrows", ".index", ".parquet")
+_END_SECONDS = 20.0
+_OVER_SECONDS = 4.0
+_LOOK_SECONDS = 0.05
+
+
+def read_resumed(folder: Path) -> RunFile:
+    """Return the ``run.json`` of a recording that is to go on. A hub that only serves those who look on at the ended training is asked to end.
+
+    Raises
+    ------
+    HubError
+        When there is no such recording, it cannot go on, or its training is still there.
+    """
+    shown = shown_text(str(folder), 200)
+    try:
+        header = read_json_file(folder / "run.json", _MAX_HEADER_BYTES)
+        check_definition("RunFile", header, "run.json")
+    except FileNotFoundError:
+        raise HubError(
+            f"There is no recording in {shown} to go on with: it has no run.json. Give the folder of a run, such as megalens-runs/<run id>."
+        ) from None
+    except (OSError, ValueError, ProtocolError) as error:
+        raise HubError(f"The recording in {shown} cannot go on: {shown_text(error, 300)}") from error
+    found = cast("RunFile", header)
+    if found["format"] != _FORMAT or "superseded_from" in found:
+        why = (
+            "an earlier attempt of a run" if found["format"] == _FORMAT else "of an older version of Megalens"
+        )
+        raise HubError(f"The recording in {shown} cannot go on: it is {why}. Record a new run.")
+    for hub in live_hubs():
+        if hub.id == found["run"]["id"] or (hub.record and Path(hub.record).resolve() == folder.resolve()):
+            _end(hub)
+    return found
+
+
+def _end(hub: HubEntry) -> None:
+    until = time.monotonic() + _OVER_SECONDS
+    while hub.ended is None and time.monotonic() < until:
+        # A training that died a moment ago may be back at once, so that its hub has waited for it.
+        time.sleep(_LOOK_SECONDS)
+        there = [other for other in live_hubs() if other.id == hub.id]
+        if not there:
+            return
+        hub = there[0]
+    if hub.ended is None:
+        raise HubError(
+            f"The run {hub.id} is live: its hub (process {hub.pid}) still records a training. End that training first, or record a new run."
+        )
+    with contextlib.suppress(OSError):
+        os.kill(hub.pid, signal.SIGTERM)
+    until = time.monotonic() + _END_SECONDS
+    while any(other.id == hub.id for other in live_hubs()):
+        if time.monotonic() > until:
+            raise HubError(
+                f"The hub of the run {hub.id} (process {hub.pid}), whose training is over, did not end in {_END_SECONDS:.0f} s. End it, and try again."
+            )
+        time.sleep(_LOOK_SECONDS)
+
+
+def set_aside(folder: Path, header: RunFile, first_step: int) -> None:
+    """Move what is recorded into a folder of its own, as the attempt whose steps from ``first_step`` on are trained again.
+
+    Its ``run.json`` is written first: whatever ends this in between, every file belongs to one of both.
+
+    Raises
+    ------
+    HubError
+        When the folder cannot be written.
+    """
+    number = max((int(place.name) for place in attempt_folders(folder)), default=0) + 1
+    place = folder / "attempts" / str(number)
+    run = header["run"]
+    said = {
+        **header,
+        "run": {
+            **run,
+            "id": f"{run['id'][:80]}.attempt-{number}",
+            "name": f"{run['name'][:180]}, attempt {number}",
+        },
+        "superseded_from": first_step,
+    }
+    try:
+        place.mkdir(parents=True)
+        text = json.dumps(said, ensure_ascii=False, allow_nan=False, indent=1)
+        replace_file(place / "run.json", f"{text}\n".encode(), sync=True)
+        for file in sorted(folder.iterdir()):
+            if file.suffix in _FILES and file.is_file() and not file.is_symlink():
+                os.replace(file, place / file.name)
+    except OSError as error:
+        raise HubError(
+            f"Could not go on with the recording in {shown_text(str(folder), 200)}: {error.strerror or error}."
+        ) from error
+
+
+def other_words(header: Mapping[str, Any], message: Announce) -> str | None:
+    """Return a sentence where a training that goes on is of another model or layout than before; None where it is of the same."""
+    changes = []
+    before, now = header.get("model"), message["model"]
+    if before is not None and now is not None and before != now:
+        changes.append(f"of the model {_model_words(before)} and is now of {_model_words(now)}")
+    older, newer = header.get("layout"), message["layout"]
+    sizes = ("world_size", "tp", "pp", "dp")
+    if older and newer and any(older.get(size) != newer.get(size) for size in sizes):
+        told = [", ".join(f"{size} {each.get(size)}" for size in sizes) for each in (older, newer)]
+        changes.append(f"laid out as {told[0]} and is now as {told[1]}")
+    return (
+        f"This run goes on with something else than before: it was {', and '.join(changes)}."
+        if changes
+        else None
+    )
+
+
+def _model_words(model: Mapping[str, Any]) -> str:
+    return shown_text(f"{model.get('name')} with {model.get('layers')} layers", 200)
