@@ -19,8 +19,8 @@ from .held import HELD_BYTES, HeldTensor, HeldTensors
 from .joining.pieces import Cut, cut_of
 from .plan import FlagPlan, TracingPlan
 from .probes import TensorProbe, install_probes, reason_of
-from .reading import Reading, reading_of
 from .staging import StagePool
+from .tensor_reading import TensorReading, reading_of
 from .values import errors_of, in_rows, local_piece, moments_of, parts_of
 from .window import Window
 
@@ -291,7 +291,7 @@ class Capture(MicroBatches):
 
     def _add(
         self, probe: TensorProbe, seen: Tensor, rows: tuple[int, int] | None, micro_batch: int, side: str
-    ) -> Reading | None:
+    ) -> TensorReading | None:
         """Keep what a tensor gives, and return how the next ones that lie alike are read, where that can be prepared."""
         source, flag = probe.source, probe.flag
         data, known = local_piece(in_rows(seen, rows).detach())

@@ -18,7 +18,7 @@ from ..points import FlagPoints, Source
 from .batch import RowMeta
 from .joining.pieces import Cut
 from .plan import FlagPlan, TracingPlan
-from .reading import Reading
+from .tensor_reading import TensorReading
 
 __all__ = ["IProbeSink", "TensorProbe", "install_probes", "reason_of"]
 
@@ -73,7 +73,7 @@ class TensorProbe:
         self.graph = end_of(source.module, source.side, *at)
         self.rows: tuple[int, int] | None = None
         self.metas: dict[Any, list[RowMeta]] = {}
-        self.readings: dict[Any, Reading] = {}
+        self.readings: dict[Any, TensorReading] = {}
         self.cuts: dict[Any, list[Cut]] = {}
         odd = source.computed, source.rows_of, source.sparse, source.sequence_first, source.like_ids
         self.plain = flag.forward and not flag.backward and not any(odd)

@@ -8,14 +8,14 @@ from torch import nn
 from megalens import Tile
 from megalens.tracer.tensors import capture as capture_module
 from megalens.tracer.tensors.plan import _MEASURED as MEASURED_EVERY
-from megalens.tracer.tensors.reading import Reading
+from megalens.tracer.tensors.tensor_reading import TensorReading
 
 
-def _shorter(monkeypatch) -> list[Reading]:
+def _shorter(monkeypatch) -> list[TensorReading]:
     """Count what goes the shorter way."""
-    went: list[Reading] = []
-    rows = Reading.rows
-    monkeypatch.setattr(Reading, "rows", lambda self, *args: (went.append(self), rows(self, *args))[1])
+    went: list[TensorReading] = []
+    rows = TensorReading.rows
+    monkeypatch.setattr(TensorReading, "rows", lambda self, *args: (went.append(self), rows(self, *args))[1])
     return went
 
 

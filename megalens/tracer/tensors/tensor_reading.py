@@ -14,10 +14,10 @@ from .batch import Row, RowMeta
 from .compressing.compressors import TilePlan
 from .staging import Stage
 
-__all__ = ["Reading", "reading_of"]
+__all__ = ["TensorReading", "reading_of"]
 
 
-class Reading:
+class TensorReading:
     """Makes the rows of a tensor that lies as an earlier one.
 
     Parameters
@@ -63,7 +63,7 @@ class Reading:
 
 def reading_of(
     seen: object, plan: TilePlan | None, measured: Sequence[Tensor], metas: Sequence[RowMeta]
-) -> Reading | None:
+) -> TensorReading | None:
     """Return what serves the next tensors of a probe, where ``measured`` are views of the plain tensor that it saw; else None."""
     if plan is None or type(seen) is not Tensor:
         return None
@@ -71,4 +71,4 @@ def reading_of(
     items = [plan.library.describe(part) for part in measured]
     views = all(part.untyped_storage().data_ptr() == memory for part in measured)
     known = [item for item in items if item is not None]
-    return Reading(seen, plan, known, metas) if views and len(known) == len(items) else None
+    return TensorReading(seen, plan, known, metas) if views and len(known) == len(items) else None
