@@ -97,14 +97,26 @@ def test_figures_of_all_ranks_come_together(hub):
                 "type": "status",
                 "state": "training",
                 "step": 4,
-                "probes": {"fired": 5, "expected": 6, "missing": [f"rank {rank}"]},
+                "probes": {
+                    "fired": 5,
+                    "expected": 6,
+                    "missing": [f"rank {rank}"],
+                    "reasons": [{"reason": "it was not called", "missing": [f"rank {rank}"]}],
+                },
+                "compiled": {"times": 2 + rank, "again": rank},
                 "overhead": {"percent": 0.5 + rank, "low": 0.1, "high": 2.0},
                 "dropped": {"producer": 10, "viewer": 0, "recorder": 0},
                 "warnings": ["Something."],
             }
         )
     status = viewer.wait("status", lambda m: m.get("probes", {}).get("expected") == 12)
-    assert status["probes"] == {"fired": 10, "expected": 12, "missing": ["rank 0", "rank 1"]}
+    assert status["probes"] == {
+        "fired": 10,
+        "expected": 12,
+        "missing": ["rank 0", "rank 1"],
+        "reasons": [{"reason": "it was not called", "missing": ["rank 0", "rank 1"]}],
+    }
+    assert status["compiled"] == {"times": 3, "again": 1}
     own = status["overhead"].get("hub", 0) + status["overhead"].get("recorder", 0)
     assert status["overhead"]["percent"] - own == pytest.approx(1.5)
     assert status["dropped"]["producer"] == 20

@@ -45,11 +45,26 @@ def blocks(model):
     return model
 
 
+def forward(model):
+    model.forward = torch.compile(model.forward, fullgraph=True, backend="aot_eager")
+    return model
+
+
 def plain(model):
     return model
 
 
-WAYS = {"whole": whole, "in place": in_place, "blocks": blocks}
+WAYS = {"whole": whole, "in place": in_place, "forward": forward, "blocks": blocks}
+
+
+class Recomputed:
+    """A forward that is computed again in the backward pass."""
+
+    def __init__(self, forward):
+        self.forward = forward
+
+    def __call__(self, *args):
+        return torch.utils.checkpoint.checkpoint(self.forward, *args, use_reentrant=False)
 
 
 def train(run, model, tracer, steps=2, micro_batches=2):

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 import torch
-from compiling import IDS, WAYS, in_place, recompiled, rows_of, small, train, whole
+from compiling import IDS, WAYS, Recomputed, in_place, recompiled, rows_of, small, train, whole
 from perturbing import site
 from torch import nn
 from transformers import MixtralConfig, MixtralForCausalLM
@@ -174,8 +174,9 @@ def test_what_modules_give_is_perturbed_in_compiled_code(traced, small_hub, way)
     torch.testing.assert_close(values[0], seen[0].flatten())
 
 
+@pytest.mark.parametrize("recomputed", [False, True])
 @pytest.mark.parametrize("kind", ["noise1", "noise2", "bit_flip"])
-def test_a_perturbation_of_compiled_code_is_that_of_the_model_uncompiled(traced, kind) -> None:
+def test_a_perturbation_of_compiled_code_is_that_of_the_model_uncompiled(traced, kind, recomputed) -> None:
     found = []
     sites = {
         "calculation": site(
@@ -184,6 +185,8 @@ def test_a_perturbation_of_compiled_code_is_that_of_the_model_uncompiled(traced,
     }
     for way in (lambda model: model, whole):
         model = small()
+        for block in model.blocks if recomputed else ():
+            block.forward = Recomputed(block.forward)
         run = way(model)
         tracer = traced(run, allow=["perturb"])
         tracer._coordinator.change({"flags": {}, "perturb": {"sites": sites, "steps": 2}})

@@ -9,6 +9,7 @@ from compiling import (
     FLAGS,
     IDS,
     WAYS,
+    Recomputed,
     blocks,
     hidden_of,
     plain,
@@ -109,16 +110,6 @@ def test_what_checkpointing_computes_again_is_told_once(traced, small_hub) -> No
     assert tracer.connected(20)
     train(run, model, tracer)
     assert len(rows_of(small_hub, tracer)) == 2 * 2 * 2 * (3 + 1 + 1 + 1) * 2
-
-
-class Recomputed:
-    """A forward that is computed again in the backward pass."""
-
-    def __init__(self, forward):
-        self.forward = forward
-
-    def __call__(self, *args):
-        return torch.utils.checkpoint.checkpoint(self.forward, *args, use_reentrant=False)
 
 
 @pytest.mark.slow
