@@ -43,7 +43,7 @@ def capture_all() -> Iterator[Callable]:
         capture.begin(1, "train")
         output = forward()
         fired, expected, missing = capture.fired()
-        assert (fired, missing, warnings) == (expected, [], [])
+        assert (fired, missing, warnings) == (expected, {}, [])
         batch = capture.take()
         return {(r.meta.flag, r.meta.layer, r.meta.part): r.values for r in batch.rows}, batch, output
 

@@ -47,10 +47,10 @@ def check(
             output = model(input_ids=ids, labels=ids)
             if trains:
                 output.loss.backward()
-    fired, expected, missing = capture.fired() or (0, 1, [])
+    fired, expected, missing = capture.fired() or (0, 1, {})
     batch = capture.take()
     capture.release()
-    assert (fired, missing, warnings) == (expected, [], []), (missing, warnings)
+    assert (fired, missing, warnings) == (expected, {}, []), (missing, warnings)
     traced: dict = {}
     for row in batch.rows:
         key = (row.meta.flag, row.meta.layer, row.meta.part)

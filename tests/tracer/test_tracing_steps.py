@@ -206,6 +206,9 @@ def test_a_probe_that_did_not_fire_is_named(gpt, ids, traced, small_hub) -> None
         "fired": 3,
         "expected": 4,
         "missing": ["MLP2 output, layer 1"],
+        "reasons": [
+            {"reason": "its module was not called in this step", "missing": ["MLP2 output, layer 1"]}
+        ],
     }
 
 
