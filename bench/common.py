@@ -15,7 +15,17 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-__all__ = ["RESULTS", "Ratio", "Row", "machine_facts", "percentile", "ratio", "wilson", "write_results"]
+__all__ = [
+    "RESULTS",
+    "Ratio",
+    "Row",
+    "machine_facts",
+    "percentile",
+    "ratio",
+    "verdict",
+    "wilson",
+    "write_results",
+]
 
 RESULTS = Path(__file__).parent / "results"
 _PACKAGES = ("megalens", "torch", "pyarrow", "websockets", "jupyterlab", "duckdb", "numpy")
@@ -193,6 +203,11 @@ def _version(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
+
+
+def verdict(low: float, high: float, most: float | None) -> bool | None:
+    """Return whether a target was met, or None where there is none or the interval holds both answers."""
+    return None if most is None or low <= most < high else high <= most
 
 
 def wilson(hits: int, count: int) -> tuple[float, float]:

@@ -19,7 +19,7 @@ import torch
 
 from megalens.demo import GPT, GPTConfig, TrainConfig, Trainer, load_corpus
 
-from .common import Row, ratio, write_results
+from .common import Row, ratio, verdict, write_results
 from .tracer_costs import Costs
 from .tracer_ways import Ways
 
@@ -161,10 +161,9 @@ def _rows(load: Load, rounds: int, folder: Path) -> list[Row]:
 def _row(title: str, quotients: list[float], most: float | None, note: str) -> Row:
     found = ratio(quotients, [1.0] * len(quotients), middle=_trimmed_mean)
     cost, low, high = (100 * (value - 1) for value in (found.value, found.low, found.high))
-    undecided = most is not None and low <= most < high
-    notes = ["**undecided**: the interval holds the target"] if undecided else []
+    met = verdict(low, high, most)
+    notes = ["**undecided**: the interval holds the target"] if met is None and most is not None else []
     target = "" if most is None else f"≤ {most} %"
-    met = None if most is None or undecided else high <= most
     return Row(
         title, cost, "% of a step", low, high, target, met, " · ".join([*notes, note] if note else notes)
     )

@@ -118,7 +118,7 @@ class Host:
             self._worker.gather(gatherer)
 
     def numbers(self, step: int) -> Mapping[str, float] | None:
-        """Return the numbers that the training loop logged since this was last asked, once ``step`` has ended; None before. For one instrument, in a task."""
+        """Return the numbers up to ``step`` that the training loop logged since this was last asked, once it has ended; None before. For one instrument, in a task."""
         return self._worker.numbers(step) if isinstance(self._worker, Producer) else {}
 
     def caught_up(self) -> bool:

@@ -51,8 +51,8 @@ def test_results_say_what_was_missed_and_nothing_that_names_the_machine(
 
 
 def test_a_cost_whose_interval_holds_the_target_is_neither_met_nor_missed() -> None:
-    from bench.tracer import _verdict
+    from bench.common import verdict
 
-    assert _verdict(-0.5, 0.9, 1.0) is True
-    assert _verdict(1.2, 3.0, 1.0) is False
-    assert _verdict(-32.0, 24.0, 1.0) is None
+    assert verdict(-0.5, 0.9, 1.0) is True
+    assert verdict(1.2, 3.0, 1.0) is False
+    assert verdict(-32.0, 24.0, 1.0) is None

@@ -7,6 +7,7 @@ import json
 import logging
 import queue
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -41,7 +42,7 @@ log = logging.getLogger("megalens")
 
 _STATUS_SECONDS = 1.0
 _SCALARS_SECONDS = 0.2
-_MOST_NUMBERS = 1000
+_MOST_NUMBERS = 10_000
 _LAST_SECONDS = 5.0
 _HUB_SECONDS = 5.0
 _MOST_REFUSALS = 3
@@ -134,7 +135,7 @@ class Producer(Worker):
         self._sent = self._said_goodbye = False
         self._refusals = 0
         self._scalars = ScalarQueue(self.health.warn)
-        self._numbers: dict[str, float] = {}
+        self._numbers: deque[tuple[int, str, float]] = deque(maxlen=_MOST_NUMBERS)
         self._counted = 0
         self._overhead_at = self._status_at = time.monotonic()
         self.run_id = None if address is None else address.run_id
@@ -315,8 +316,8 @@ class Producer(Worker):
             cost.ready.synchronize()
         for scalar in cost.scalars:
             value = self._scalars.keep(scalar)
-            if value is not None and len(self._numbers) < _MOST_NUMBERS:
-                self._numbers[plain_text(scalar.name)] = value
+            if value is not None:
+                self._numbers.append((scalar.step, plain_text(scalar.name), value))
         self._counted = max(self._counted, cost.step if cost.wall_ns else 0)
         if cost.wall_ns:
             now = time.monotonic()
@@ -350,10 +351,13 @@ class Producer(Worker):
         return sent
 
     def numbers(self, step: int) -> dict[str, float] | None:
-        """Return the numbers that were logged since this was last asked, once ``step`` has ended; None before. In the thread."""
+        """Return the numbers up to ``step`` that were logged since this was last asked, once it has ended; None before. In the thread."""
         if self._counted < step:
             return None
-        taken, self._numbers = self._numbers, {}
+        taken = {}
+        while self._numbers and self._numbers[0][0] <= step:
+            _, name, value = self._numbers.popleft()
+            taken[name] = value
         return taken
 
     def _send_scalars(self) -> None:

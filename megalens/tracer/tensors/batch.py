@@ -198,6 +198,7 @@ class _SameColumns:
     """The columns that do not change from step to step."""
 
     before: list[pa.Array]
+    lengths: list[int]
     offsets: pa.Array
     no_labels: pa.Array
     no_errors: pa.Array
@@ -206,10 +207,10 @@ class _SameColumns:
         """Return the columns of that many steps like this one."""
         if steps == 1:
             return self
-        lengths = np.tile(np.diff(self.offsets.to_numpy()), steps)
         return _SameColumns(
             [pa.concat_arrays([column] * steps) for column in self.before],
-            _offsets(lengths),
+            self.lengths * steps,
+            _offsets(self.lengths * steps),
             pa.concat_arrays([self.no_labels] * steps),
             pa.concat_arrays([self.no_errors] * steps),
         )
@@ -230,15 +231,17 @@ def _same_columns(metas: tuple[RowMeta, ...], rank: int) -> _SameColumns:
         _shapes([meta.source_shape for meta in metas]),
         _shapes([meta.shape for meta in metas]),
     ]
+    lengths = [math.prod(meta.shape) for meta in metas]
     return _SameColumns(
         before,
-        _offsets([math.prod(meta.shape) for meta in metas]),
+        lengths,
+        _offsets(lengths),
         arrow_column([[]] * n, pa.list_(pa.utf8())),
         arrow_column(np.full(n, math.nan)),
     )
 
 
-def _offsets(lengths: Sequence[int] | np.ndarray) -> pa.Array:
+def _offsets(lengths: Sequence[int]) -> pa.Array:
     offsets = np.zeros(len(lengths) + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])
     return arrow_column(offsets)
