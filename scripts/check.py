@@ -108,7 +108,7 @@ CHECKS = (
         suite=True,
     ),
     # At the lowest priority it takes as long as the suites beside it leave over.
-    Check("wheel in a clean venv", ("bash", "scripts/check-wheel.sh"), 1800, fast=False),
+    Check("wheel in a clean venv", ("bash", "scripts/check-wheel.sh"), 3000, fast=False),
 )
 COUNTS = (
     # jest, then pytest and Playwright.
