@@ -17,17 +17,21 @@ from typing import Any
 
 __all__ = [
     "RESULTS",
+    "UNDECIDED",
     "Ratio",
     "Row",
     "machine_facts",
     "percentile",
+    "processor_seconds",
     "ratio",
+    "trimmed_mean",
     "verdict",
     "wilson",
     "write_results",
 ]
 
 RESULTS = Path(__file__).parent / "results"
+UNDECIDED = "**undecided**: the interval holds the target"
 _PACKAGES = ("megalens", "torch", "pyarrow", "websockets", "jupyterlab", "duckdb", "numpy")
 
 
@@ -203,6 +207,20 @@ def _version(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
+
+
+def trimmed_mean(values: Sequence[float]) -> float:
+    """Return the mean without the smallest and largest tenth."""
+    cut = len(values) // 10
+    return statistics.fmean(sorted(values)[cut : len(values) - cut])
+
+
+def processor_seconds(task: str) -> float:
+    """Return what a thread, a folder such as ``/proc/7/task/8``, has had of a processor; 0 where it has ended."""
+    try:
+        return int(Path(task, "schedstat").read_text().split()[0]) * 1e-9
+    except OSError:
+        return 0.0
 
 
 def verdict(low: float, high: float, most: float | None) -> bool | None:

@@ -23,7 +23,7 @@ from megalens.demo import GPT, TrainConfig, Trainer, load_corpus
 from megalens.tracer import Tracer
 from megalens.tracer.moments import kernel_name
 
-from .common import Row, ratio, write_results
+from .common import UNDECIDED, Row, processor_seconds, ratio, trimmed_mean, verdict, write_results
 
 __all__ = ["Way", "main", "measured", "rows_of"]
 
@@ -127,7 +127,7 @@ def rows_of(found: Sequence[dict[str, _Block]], ways: Mapping[str, Way], where: 
     rows = [
         Row(
             f"step, traced by nobody and nothing logged{where}",
-            _trimmed_mean([here["off"].step for here in found]) * 1e3,
+            trimmed_mean([here["off"].step for here in found]) * 1e3,
             "ms",
             note="hub and producer are there; the others are relative to this",
         )
@@ -148,10 +148,10 @@ def rows_of(found: Sequence[dict[str, _Block]], ways: Mapping[str, Way], where: 
 
 
 def _row(way: Way, title: str, quotients: list[float], most: float | None = None) -> Row:
-    found = ratio(quotients, [1.0] * len(quotients), middle=_trimmed_mean)
+    found = ratio(quotients, [1.0] * len(quotients), middle=trimmed_mean)
     cost, low, high = (100 * (value - 1) / way.spread for value in (found.value, found.low, found.high))
-    undecided = most is not None and low <= most < high
-    notes = ["**undecided**: the interval holds the target"] if undecided else []
+    met = verdict(low, high, most)
+    notes = [UNDECIDED] if met is None and most is not None else []
     if way.spread > 1 and most is not None:
         notes.append(f"{way.spread * cost:.3g} % of a step that is logged")
     return Row(
@@ -161,7 +161,7 @@ def _row(way: Way, title: str, quotients: list[float], most: float | None = None
         low,
         high,
         "" if most is None else f"≤ {most} %",
-        None if most is None or undecided else high <= most,
+        met,
         " · ".join(notes),
     )
 
@@ -214,17 +214,8 @@ def _block(trainer: Trainer, tracer: Tracer, way: Way, steps: int) -> _Block:
 def _processor_seconds(tracer: Tracer) -> tuple[float, float]:
     """Return what the producer thread and the hub have had of a processor; zeros where the system does not say."""
     (producer,) = (each.native_id for each in threading.enumerate() if each.name == "megalens-producer")
-    return _of_threads(f"/proc/self/task/{producer}"), _of_threads(f"/proc/{tracer.hub_pid}/task/*")
-
-
-def _of_threads(pattern: str) -> float:
-    return sum(int(Path(each, "schedstat").read_text().split()[0]) for each in glob(pattern)) * 1e-9
-
-
-def _trimmed_mean(values: Sequence[float]) -> float:
-    cut = len(values) // 10
-    kept = sorted(values)[cut : len(values) - cut]
-    return sum(kept) / len(kept)
+    hub = sum(map(processor_seconds, glob(f"/proc/{tracer.hub_pid}/task/*")))
+    return processor_seconds(f"/proc/self/task/{producer}"), hub
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ import torch
 
 from megalens.demo import GPT, GPTConfig, TrainConfig, Trainer, load_corpus
 
-from .common import Row, ratio, verdict, write_results
+from .common import UNDECIDED, Row, ratio, trimmed_mean, verdict, write_results
 from .tracer_costs import Costs
 from .tracer_ways import Ways
 
@@ -159,10 +159,10 @@ def _rows(load: Load, rounds: int, folder: Path) -> list[Row]:
 
 
 def _row(title: str, quotients: list[float], most: float | None, note: str) -> Row:
-    found = ratio(quotients, [1.0] * len(quotients), middle=_trimmed_mean)
+    found = ratio(quotients, [1.0] * len(quotients), middle=trimmed_mean)
     cost, low, high = (100 * (value - 1) for value in (found.value, found.low, found.high))
     met = verdict(low, high, most)
-    notes = ["**undecided**: the interval holds the target"] if met is None and most is not None else []
+    notes = [UNDECIDED] if met is None and most is not None else []
     target = "" if most is None else f"≤ {most} %"
     return Row(
         title, cost, "% of a step", low, high, target, met, " · ".join([*notes, note] if note else notes)
@@ -177,12 +177,6 @@ def _time(step: Callable[[], None], count: int, flush: Callable[[], None]) -> fl
             flush()
         step()
     return (time.perf_counter() - began) / count
-
-
-def _trimmed_mean(values: Sequence[float]) -> float:
-    cut = len(values) // 10
-    kept = sorted(values)[cut : len(values) - cut]
-    return sum(kept) / len(kept)
 
 
 if __name__ == "__main__":

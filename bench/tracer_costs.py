@@ -19,7 +19,7 @@ from megalens.tracer.sending.producer import Producer
 from megalens.tracer.tensors.compressing.compressors import TilePlan
 from megalens.tracer.tensors.sender import LeaderSender
 
-from .common import Row
+from .common import Row, processor_seconds
 from .tracer_ways import Standing
 
 __all__ = ["Costs"]
@@ -69,13 +69,13 @@ class Costs:
                 continue
             elif name.startswith("megalens") or "recv_events" in name:
                 place = "connection"
-            found[place] += _seconds(task)
+            found[place] += processor_seconds(task)
         for task in glob(f"/proc/{standing.hub}/task/*"):
             main = Path(task).name == str(standing.hub)
-            found["hub" if main else "recorder"] += _seconds(task)
+            found["hub" if main else "recorder"] += processor_seconds(task)
             found["wake-ups"] += _switches(task)
         if standing.viewer:
-            found["viewer"] = sum(_seconds(task) for task in glob(f"/proc/{standing.viewer}/task/*"))
+            found["viewer"] = sum(processor_seconds(task) for task in glob(f"/proc/{standing.viewer}/task/*"))
         found["tracer"] = standing.spent_ns * 1e-9
         return found
 
@@ -126,13 +126,6 @@ def _timed(call: Callable[..., Any], part: str, spent: dict[tuple[str, str], flo
             spent[place, part] += time.thread_time() - began
 
     return timed
-
-
-def _seconds(task: str) -> float:
-    try:
-        return int(Path(task, "schedstat").read_text().split()[0]) * 1e-9
-    except OSError:  # It ended meanwhile.
-        return 0.0
 
 
 def _switches(task: str) -> int:

@@ -42,7 +42,7 @@ def test_the_library_makes_the_tiles_that_float64_gives(level, layout, reduction
             np.testing.assert_allclose(kernel(data, 1).numpy(), expected, rtol=2e-6, atol=2e-6)
 
 
-@pytest.mark.skipif(not _LEVELS, reason="no compiler here")
+@pytest.mark.skipif(not _LEVELS, reason="without a C++ compiler there is no native library")
 def test_all_parts_of_a_tensor_come_from_one_call_and_fill_the_stage_in_order() -> None:
     data = torch.randn(2, 5, 3 * 10)
     kernel = make_kernel(Tile(4))

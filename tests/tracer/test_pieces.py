@@ -15,6 +15,8 @@ from megalens.tracer.tensors.compressing.compression_error import CompressionErr
 from megalens.tracer.tensors.compressing.compressors import make_kernel
 from megalens.tracer.tensors.joining.joiner import Joiner, pack_pieces
 from megalens.tracer.tensors.joining.pieces import cut_of, join_pieces
+from megalens.tracer.tensors.sender import LeaderSender
+from megalens.tracer.tensors.staging import StagePool
 from megalens.tracer.tensors.values import errors_of, moments_of
 
 COMPRESSORS = [
@@ -216,3 +218,37 @@ def test_a_payload_of_another_size_than_announced_is_refused() -> None:
     for broken in (payload[:-4], payload + b"1234", b""):
         with pytest.raises(ValueError, match=r"bytes|buffer"):
             joining.joiner.take(1, meta, memoryview(broken))
+
+
+def test_memory_of_a_step_that_was_joined_is_used_again_only_once_it_is_sent() -> None:
+    joining, pool, sent = Joining(), StagePool(), []
+    place = SimpleNamespace(rank=0, tp_ranks=(0, 1))
+    host = SimpleNamespace(
+        place=place,
+        name_of=str,
+        warn=pytest.fail,
+        gather=lambda gatherer: None,
+        later=lambda task, *_, **how: (task(), True)[1],
+        caught_up=lambda: True,
+        lose=pytest.fail,
+        send=lambda stream, table, step: sent.append(table),
+    )
+    sender = LeaderSender(host, pool, None)
+    sender._pieces._joiner = joining.joiner
+    batch = Batch(1, joining.rows(0))
+    cut, whole = batch.rows
+    first = pool.take()
+    first.room(whole.values.shape)
+    pool.give(first)
+    batch.stage = pool.take()
+    here = batch.stage.room(whole.values.shape)
+    here[...] = whole.values
+    batch.rows = [cut, whole._replace(values=here)]
+    sender.put(batch)
+    joining.send(1)
+    sender._pieces.send_ready()
+    # Its rows wait for those of other steps, and the next step asks for memory.
+    assert pool.take() is not batch.stage
+    sender.send_ready()
+    assert sent[0]["values"].to_pylist() == [joining.whole.ravel().tolist(), here.ravel().tolist()]
+    assert batch.stage.wanted == 0

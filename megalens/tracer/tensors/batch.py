@@ -75,7 +75,9 @@ class StepRows(NamedTuple):
     step: int
     rows: Sequence[Row]
     stage: Stage | None = None
-    """Where their values may lie one after another; they are then viewed and not copied."""
+    """Memory that some of their values lie in, to be given back once they are sent."""
+    joined: bool = False
+    """Whether others lie elsewhere, because pieces were joined. If not, the stage may hold just these rows, which are then viewed and not copied."""
 
 
 class FiredProbes(NamedTuple):
@@ -186,7 +188,7 @@ def _flat(step: StepRows) -> list[np.ndarray]:
     """
     arrays = [row.values.numpy() if isinstance(row.values, Tensor) else row.values for row in step.rows]
     staged = all(isinstance(row.values, np.ndarray) for row in step.rows)
-    whole = step.stage.whole() if staged and step.stage is not None else None
+    whole = None if step.stage is None or step.joined or not staged else step.stage.whole()
     # Room is given out in the order of the rows, so equal sizes mean the same memory.
     if whole is not None and whole.size == sum([array.size for array in arrays]):
         return [whole]

@@ -12,7 +12,6 @@ from .batch import (
     NON_FINITE,
     Batch,
     FiredProbes,
-    Row,
     RowMeta,
     StepRows,
     split_rows,
@@ -21,7 +20,7 @@ from .batch import (
 from .held import HeldTensor, held_columns
 from .joining.joiner import Joiner, pack_pieces
 from .joining.piece_gatherer import PieceGatherer
-from .staging import Stage, StagePool
+from .staging import StagePool
 from .token_texts import TokenTexts
 
 if TYPE_CHECKING:
@@ -132,7 +131,7 @@ class LeaderSender(TensorSender):
         ranks = host.place.tp_ranks
         if len(ranks) > 1:
             joiner = Joiner(ranks, host.name_of, host.warn)
-            self._pieces = PieceGatherer(joiner, self._send, stages, host)
+            self._pieces = PieceGatherer(joiner, self._send, host)
             host.gather(self._pieces)
         # After the pieces, which may complete a step.
         host.gather(self)
@@ -167,29 +166,30 @@ class LeaderSender(TensorSender):
     def _take(self, batch: Batch) -> None:
         self._finish(batch)
         if self._pieces is None:
-            self._send(batch.step, batch.rows, batch.stage)
+            self._send(StepRows(batch.step, batch.rows, batch.stage))
         else:
             self._pieces.put(batch)
 
-    def _send(self, step: int, rows: Sequence[Row], stage: Stage | None) -> None:
-        nbytes = sum(row.values.nbytes for row in rows)
+    def _take_held(self, held: Sequence[HeldTensor]) -> None:
+        # Of earlier steps.
+        self.send_ready()
+        super()._take_held(held)
+
+    def _send(self, step: StepRows) -> None:
+        nbytes = sum(row.values.nbytes for row in step.rows)
         if self._ready_bytes + nbytes > _TOGETHER_BYTES:
             self.send_ready()
-        self._ready.append(StepRows(step, rows, stage))
+        self._ready.append(step)
         self._ready_bytes += nbytes
 
     def _send_steps(self, steps: Sequence[StepRows]) -> None:
         try:
-            several = [each for each in steps if each.rows]
-            if len(several) == 1:
-                several = [
-                    StepRows(several[0].step, part, several[0].stage)
-                    for part in split_rows(several[0].rows, _FRAME_BYTES)
-                ]
-                for each in several:
-                    self._send_rows([each])
-            elif several:
-                self._send_rows(several)
+            filled = [each for each in steps if each.rows]
+            if len(filled) > 1:
+                self._send_rows(filled)
+            elif filled:
+                for part in split_rows(filled[0].rows, _FRAME_BYTES):
+                    self._send_rows([filled[0]._replace(rows=part)])
         finally:
             for each in steps:
                 if each.stage is not None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..batch import Batch, Row
-from ..staging import Stage, StagePool
+from ..batch import Batch, StepRows
 from .joiner import Joiner
 
 if TYPE_CHECKING:
@@ -23,9 +22,7 @@ class PieceGatherer:
     joiner : Joiner
         Where they wait.
     send : callable
-        Takes a step, its rows, and the stage in which they lie, which it gives back; None where they lie elsewhere.
-    stages : StagePool
-        Where a stage goes back to whose rows were joined.
+        Takes the rows of a step, and gives their stage back.
     host : Host
         Takes sentences for the user, and counts what did not come.
     """
@@ -33,13 +30,11 @@ class PieceGatherer:
     def __init__(
         self,
         joiner: Joiner,
-        send: Callable[[int, Sequence[Row], Stage | None], None],
-        stages: StagePool,
+        send: Callable[[StepRows], None],
         host: Host,
     ) -> None:
         self._joiner = joiner
         self._send = send
-        self._stages = stages
         self._host = host
         self._lost = 0
 
@@ -73,11 +68,7 @@ class PieceGatherer:
         """Send the batches that are whole; with ``everything`` wait for no more pieces."""
         # What waits in the queue may be the very pieces: nobody is late while the thread is behind.
         for waiting, rows in self._joiner.ready(everything=everything, caught_up=self._host.caught_up()):
-            # Joined values lie elsewhere than in the stage.
-            stage = waiting.batch.stage
-            self._send(waiting.batch.step, rows, None if waiting.needs else stage)
-            if waiting.needs and stage is not None:
-                self._stages.give(stage)
+            self._send(StepRows(waiting.batch.step, rows, waiting.batch.stage, joined=waiting.needs > 0))
         lost, self._lost = self._lost, self._joiner.lost_rows
         if lost != self._lost:
             self._host.lose(self._lost - lost, "unjoined")
