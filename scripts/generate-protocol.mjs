@@ -178,6 +178,10 @@ const outputs = {
     'MESSAGES_SCHEMA'
   ),
   'src/protocol/views.generated.ts': await schemaModule(VIEWS, 'VIEWS_SCHEMA'),
+  'src/protocol/pipeline.generated.ts': await schemaModule(
+    'protocol/pipeline.schema.json',
+    'PIPELINE_SCHEMA'
+  ),
   'src/protocol/view-table.generated.ts': banner(VIEWS) + tableModule(views),
   'src/views/loaders.generated.ts': banner(VIEWS) + loadersModule(views),
   'megalens/widgets/generated.py': widgetsModule(views, VIEWS),

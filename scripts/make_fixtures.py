@@ -19,6 +19,7 @@ from scripts.message_fixtures import message_cases
 from scripts.moment_fixtures import merge_cases, name_cases, raw_cases
 from scripts.moment_group_cases import group_cases
 from scripts.pattern_cases import pattern_cases
+from scripts.plan_cases import plan_cases
 from scripts.projection_cases import projection_cases
 from scripts.trend_fixtures import trend_cases
 
@@ -66,6 +67,7 @@ def contents() -> dict[str, bytes]:
     ):
         files[f"moments/{name}.json"] = (json.dumps(cases, indent=1, ensure_ascii=False) + "\n").encode()
     files["whole-tensors.json"] = (json.dumps(trend_cases(), indent=1, ensure_ascii=False) + "\n").encode()
+    files["plans.json"] = (json.dumps(plan_cases(), indent=1) + "\n").encode()
     files["projection.json"] = (json.dumps(projection_cases()) + "\n").encode()
     # A case a line: there are hundreds.
     cases = ",\n".join(json.dumps(case) for case in pattern_cases())
