@@ -6,6 +6,7 @@ import type {
   IMomentsRowsRequest,
   IReading
 } from './moments-api';
+import type { IPipelineRequest, IPipelineSteps } from './pipeline-api';
 import type { ITimelineAnswer, ITimelineRequest } from './timeline-api';
 import type { IStreamAnswer, IStreamQuery, ITensorIndex } from './runs-api';
 
@@ -40,6 +41,8 @@ export interface IRunReader {
   alarmCounts?(id: string, settings: object, signal?: AbortSignal): Promise<IAlarmCounts>;
   /** Lanes of the ranks, and who makes the others wait; null where there are no spans, absent where nobody puts clocks together. */
   timeline?(id: string, request: ITimelineRequest, signal?: AbortSignal): Promise<ITimelineAnswer | null>;
+  /** Steps of one pipeline as they were measured; null where there are no spans, absent where nobody reads any. */
+  pipeline?(id: string, request: IPipelineRequest, signal?: AbortSignal): Promise<IPipelineSteps | null>;
 }
 
 /** Alarms of severity critical and warning that settings of the rules give in what is recorded of a run. */

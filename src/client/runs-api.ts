@@ -6,6 +6,7 @@ import { boundedText, isWhole } from '../protocol/whole-text';
 import { ClientError } from './client-error';
 import { demoStateOf, type DemoState, type DemoWish } from './demo-state';
 import { MomentsApi } from './moments-api';
+import { pipelineOf, type IPipelineRequest, type IPipelineSteps } from './pipeline-api';
 import { asArray, asObject, badAnswer, Rest, runPath, type IRunsApiOptions } from './rest';
 import { timelineOf, type ITimelineAnswer, type ITimelineRequest } from './timeline-api';
 import { toldApart } from './run-labels';
@@ -195,6 +196,16 @@ export class RunsApi implements IRunReader {
   ): Promise<ITimelineAnswer | null> {
     const init = { method: 'POST', body: JSON.stringify(request), signal };
     return timelineOf(await this.rest.json(`${runPath(id)}/timeline`, init));
+  }
+
+  /** Steps of one pipeline as they were measured. */
+  async pipeline(
+    id: string,
+    request: IPipelineRequest,
+    signal?: AbortSignal
+  ): Promise<IPipelineSteps | null> {
+    const init = { method: 'POST', body: JSON.stringify(request), signal };
+    return pipelineOf(await this.rest.json(`${runPath(id)}/pipeline`, init));
   }
 
   /** Rename a run, or write notes and tags to it. */

@@ -17,6 +17,7 @@ import {
   type IStreamQuery,
   type ITensorIndex
 } from '../client/runs-api';
+import { pipelineOf, type IPipelineRequest, type IPipelineSteps } from '../client/pipeline-api';
 import { timelineOf, type ITimelineAnswer, type ITimelineRequest } from '../client/timeline-api';
 import type { IEngineAnswer, IEngineHost, IEngineReader } from './jobs';
 
@@ -53,6 +54,10 @@ export class PipeReader implements IEngineReader {
 
   async timeline(_id: string, request: ITimelineRequest): Promise<ITimelineAnswer | null> {
     return timelineOf((await this.ask('timeline', { request })).json);
+  }
+
+  async pipeline(_id: string, request: IPipelineRequest): Promise<IPipelineSteps | null> {
+    return pipelineOf((await this.ask('pipeline', { request })).json);
   }
 
   private async momentsIndex(): Promise<IMomentsIndex> {

@@ -8,6 +8,7 @@ import type { ConfigPatch, Configured, Hello, Phase, Status } from '../protocol/
 import { ProtocolError } from '../protocol/protocol-error';
 import { own } from '../protocol/own';
 import type { IAlarmCounts } from '../client/run-reader';
+import type { IPipelineRequest, IPipelineSteps } from '../client/pipeline-api';
 import type { ITensorIndex } from '../client/runs-api';
 import type { ITimelineAnswer, ITimelineRequest } from '../client/timeline-api';
 import { AuditLog, type IAuditEvent } from './audit-log';
@@ -210,6 +211,10 @@ export class LiveRun implements IRunSource {
 
   timeline(request: ITimelineRequest, signal?: AbortSignal): Promise<ITimelineAnswer | null> {
     return this.alive().past.read(recording => recording.timeline(request, signal));
+  }
+
+  pipeline(request: IPipelineRequest, signal?: AbortSignal): Promise<IPipelineSteps | null> {
+    return this.alive().past.read(recording => recording.pipeline(request, signal));
   }
 
   async configure(patch: ConfigPatch, accepted?: (message: Configured) => void): Promise<Configured> {

@@ -56,6 +56,9 @@ export class RecordedRun implements IRunSource {
     if (api.timeline) {
       this.timeline = (request, signal) => this.alive().timeline(request, signal);
     }
+    if (api.pipeline) {
+      this.pipeline = (request, signal) => this.alive().pipeline(request, signal);
+    }
     const ended = ['finished', 'lost'].includes(detail.status.state) && detail.kind === undefined;
     this.moments = new ServerMoments(id, api.moments, {
       name: () => this.name,
@@ -70,6 +73,8 @@ export class RecordedRun implements IRunSource {
   readonly alarmCounts: IRunSource['alarmCounts'];
 
   readonly timeline: IRunSource['timeline'];
+
+  readonly pipeline: IRunSource['pipeline'];
 
   readonly link: RunLink;
 

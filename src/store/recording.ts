@@ -1,4 +1,5 @@
 import type { IAlarmCounts, IRunReader } from '../client/run-reader';
+import type { IPipelineRequest, IPipelineSteps } from '../client/pipeline-api';
 import type { ITensorIndex } from '../client/runs-api';
 import type { ITimelineAnswer, ITimelineRequest } from '../client/timeline-api';
 import { streamTable } from '../protocol/frame-table';
@@ -63,6 +64,11 @@ export class RecordingRows {
   /** Lanes of the ranks, and who makes the others wait; null where there are no spans, or nobody who puts clocks together. */
   timeline(request: ITimelineRequest, signal?: AbortSignal): Promise<ITimelineAnswer | null> {
     return this.guarded(async () => (await this.api.timeline?.(this.id, request, signal)) ?? null);
+  }
+
+  /** Steps of one pipeline as they were measured; null where there are no spans, or nobody who reads them. */
+  pipeline(request: IPipelineRequest, signal?: AbortSignal): Promise<IPipelineSteps | null> {
+    return this.guarded(async () => (await this.api.pipeline?.(this.id, request, signal)) ?? null);
   }
 
   /** Ask anew what there is: the recording has grown. */

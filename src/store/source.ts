@@ -1,6 +1,7 @@
 import type { ISignal } from '@lumino/signaling';
 import type { CloseReason } from '../client/hub-state';
 import type { IAlarmCounts } from '../client/run-reader';
+import type { IPipelineRequest, IPipelineSteps } from '../client/pipeline-api';
 import type { ITimelineAnswer, ITimelineRequest } from '../client/timeline-api';
 import type {
   Configured,
@@ -216,6 +217,8 @@ export interface IRunSource {
   alarmCounts?(settings: object, signal?: AbortSignal): Promise<IAlarmCounts | null>;
   /** Lanes of the ranks on one clock, and who makes the others wait, of the recording. Null where it has no spans, absent where nobody puts clocks together. */
   timeline?(request: ITimelineRequest, signal?: AbortSignal): Promise<ITimelineAnswer | null>;
+  /** Steps of one pipeline as they were measured, of the recording. Null where it has no spans, absent where nobody reads any. */
+  pipeline?(request: IPipelineRequest, signal?: AbortSignal): Promise<IPipelineSteps | null>;
   /**
    * Ask for a change. Resolves when it is applied; `accepted` is called with the step from which it can apply.
    * Rejects with the hub's typed error.
