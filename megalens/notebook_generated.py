@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         History,
         Lens,
         Moments,
+        Pipeline,
         Scalars,
         Scatter,
         Timeline,
@@ -952,6 +953,110 @@ class NotebookViews(ABC):
             "transform": transform,
         }
         return self._show(Effects, options)
+
+    def pipeline_plan(
+        self,
+        schedule: Literal[
+            "best", "measured", "gpipe", "1f1b", "interleaved_1f1b", "depth_first", "breadth_first", "megadpp", "zb_h1", "zb_h2", "zb_v", "dualpipe", "dualpipev", "search"
+        ] = "best",
+        *,
+        kind: Literal["all", "plan", "memory", "schedules"] = "all",
+        stages: int = 0,
+        micro_batches: int = 0,
+        chunks: int = 2,
+        forward: float | None = None,
+        input_gradient: float | None = None,
+        weight_gradient: float | None = None,
+        optimizer: float | None = None,
+        latency: float | None = None,
+        bandwidth: float | None = None,
+        jitter: float | None = None,
+        message_mib: float = 0,
+        activation_mib: float = 0,
+        weight_mib: float = 0,
+        memory_gib: float | None = None,
+        steps: StepRange | None = None,
+        measured: bool = True,
+        hidden: str | Sequence[str] = (),
+    ) -> Pipeline:
+        """Show what each pipeline stage does in a step: as planned by a schedule, as measured, and what other schedules would give in time and memory. Times that are not set here are the run's own where it recorded spans, else 1 ms.
+
+        Parameters
+        ----------
+        schedule : str
+            The schedule whose plan is drawn. best: the fastest within memory_gib; measured: the order in
+            which the run's own steps ran. One of ``best``, ``measured``, ``gpipe``, ``1f1b``,
+            ``interleaved_1f1b``, ``depth_first``, ``breadth_first``, ``megadpp``, ``zb_h1``, ``zb_h2``,
+            ``zb_v``, ``dualpipe``, ``dualpipev``, ``search``.
+        kind : str
+            The plan as lanes of stages, its memory over time, the schedules side by side, or all three. One
+            of ``all``, ``plan``, ``memory``, ``schedules``.
+        stages : int
+            Pipeline stages; 0: as many as the run has, 4 where it has none.
+        micro_batches : int
+            Micro-batches of a step; 0: as many as the run has, twice the stages where it has one.
+        chunks : int
+            Model chunks of a stage, for the schedules that take several.
+        forward : float, optional
+            ms of a forward pass of one micro-batch through one stage.
+        input_gradient : float, optional
+            ms of the part of its backward pass that gives the gradient of the stage's input.
+        weight_gradient : float, optional
+            ms of the part that gives the gradients of the weights.
+        optimizer : float, optional
+            ms of a stage's optimizer step.
+        latency : float, optional
+            ms before a message between two stages begins to arrive.
+        bandwidth : float, optional
+            GB/s of a link between two stages in each direction; 0: no limit.
+        jitter : float, optional
+            How much durations vary, % (standard deviation).
+        message_mib : float
+            MiB of a micro-batch's activations between two stages.
+        activation_mib : float
+            MiB that a stage keeps of one micro-batch for its backward pass.
+        weight_mib : float
+            MiB of a stage's weights, gradients and optimizer state.
+        memory_gib : float, optional
+            GiB that a stage may hold; none: no limit.
+        steps : int, range or slice, optional
+            First and last step, both included; all steps when absent. In Python a step, ``range(10, 20)``
+            or ``slice(10, None)``, as everywhere there without the end.
+        measured : bool
+            Lay the last measured step over the plan.
+        hidden : str or sequence of str
+            Lines that are not drawn: a scalar, or a group, by its name, a layer by its number ('3'), a run
+            by its id where each has one line. Of several columns as a list in JSON ('[3,"output"]').
+
+        Raises
+        ------
+        megalens.widgets.WidgetError
+            Naming the argument that is not one of the above.
+        """
+        from .widgets import Pipeline
+
+        options = {
+            "schedule": schedule,
+            "kind": kind,
+            "stages": stages,
+            "micro_batches": micro_batches,
+            "chunks": chunks,
+            "forward": forward,
+            "input_gradient": input_gradient,
+            "weight_gradient": weight_gradient,
+            "optimizer": optimizer,
+            "latency": latency,
+            "bandwidth": bandwidth,
+            "jitter": jitter,
+            "message_mib": message_mib,
+            "activation_mib": activation_mib,
+            "weight_mib": weight_mib,
+            "memory_gib": memory_gib,
+            "steps": steps,
+            "measured": measured,
+            "hidden": hidden,
+        }
+        return self._show(Pipeline, options)
 
     @abstractmethod
     def _show(self, kind: type[_V], options: Mapping[str, Any]) -> _V:

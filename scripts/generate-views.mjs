@@ -91,7 +91,7 @@ function plainType(spec) {
     case 'runs':
       return 'Any';
   }
-  const words = { string: 'str', integer: 'int', boolean: 'bool', object: 'Mapping[str, Any]' };
+  const words = { string: 'str', integer: 'int', number: 'float', boolean: 'bool', object: 'Mapping[str, Any]' };
   return isPair(spec) ? `Sequence[${elementOf(spec)}]` : words[kindOf(spec)];
 }
 
@@ -109,7 +109,7 @@ function proseType({ spec }) {
     words: 'str or sequence of str',
     runs: 'run, str or sequence of them'
   };
-  const kinds = { string: 'str', integer: 'int', boolean: 'bool', object: 'mapping' };
+  const kinds = { string: 'str', integer: 'int', number: 'float', boolean: 'bool', object: 'mapping' };
   return (
     (forms[spec['x-input']] ??
       (isPair(spec) ? `(${elementOf(spec)}, ${elementOf(spec)})` : kinds[kindOf(spec)])) + optional
@@ -274,14 +274,18 @@ export function optionsPage(views, source) {
       ? ({ ranges: 'ranges', words: 'words', runs: 'runs' }[spec['x-input']] ??
         (isPair(spec)
           ? 'two steps'
-          : { string: 'text', integer: 'whole number', boolean: 'true, false', object: 'filter' }[
+          : { string: 'text', integer: 'whole number', number: 'number', boolean: 'true, false', object: 'filter' }[
               kindOf(spec)
             ]))
       : spec.enum.map(value => `\`${value}\``).join(', ');
+  const readsOf = streams =>
+    streams.length === 0
+      ? 'Needs no stream.'
+      : `Reads the streams ${streams.map(stream => `\`${stream}\``).join(', ')}.`;
   const sections = views.map(
     ({ name, about, doc, options }) =>
       `## ${about.title}\n\n${doc}\n\n\`run.${about.method}(…)\`; in JSON \`{"view": "${name}", …}\`; palette: *${about.label}*. ` +
-      `Reads the streams ${about.needs.streams.map(stream => `\`${stream}\``).join(', ')}.\n\n` +
+      `${readsOf(about.needs.streams)}\n\n` +
       '| option | values | default | what it does |\n|---|---|---|---|\n' +
       options
         .map(

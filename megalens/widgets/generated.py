@@ -21,6 +21,7 @@ __all__ = [
     "History",
     "Lens",
     "Moments",
+    "Pipeline",
     "Scalars",
     "Scatter",
     "Timeline",
@@ -559,6 +560,65 @@ class Effects(View):
     )(View._option_changed)
 
 
+@register
+class Pipeline(View):
+    """Pipeline. What each pipeline stage does in a step, and which schedule would be faster."""
+
+    view_name: ClassVar[str] = "pipeline"
+
+    schedule = Option(
+        help="The schedule whose plan is drawn. best: the fastest within memory_gib; measured: the order in which the run's own steps ran."
+    )
+    kind = Option(
+        help="The plan as lanes of stages, its memory over time, the schedules side by side, or all three."
+    )
+    stages = Option(help="Pipeline stages; 0: as many as the run has, 4 where it has none.")
+    micro_batches = Option(
+        help="Micro-batches of a step; 0: as many as the run has, twice the stages where it has one."
+    )
+    chunks = Option(help="Model chunks of a stage, for the schedules that take several.")
+    forward = Option(help="ms of a forward pass of one micro-batch through one stage.")
+    input_gradient = Option(
+        help="ms of the part of its backward pass that gives the gradient of the stage's input."
+    )
+    weight_gradient = Option(help="ms of the part that gives the gradients of the weights.")
+    optimizer = Option(help="ms of a stage's optimizer step.")
+    latency = Option(help="ms before a message between two stages begins to arrive.")
+    bandwidth = Option(help="GB/s of a link between two stages in each direction; 0: no limit.")
+    jitter = Option(help="How much durations vary, % (standard deviation).")
+    message_mib = Option(help="MiB of a micro-batch's activations between two stages.")
+    activation_mib = Option(help="MiB that a stage keeps of one micro-batch for its backward pass.")
+    weight_mib = Option(help="MiB of a stage's weights, gradients and optimizer state.")
+    memory_gib = Option(help="GiB that a stage may hold; none: no limit.")
+    steps = Option(help="First and last step, both included; all steps when absent.")
+    measured = Option(help="Lay the last measured step over the plan.")
+    hidden = Option(
+        help="Lines that are not drawn: a scalar, or a group, by its name, a layer by its number ('3'), a run by its id where each has one line. Of several columns as a list in JSON ('[3,\"output\"]')."
+    )
+
+    _sync = observe(
+        "schedule",
+        "kind",
+        "stages",
+        "micro_batches",
+        "chunks",
+        "forward",
+        "input_gradient",
+        "weight_gradient",
+        "optimizer",
+        "latency",
+        "bandwidth",
+        "jitter",
+        "message_mib",
+        "activation_mib",
+        "weight_mib",
+        "memory_gib",
+        "steps",
+        "measured",
+        "hidden",
+    )(View._option_changed)
+
+
 VIEW_CLASSES: dict[str, type[View]] = {
     "heatmap": Heatmap,
     "trend": Trend,
@@ -572,5 +632,6 @@ VIEW_CLASSES: dict[str, type[View]] = {
     "projection": Scatter,
     "lens": Lens,
     "effects": Effects,
+    "pipeline": Pipeline,
 }
 """Every view's class by the view's name."""

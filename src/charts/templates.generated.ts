@@ -7,6 +7,7 @@ export type TemplateName =
   | 'line-panels'
   | 'lines'
   | 'moment-map'
+  | 'pipeline'
   | 'points'
   | 'timeline'
   | 'token-map'
@@ -760,6 +761,136 @@ export const TEMPLATES: Readonly<Record<TemplateName, Readonly<Record<string, un
           },
           y2: { field: 'to' },
           color: { field: 'color', type: 'nominal', scale: null }
+        }
+      }
+    ]
+  },
+  pipeline: {
+    description:
+      'What pipeline stages do in a step: operations as bars in lanes, groups of lanes under headings, and the number of each micro-batch where there is room.',
+    title: { text: { expr: 'title' }, subtitle: { expr: 'caption' }, anchor: 'start', offset: 8 },
+    params: [
+      { name: 'title', value: '' },
+      { name: 'caption', value: [] },
+      { name: 'x0', value: 0 },
+      { name: 'x1', value: 1 },
+      { name: 'y0', value: 0 },
+      { name: 'y1', value: 1 },
+      { name: 'rowNames', value: {} },
+      { name: 'rowTicks', value: [] },
+      { name: 'lineColor', value: '#888888' },
+      { name: 'textColor', value: '#222222' },
+      { name: 'keyText', value: [] }
+    ],
+    datasets: { pieces: [], numbers: [], headings: [], ends: [], path: [], key: [] },
+    width: 600,
+    height: 200,
+    layer: [
+      {
+        name: 'pieces',
+        data: { name: 'pieces' },
+        mark: { type: 'rect', clip: true, aria: false },
+        encoding: {
+          x: {
+            field: 'x',
+            type: 'quantitative',
+            scale: { domain: [{ expr: 'x0' }, { expr: 'x1' }], nice: false, zero: false },
+            title: '$xTitle',
+            axis: {
+              grid: false,
+              labelExpr: "join(split(format(datum.value, ',~f'), ','), ' ')",
+              labelSeparation: 8,
+              tickCount: 8
+            }
+          },
+          x2: { field: 'x2' },
+          y: {
+            field: 'y',
+            type: 'quantitative',
+            scale: { domain: [{ expr: 'y0' }, { expr: 'y1' }], nice: false, zero: false, reverse: true },
+            title: '$yTitle',
+            axis: {
+              grid: false,
+              ticks: false,
+              values: { expr: 'rowTicks' },
+              labelExpr: 'rowNames[datum.value]',
+              minExtent: 52
+            }
+          },
+          y2: { field: 'y2' },
+          color: { field: 'color', type: 'nominal', scale: null },
+          tooltip: [{ field: 'text', title: 'operation' }]
+        }
+      },
+      {
+        name: 'numbers',
+        data: { name: 'numbers' },
+        transform: [
+          { filter: 'datum.x >= x0 && datum.x <= x1' },
+          { filter: '(datum.x2 - datum.x1) / (x1 - x0) * width > datum.room' }
+        ],
+        mark: { type: 'text', aria: false, baseline: 'middle', fontSize: 10 },
+        encoding: {
+          x: { field: 'x', type: 'quantitative' },
+          y: { field: 'y', type: 'quantitative' },
+          text: { field: 'text' },
+          color: { field: 'color', type: 'nominal', scale: null }
+        }
+      },
+      {
+        name: 'key',
+        data: { name: 'key' },
+        mark: { type: 'point', opacity: 0, clip: true },
+        encoding: {
+          color: {
+            field: 'place',
+            type: 'ordinal',
+            title: '$colorTitle',
+            scale: { range: { field: 'color' } },
+            legend: {
+              type: 'symbol',
+              symbolType: 'square',
+              symbolOpacity: 1,
+              labelLimit: 250,
+              symbolStrokeWidth: 6,
+              symbolSize: 60,
+              labelExpr: 'keyText[datum.value]'
+            }
+          }
+        }
+      },
+      {
+        name: 'headings',
+        data: { name: 'headings' },
+        mark: { type: 'text', aria: false, align: 'left', baseline: 'middle', fontSize: 11, fontWeight: 600 },
+        encoding: {
+          x: { value: 2 },
+          y: { field: 'y', type: 'quantitative' },
+          text: { field: 'text' },
+          color: { value: { expr: 'textColor' } }
+        }
+      },
+      {
+        name: 'ends',
+        data: { name: 'ends' },
+        mark: { type: 'rule', aria: false, strokeDash: [3, 3], clip: true },
+        encoding: {
+          x: { field: 'x', type: 'quantitative' },
+          y: { field: 'y', type: 'quantitative' },
+          y2: { field: 'y2' },
+          color: { value: { expr: 'lineColor' } }
+        }
+      },
+      {
+        name: 'path',
+        data: { name: 'path' },
+        mark: { type: 'rule', aria: false, strokeWidth: 1.5, clip: true },
+        encoding: {
+          x: { field: 'x', type: 'quantitative' },
+          x2: { field: 'x2' },
+          y: { field: 'y', type: 'quantitative' },
+          y2: { field: 'y2' },
+          color: { value: { expr: 'textColor' } }
         }
       }
     ]

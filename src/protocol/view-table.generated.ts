@@ -187,5 +187,17 @@ export const VIEWS: Readonly<Record<ViewOptions['view'], IViewInfo>> = {
         'Nothing was generated under a perturbation. In a cell: lab.generate("…", perturb=megalens.Noise1(0.1))'
     },
     report: { order: 10 }
+  },
+  pipeline: {
+    name: 'pipeline',
+    method: 'pipeline_plan',
+    title: 'Pipeline',
+    summary: 'What each pipeline stage does in a step, and which schedule would be faster',
+    label: 'Open Pipeline Planner',
+    command: 'megalens:open-pipeline',
+    icon: 'megalens:lens',
+    offer: ['panel', 'palette'],
+    needs: { streams: [], flag: false, absent: '' },
+    report: { order: 6 }
   }
 };

@@ -17,7 +17,8 @@ export type ViewOptions =
   | AttentionOptions
   | ProjectionOptions
   | LensOptions
-  | EffectsOptions;
+  | EffectsOptions
+  | PipelineOptions;
 /**
  * 'all' or ranges such as '0-3,7'.
  */
@@ -624,6 +625,97 @@ export interface EffectsOptions {
   transform?: TransformChoice;
 }
 
+/**
+ * Show what each pipeline stage does in a step: as planned by a schedule, as measured, and what other schedules would give in time and memory. Times that are not set here are the run's own where it recorded spans, else 1 ms.
+ */
+export interface PipelineOptions {
+  view: 'pipeline';
+  /**
+   * The schedule whose plan is drawn. best: the fastest within memory_gib; measured: the order in which the run's own steps ran.
+   */
+  schedule?:
+    | 'best'
+    | 'measured'
+    | 'gpipe'
+    | '1f1b'
+    | 'interleaved_1f1b'
+    | 'depth_first'
+    | 'breadth_first'
+    | 'megadpp'
+    | 'zb_h1'
+    | 'zb_h2'
+    | 'zb_v'
+    | 'dualpipe'
+    | 'dualpipev'
+    | 'search';
+  /**
+   * The plan as lanes of stages, its memory over time, the schedules side by side, or all three.
+   */
+  kind?: 'all' | 'plan' | 'memory' | 'schedules';
+  /**
+   * Pipeline stages; 0: as many as the run has, 4 where it has none.
+   */
+  stages?: number;
+  /**
+   * Micro-batches of a step; 0: as many as the run has, twice the stages where it has one.
+   */
+  micro_batches?: number;
+  /**
+   * Model chunks of a stage, for the schedules that take several.
+   */
+  chunks?: number;
+  /**
+   * ms of a forward pass of one micro-batch through one stage.
+   */
+  forward?: number | null;
+  /**
+   * ms of the part of its backward pass that gives the gradient of the stage's input.
+   */
+  input_gradient?: number | null;
+  /**
+   * ms of the part that gives the gradients of the weights.
+   */
+  weight_gradient?: number | null;
+  /**
+   * ms of a stage's optimizer step.
+   */
+  optimizer?: number | null;
+  /**
+   * ms before a message between two stages begins to arrive.
+   */
+  latency?: number | null;
+  /**
+   * GB/s of a link between two stages in each direction; 0: no limit.
+   */
+  bandwidth?: number | null;
+  /**
+   * How much durations vary, % (standard deviation).
+   */
+  jitter?: number | null;
+  /**
+   * MiB of a micro-batch's activations between two stages.
+   */
+  message_mib?: number;
+  /**
+   * MiB that a stage keeps of one micro-batch for its backward pass.
+   */
+  activation_mib?: number;
+  /**
+   * MiB of a stage's weights, gradients and optimizer state.
+   */
+  weight_mib?: number;
+  /**
+   * GiB that a stage may hold; none: no limit.
+   */
+  memory_gib?: number | null;
+  steps?: StepRange;
+  /**
+   * Lay the last measured step over the plan.
+   */
+  measured?: boolean;
+  hidden?: HiddenLines;
+}
+
 /** protocol/views.schema.json, as a validator takes it, without its prose. */
 export const VIEWS_SCHEMA: ISchema = {
   $schema: 'https://json-schema.org/draft/2020-12/schema',
@@ -640,7 +732,8 @@ export const VIEWS_SCHEMA: ISchema = {
     { $ref: '#/$defs/Attention' },
     { $ref: '#/$defs/Scatter' },
     { $ref: '#/$defs/Lens' },
-    { $ref: '#/$defs/Effects' }
+    { $ref: '#/$defs/Effects' },
+    { $ref: '#/$defs/Pipeline' }
   ],
   $defs: {
     Layers: {
@@ -1005,6 +1098,51 @@ export const VIEWS_SCHEMA: ISchema = {
         measure: { enum: ['kl', 'changed', 'distance', 'divergence'], default: 'kl' },
         position: { type: ['integer', 'null'], minimum: 0, default: null },
         transform: { $ref: '#/$defs/Transform', default: 'linear' }
+      }
+    },
+    Pipeline: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['view'],
+      properties: {
+        view: { const: 'pipeline' },
+        schedule: {
+          enum: [
+            'best',
+            'measured',
+            'gpipe',
+            '1f1b',
+            'interleaved_1f1b',
+            'depth_first',
+            'breadth_first',
+            'megadpp',
+            'zb_h1',
+            'zb_h2',
+            'zb_v',
+            'dualpipe',
+            'dualpipev',
+            'search'
+          ],
+          default: 'best'
+        },
+        kind: { enum: ['all', 'plan', 'memory', 'schedules'], default: 'all' },
+        stages: { type: 'integer', minimum: 0, maximum: 1024, default: 0 },
+        micro_batches: { type: 'integer', minimum: 0, maximum: 65536, default: 0 },
+        chunks: { type: 'integer', minimum: 1, maximum: 64, default: 2 },
+        forward: { type: ['number', 'null'], minimum: 0, maximum: 1000000000, default: null },
+        input_gradient: { type: ['number', 'null'], minimum: 0, maximum: 1000000000, default: null },
+        weight_gradient: { type: ['number', 'null'], minimum: 0, maximum: 1000000000, default: null },
+        optimizer: { type: ['number', 'null'], minimum: 0, maximum: 1000000000, default: null },
+        latency: { type: ['number', 'null'], minimum: 0, maximum: 1000000000, default: null },
+        bandwidth: { type: ['number', 'null'], minimum: 0, maximum: 1000000000, default: null },
+        jitter: { type: ['number', 'null'], minimum: 0, maximum: 200, default: null },
+        message_mib: { type: 'number', minimum: 0, maximum: 1000000000, default: 0 },
+        activation_mib: { type: 'number', minimum: 0, maximum: 1000000000, default: 0 },
+        weight_mib: { type: 'number', minimum: 0, maximum: 1000000000, default: 0 },
+        memory_gib: { type: ['number', 'null'], minimum: 0, maximum: 1000000000, default: null },
+        steps: { $ref: '#/$defs/StepRange', default: null },
+        measured: { type: 'boolean', default: true },
+        hidden: { $ref: '#/$defs/Hidden', default: [] }
       }
     }
   }

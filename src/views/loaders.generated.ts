@@ -13,5 +13,6 @@ export const LOADERS = {
   attention: () => import('./attention'),
   projection: () => import('./projection'),
   lens: () => import('./lens'),
-  effects: () => import('./effects')
+  effects: () => import('./effects'),
+  pipeline: () => import('./pipeline')
 } as const;

@@ -3,6 +3,7 @@ import type { Control } from '../shared/control';
 import type { Translate } from '../shared/translate';
 import { element, writeText } from './dom';
 import { ToolbarFold } from './toolbar-fold';
+import { SLIDER_PLACES, sliderPlace, sliderValue } from './slider-scale';
 import { watchSize } from './watch-size';
 
 type Of<K extends Control['kind']> = Extract<Control, { kind: K }>;
@@ -195,6 +196,22 @@ const MOUNTS: { readonly [K in Control['kind']]: Mount<K> } = {
     };
   },
 
+  slider: ({ label }, now) => {
+    const slider = element('input', { class: 'jp-MegalensSlider', type: 'range', min: '0', step: '1' });
+    const text = element('output', { class: 'jp-MegalensSlider-text' });
+    slider.addEventListener('input', () => now().change(sliderValue(now(), Number(slider.value))));
+    return {
+      node: labelled(label, slider, text),
+      update: control => {
+        slider.max = String(control.scale === 'log' ? SLIDER_PLACES : control.most - control.least);
+        slider.value = String(sliderPlace(control));
+        slider.title = control.title ?? '';
+        slider.setAttribute('aria-valuetext', control.text);
+        writeText(text, control.text);
+      }
+    };
+  },
+
   steps: ({ label }, now) => {
     const follow = element('button', { class: 'jp-MegalensButton jp-mod-follow', type: 'button' }, '▶');
     const slider = element('input', {
@@ -382,6 +399,7 @@ function textsOf(control: Control): readonly string[] {
     case 'status':
     case 'toggle':
     case 'steps':
+    case 'slider':
       return [control.text];
     case 'area':
     case 'text':

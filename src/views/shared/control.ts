@@ -64,6 +64,20 @@ export type Control =
       change: (value: number) => void;
     }
   | {
+      /** A number that is dragged, and said beside its slider. */
+      kind: 'slider';
+      id: string;
+      label: string;
+      value: number;
+      least: number;
+      most: number;
+      /** `whole`: whole numbers, evenly; `log`: three digits, by ratios, and 0 at the left end. */
+      scale: 'log' | 'whole';
+      text: string;
+      title?: string | undefined;
+      change: (value: number) => void;
+    }
+  | {
       kind: 'chip';
       id: string;
       text: string;
