@@ -13,31 +13,55 @@ export class Simulation {
   /**
    * @param table - A checked plan.
    * @param times - Of the same shape.
+   * @param overlapped - Forward passes that run as one with the operation after them: both begin when what both wait for is there, and give on what they have when both are done.
    */
   constructor(
     readonly table: OperationTable,
-    readonly times: IStageTimes
+    times: IStageTimes,
+    overlapped: readonly number[] = []
   ) {
-    const { count, kind, virtual, links, shape } = table;
-    const width = virtualStages(shape);
+    const { count, links, shape } = table;
     this.durations = new Float64Array(count);
-    for (let at = 0; at < count; at += 1) {
-      this.durations[at] = times.duration[kind[at]! * width + virtual[at]!]!;
-    }
     this.begin = new Float64Array(count);
     this.end = new Float64Array(count);
     this.arrival = new Float64Array(count);
-    this.optimizer = times.optimizer.slice();
-    this.send = Float64Array.from(links, link => times.link(link).send);
-    this.latency = Float64Array.from(links, link => times.link(link).latency);
+    this.optimizer = new Float64Array(shape.stages);
+    this.send = new Float64Array(links.length);
+    this.latency = new Float64Array(links.length);
     this.target = Int32Array.from(links, ({ to }) => to);
     this.linkFree = new Float64Array(links.length);
     this.next = new Int32Array(shape.stages);
     this.free = new Float64Array(shape.stages);
     this.work = new Int32Array(count + shape.stages);
     this.order = Int32Array.from({ length: count }, (_, at) => at);
+    this.also = overlapped.length === 0 ? null : new Int32Array(count).fill(-1);
+    this.times = times;
+    this.retime(times);
+    for (const at of overlapped) {
+      this.also![at] = table.waits[at + 1]! < 0 ? -1 : at + 1;
+      this.durations[at]! += this.durations[at + 1]!;
+      this.durations[at + 1] = 0;
+    }
   }
 
+  /** Take other times of the same shape. */
+  retime(times: IStageTimes): void {
+    const { durations, optimizer, send, latency } = this;
+    const { count, kind, virtual, links, shape } = this.table;
+    const width = virtualStages(shape);
+    for (let at = 0; at < count; at += 1) {
+      durations[at] = times.duration[kind[at]! * width + virtual[at]!]!;
+    }
+    optimizer.set(times.optimizer);
+    links.forEach((link, at) => {
+      const takes = times.link(link);
+      send[at] = takes.send;
+      latency[at] = takes.latency;
+    });
+    this.times = times;
+  }
+
+  times: IStageTimes;
   /** ms of each operation, of the optimizer of each stage, and of the messages of each link. May be changed between runs. */
   readonly durations: Float64Array;
   readonly optimizer: Float64Array;
@@ -58,7 +82,8 @@ export class Simulation {
    * @returns ms until the last stage is done; Infinity where operations wait for one another in a circle, which a checked plan's do not.
    */
   run(): number {
-    const { begin, end, arrival, durations, order, send, latency, target, linkFree, next, free, work } = this;
+    const { begin, end, arrival, durations, order, send, latency, target, linkFree, next, free, work, also } =
+      this;
     const { starts, waits, feeds, route, shape } = this.table;
     const { stages } = shape;
     arrival.fill(-1);
@@ -84,6 +109,13 @@ export class Simulation {
           }
           time = there > time ? there : time;
         }
+        if (also !== null && also[at]! >= 0) {
+          const there = arrival[also[at]!]!;
+          if (there < 0) {
+            break;
+          }
+          time = there > time ? there : time;
+        }
         begin[at] = time;
         time += durations[at]!;
         end[at] = time;
@@ -98,7 +130,8 @@ export class Simulation {
             arrival[fed] = left + latency[link]!;
             const other = target[link]!;
             const waiting = next[other]!;
-            if (waiting < starts[other + 1]! && order[waiting] === fed) {
+            const first = waiting < starts[other + 1]! ? order[waiting]! : -1;
+            if (first >= 0 && (first === fed || (also !== null && also[first] === fed))) {
               work[works++] = other;
             }
           }
@@ -119,6 +152,7 @@ export class Simulation {
     return last;
   }
 
+  private readonly also: Int32Array | null;
   private readonly target: Int32Array;
   private readonly linkFree: Float64Array;
   private readonly next: Int32Array;
