@@ -119,26 +119,28 @@ def _sends(passes: PipelinePasses, first: int) -> Iterator[_Row]:
         sent = np.flatnonzero(onward & (key[at] == key + onwards) & (stage[at] != stage))
         taken = at[sent]
         window = passes.begin[rows[taken]] - passes.end[rows[sent]]
-        pair = np.stack([spans.rank[rows[sent]], spans.rank[rows[taken]]])
-        pairs, which = np.unique(pair, axis=1, return_inverse=True)
-        which = which.ravel()
-        mean = np.bincount(which, window, pairs.shape[1]) / np.maximum(np.bincount(which), 1)
-        for (rank, peer), value in zip(pairs.T.tolist(), mean.tolist(), strict=True):
+        ranks, count = spans.ranks, len(spans.ranks)
+        ends = (np.searchsorted(ranks, spans.rank[rows[each]]) for each in (sent, taken))
+        pair = next(ends) * count + next(ends)
+        pairs, which = np.unique(pair, return_inverse=True)
+        mean = np.bincount(which, window, len(pairs)) / np.maximum(np.bincount(which), 1)
+        for code, value in zip(pairs.tolist(), mean.tolist(), strict=True):
+            rank, peer = (int(ranks[at]) for at in divmod(code, count))
             yield name, rank, peer, value * _MS
 
 
 def _keys(passes: PipelinePasses, of: Integers) -> Integers:
     """Return a number for each step, replica, micro-batch and virtual stage, the last of which counts by one."""
-    _, step = np.unique(passes.spans.step[passes.rows[of]], return_inverse=True)
-    _, batch = np.unique(passes.micro_batch[of], return_inverse=True)
-    sizes = [int(step.max()) + 1, len(passes.ranks), int(batch.max()) + 1, passes.stages * passes.chunks]
+    steps = passes.spans.steps
+    step = np.searchsorted(steps, passes.spans.step[passes.rows[of]])
+    sizes = [len(steps), len(passes.ranks), passes.micro_batches, passes.stages * passes.chunks]
     if np.prod(sizes, dtype=float) > 2.0**62:
         raise TimelineError(
             "These are too many steps to look at together: choose some, such as steps=slice(0, 1000)."
         )
-    keys: Integers = ((step * sizes[1] + passes.replica[of]) * sizes[2] + batch) * sizes[3] + passes.virtual[
-        of
-    ]
+    keys: Integers = ((step * sizes[1] + passes.replica[of]) * sizes[2] + passes.micro_batch[of]) * sizes[
+        3
+    ] + passes.virtual[of]
     return keys
 
 
