@@ -337,6 +337,28 @@ class Run(Generations):
         source.refresh()
         return own_readings(source, kind)
 
+    def pipeline_metrics(self, steps: StepChoice = None) -> DataFrame:
+        """Return how busy the stages of a pipeline are and how long micro-batches wait between them, from spans of ``timeline="phases"`` or finer, or of an opened trace.
+
+        Parameters
+        ----------
+        steps : optional
+            As in :meth:`tensors`. Where there are several, the first of them is left out of the means: it warms up.
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``metric``, ``rank``, ``peer``, ``value``; rank or peer is -1 where the metric is of none. ``iteration_ms``, then of each rank ``compute_window_ms`` (a pass), ``compute_ratio`` (the part of its step in passes), ``reduce_window_ms`` (from its last pass to the end of its step), then of each two neighbouring stages ``forward_send_window_ms``, ``backward_send_window_ms`` (from the end of a pass on ``rank`` to the beginning of the one that takes its output on ``peer``).
+
+        Raises
+        ------
+        ClientError
+            ``not-found`` where the run has no spans of a pipeline.
+        """
+        from .pipeline_frame import pipeline_frame
+
+        return pipeline_frame(self._read("spans", Query.of(steps=steps)))
+
     def alarms(
         self, steps: StepChoice = None, rule: str | None = None, severity: str | None = None
     ) -> DataFrame:

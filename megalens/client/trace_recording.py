@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["holds_traces", "trace_recording"]
 
-_VERSION = 2
+_VERSION = 3
 """Rises when the same files give other rows."""
 _LOOKED_AT = 20
 _MOST_TOLD = 200

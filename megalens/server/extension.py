@@ -24,6 +24,7 @@ from .report_handler import ReportHandler
 from .runs_handlers import (
     IndexHandler,
     LinesHandler,
+    PipelineHandler,
     RunHandler,
     RunsHandler,
     StreamHandler,
@@ -48,6 +49,7 @@ HANDLERS: tuple[tuple[str, type[Any]], ...] = (
     (rf"{_RUN}/moments/groups", MomentGroupsHandler),
     (rf"{_RUN}/alarms/count", AlarmCountsHandler),
     (rf"{_RUN}/timeline", TimelineHandler),
+    (rf"{_RUN}/pipeline", PipelineHandler),
     (rf"{_RUN}/report", ReportHandler),
     (r"megalens/api/summaries", SummariesHandler),
     (r"megalens/api/statistics", StatisticsHandler),

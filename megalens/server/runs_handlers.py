@@ -15,6 +15,7 @@ from ..client.answers import (
     SelectedRows,
     StreamQuery,
     read_lines,
+    read_pipeline,
     read_selection,
     read_timeline,
     tensor_index,
@@ -27,6 +28,7 @@ from .moment_pool import MomentPool
 __all__ = [
     "IndexHandler",
     "LinesHandler",
+    "PipelineHandler",
     "RunHandler",
     "RunsHandler",
     "StreamHandler",
@@ -156,6 +158,23 @@ class TimelineHandler(MegalensHandler):
 
     def _read(self, run_id: str, request: dict[str, Any]) -> dict[str, Any]:
         return read_timeline(self.registry.rows(run_id), request, run_id, self.cancelled)
+
+
+class PipelineHandler(MegalensHandler):
+    """``megalens/api/runs/{id}/pipeline``: steps of one pipeline of a recorded run as they were measured."""
+
+    @authenticated
+    @authorized
+    async def post(self, run_id: str) -> None:
+        """Answer operations of the steps that the body asks for."""
+        # One at a time, as timelines: it reads the same rows.
+        executor: Executor = self.settings["megalens_counting"]
+        self.answer(
+            await asyncio.get_running_loop().run_in_executor(executor, self._read, run_id, self.json_body())
+        )
+
+    def _read(self, run_id: str, request: dict[str, Any]) -> dict[str, Any]:
+        return read_pipeline(self.registry.rows(run_id), request, self.cancelled)
 
 
 class StreamHandler(MegalensHandler):

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..protocol import join_numbers, ranges_text
+from .iteration_ticks import IterationTicks
 from .spans import COMMUNICATION, KINDS
 from .trace_events import Event
 
@@ -30,6 +31,8 @@ _PATTERNS = [(kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in _NA
 _STAGE = re.compile(r"PP(\d{1,5})\b|[Ss]tage (\d{1,5})\b")
 _NUMBER = re.compile(r"(\d{1,6})$")
 _MOST = 1 << 60
+_MOST_PLACE = 1 << 31
+_PASS = re.compile(r"(forward|backward)(-warmup|-cooldown)?")
 
 
 def kind_of(name: str) -> str:
@@ -54,12 +57,15 @@ def chrome_spans(pieces: Iterable[list[Event]]) -> tuple[list[SpanRow], list[str
     begun: dict[tuple[Any, Any], list[Event]] = {}
     names: dict[Any, str] = {}
     odd = 0
+    ticks = IterationTicks()
     for events in pieces:
         for event in events:
             if event.ph == "M":
                 if event.name == "process_name" and event.args is not None:
                     names[_key(event.pid)] = str(event.args.name)[:200]
                 continue
+            if event.ph in ("i", "I"):
+                ticks.take(event, _ns(event.ts))
             if event.ph not in ("X", "B", "E"):
                 continue
             start = _ns(event.ts)
@@ -85,6 +91,13 @@ def chrome_spans(pieces: Iterable[list[Event]]) -> tuple[list[SpanRow], list[str
                 continue
             rows.append(_row(event.name, event.cat, event.pid, start, start + long, [event.args]))
     odd += sum(map(len, begun.values()))
+    for pid, iteration, what, start, end in ticks.stretches():
+        step = {"step": iteration, "pid": pid}
+        if what == "step":
+            rows.append(span_row("step", -1, start, end, **step, ranks=[]))
+        else:
+            # Gradients are reduced and the optimizer steps: nobody says with whom.
+            rows.append(span_row("collective", -1, start, end, **step, name=what, ranks=None))
     _place(rows, names)
     return _with_steps(rows), [f"{odd} events do not fit and were left out."] if odd else []
 
@@ -103,11 +116,11 @@ def _row(name: Any, category: Any, pid: Any, start: int, end: int, arguments: li
     name = name if isinstance(name, str) else ""
     kind = category if isinstance(category, str) and category in KINDS else kind_of(name)
 
-    def said(*names: str, least: int = 0) -> int | None:
+    def said(*names: str, least: int = 0, most: int = _MOST) -> int | None:
         for each in arguments:
             for field in names if each is not None else ():
                 value = getattr(each, field)
-                if isinstance(value, int) and not isinstance(value, bool) and least <= value < _MOST:
+                if isinstance(value, int) and not isinstance(value, bool) and least <= value < most:
                     return value
         return None
 
@@ -126,16 +139,18 @@ def _row(name: Any, category: Any, pid: Any, start: int, end: int, arguments: li
     )
     whole = {
         "step": said("step", "iteration"),
-        "micro_batch": said("micro_batch", "micro_batch_index", "microbatch"),
-        "chunk": said("chunk", "model_chunk"),
+        "stage": said("pp_rank", "pp_rk", most=_MOST_PLACE),
+        "micro_batch": said("micro_batch", "micro_batch_index", "microbatch", most=_MOST_PLACE),
+        "chunk": said("chunk", "model_chunk", most=_MOST_PLACE),
         "bytes": said("bytes", "data"),
-        "peer": said("peer"),
+        "peer": said("peer", most=_MOST_PLACE),
         "sequence": said("sequence"),
-        "count": said("count", least=1),
+        "count": said("count", least=1, most=_MOST_PLACE),
     }
     row = span_row(kind, -1, start, end, **{key: value for key, value in whole.items() if value is not None})
     row["pid"] = pid
-    if name.lower() != kind:
+    # MegatronApp calls whole passes by the part of the schedule that they are in.
+    if name.lower() != kind and not _PASS.fullmatch(name):
         row["name"] = name[:500]
     row["ranks"] = ranks
     row["group"] = group[:2000] if isinstance(group, str) else ""
@@ -158,12 +173,18 @@ def _place(rows: list[SpanRow], names: dict[Any, str]) -> None:
         said = int(named[1]) if named and "rank" in names.get(pid, str(pid)).lower() else None
         wanted = said if said is not None else small
         rank_of[pid] = wanted if wanted is not None and wanted not in rank_of.values() else order
+    stage_of = {_key(row["pid"]): row["stage"] for row in rows if row["stage"] >= 0}
+    for pid, name in names.items():
+        stage = _STAGE.search(name)
+        if stage:
+            stage_of[pid] = int(stage[1] or stage[2])
     for row in rows:
         pid = _key(row.pop("pid"))
         row["rank"] = rank_of[pid]
-        stage = _STAGE.search(names.get(pid, ""))
-        row["stage"] = int(stage[1] or stage[2]) if stage else -1
+        row["stage"] = stage_of.get(pid, -1)
         ranks = row.pop("ranks")
+        if ranks is None:
+            ranks = [row["rank"]]
         # MegatronApp writes the other ranks until its aggregate makes it all of them.
         ranks = sorted({*ranks, row["rank"]}) if ranks else []
         if not ranks:
@@ -182,6 +203,8 @@ def _with_steps(rows: list[SpanRow]) -> list[SpanRow]:
         if at not in known:
             both = ends.setdefault(at, [row["start"], row["end"]])
             both[0], both[1] = min(both[0], row["start"]), max(both[1], row["end"])
+    stage = {row["rank"]: row["stage"] for row in rows}
     return rows + [
-        span_row("step", rank, start, end, step=step) for (rank, step), (start, end) in ends.items()
+        span_row("step", rank, start, end, step=step, stage=stage[rank])
+        for (rank, step), (start, end) in ends.items()
     ]

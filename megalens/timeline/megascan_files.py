@@ -134,7 +134,9 @@ def read_rank_file(path: Path) -> tuple[RankTrace, list[str]]:
     name = shown_text(path.name, 200)
     found = _FILE.fullmatch(path.name)
     if found is None:
-        raise TimelineError(f"{name} is not named as a rank's file.")
+        raise TimelineError(
+            f"{name} must be named as a rank's file is, such as benchmark-data-0-pipeline-1-tensor-0.json or app-1.json."
+        )
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise TimelineError(f"{name} has more than {_MOST_BYTES >> 20} MiB.")

@@ -13,9 +13,10 @@ import pyarrow as pa
 
 from ..protocol import shown_text, stream_schema
 from .chrome_spans import SpanRow, chrome_spans
+from .iteration_ticks import BEGIN, END
 from .kineto import KinetoTrace, is_kineto, kineto_trace
 from .megascan import aggregate
-from .megascan_files import RankTrace, TimelineError, read_rank_files
+from .megascan_files import RankTrace, TimelineError, read_rank_file, read_rank_files
 from .trace_events import Event, EventArguments, TraceFile
 
 __all__ = ["Traces", "is_megascan", "read_traces", "trace_files"]
@@ -91,8 +92,8 @@ def read_traces(path: Path, files: Sequence[Path], progress: Progress | None = N
     TimelineError
         When there is no trace, and when there are two jobs.
     """
-    if path.is_dir() and is_megascan(path, files):
-        traces, problems = read_rank_files(path)
+    if is_megascan(path, files):
+        traces, problems = read_rank_files(path) if path.is_dir() else _one_rank(path)
         rows, more = chrome_spans([_events(traces)])
         return Traces(_table(rows), "MegatronApp", (*problems, *more))
     found: list[TraceFile] = []
@@ -153,17 +154,40 @@ def _is_rank_file(file: Path) -> bool:
     return any(mark in beginning for mark in _MEGASCAN)
 
 
+def _one_rank(path: Path) -> tuple[list[RankTrace], list[str]]:
+    trace, problems = read_rank_file(path)
+    return [trace], problems
+
+
 def _events(traces: Sequence[RankTrace]) -> list[Event]:
     """Return what MegatronApp's own aggregate has, with its times in ns kept whole."""
     events, _ = aggregate(traces)
     fields = set(EventArguments.__struct_fields__)
-    return [
+    return _ticks(traces) + [
         Event(
             each["ph"], each.get("cat"), each["name"], each["pid"], 0, each.get("ts"), each.get("dur"),
             EventArguments(**{key: value for key, value in each["args"].items() if key in fields}),
         )
         for each in events
     ]  # fmt: skip
+
+
+def _ticks(traces: Sequence[RankTrace]) -> list[Event]:
+    """Return when iterations began and ended, of the older files that say it only by the rows around their spans."""
+    found: list[Event] = []
+    start = 0
+    for number in range(min(len(trace.iterations) for trace in traces)):
+        several = [(trace, trace.iterations[number]) for trace in traces]
+        start += max(iteration.pad for _, iteration in several)
+        for trace, iteration in several:
+            if trace.place or any(row["name"] == BEGIN for row in iteration.rows):
+                continue
+            long = max([iteration.duration, *(row["rel_ts"] for row in iteration.rows)])
+            for name, at in ((BEGIN, start), (END, start + long)):
+                args = EventArguments(iteration=number)
+                found.append(Event("i", None, name, trace.rank, 0, at // 1000, None, args))
+        start += max(iteration.duration for _, iteration in several)
+    return found
 
 
 def _one_job(

@@ -42,7 +42,7 @@ export interface IPipelineStep {
 export interface IPipelineSteps {
   /** First and last step that there are. */
   readonly there: readonly [number, number];
-  /** How many steps of those that were asked for are here, the newest, and how many were left out. */
+  /** The newest of those that were asked for, and how many of them were left out. */
   readonly steps: readonly IPipelineStep[];
   readonly left: number;
   /** 1 of a run that has no pipeline. */
@@ -66,6 +66,8 @@ const MOST_STEPS = 20;
 const MOST_STAGES = 65_536;
 const MOST_PROBLEMS = 100;
 const MOST_LETTERS = 1000;
+/** ms; some thirty years. */
+const MOST_TIME = 1e12;
 
 /**
  * Take an answer; null where there are no spans.
@@ -90,7 +92,7 @@ export function pipelineOf(value: unknown): IPipelineSteps | null {
   }
   const steps = list(answer['steps'], 'steps', MOST_STEPS).map(each => {
     const { step, duration } = asObject(each);
-    return { step: count(step, 'step'), duration: time(duration) };
+    return { step: count(step, 'step'), duration: Math.max(time(duration), 0) };
   });
   const operations = columnsOf(asObject(answer['operations']));
   const known = new Set(steps.map(({ step }) => step));
@@ -181,7 +183,7 @@ function count(value: unknown, name: string, least = 0, most = Number.MAX_SAFE_I
 }
 
 function time(value: unknown): number {
-  if (typeof value !== 'number' || !Number.isFinite(value)) {
+  if (typeof value !== 'number' || !(Math.abs(value) <= MOST_TIME)) {
     throw badAnswer('a time that is no number');
   }
   return value;

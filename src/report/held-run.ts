@@ -26,6 +26,7 @@ import {
   readTimeline,
   type IAsked,
   type IHeldLines,
+  type IHeldPipeline,
   type IHeldRows,
   type IHeldTimeline
 } from './held';
@@ -43,6 +44,7 @@ export interface IHeldRun extends IHeldRows {
   /** Trends of more rows than are held, as they were answered. */
   readonly trends?: readonly IHeldLines[];
   readonly timelines?: readonly IHeldTimeline[];
+  readonly pipelines?: readonly IHeldPipeline[];
 }
 
 /** A run of which a report's file holds the rows that its views asked for. Any other question rejects and says so. */
@@ -62,7 +64,15 @@ export class HeldRun extends RecordedRun {
       );
       return found ? Promise.resolve(readTimeline(found.text)) : notHere();
     };
-    super(id, detail, { index: notHere, stream: notHere, lines, moments, timeline } satisfies IRunReader);
+    const pipelines = held.pipelines ?? [];
+    const pipeline: IRunReader['pipeline'] = (_, { first, last, replica }) => {
+      const found = pipelines.find(
+        ({ request: asked }) => asked.first === first && asked.last === last && asked.replica === replica
+      );
+      return found ? Promise.resolve(found.answer) : notHere();
+    };
+    const reader: IRunReader = { index: notHere, stream: notHere, lines, moments, timeline, pipeline };
+    super(id, detail, reader);
   }
 
   override events(): Promise<readonly IRunEvent[]> {

@@ -2,6 +2,7 @@ import type { IMomentsGroupsRequest, IMomentsIndex } from '../client/moments-api
 import type { IRunDetail } from '../client/runs-api';
 import type { ViewOptions } from '../protocol/views.generated';
 import { textsOf, type ILinesQuery } from '../client/run-reader';
+import type { IPipelineRequest, IPipelineSteps } from '../client/pipeline-api';
 import type { ITimelineAnswer, ITimelineRequest } from '../client/timeline-api';
 import type { IRunEvent } from '../store/run-events';
 import type { IThinnedLines, ITensorQuery, ITensorRow, ITensorShape } from '../store/source';
@@ -25,6 +26,44 @@ export interface IHeldLines {
 export interface IHeldTimeline {
   readonly request: ITimelineRequest;
   readonly text: string;
+}
+
+/** Measured steps of a pipeline that were asked for, and the answer. */
+export interface IHeldPipeline {
+  readonly request: IPipelineRequest;
+  readonly answer: IPipelineSteps | null;
+}
+
+/** Most operations of measured steps that a file holds, but for those of one step. */
+const PIPELINE_OPERATIONS = 20_000;
+
+/** Cut measured steps to the newest ones that a file has room for. */
+export function heldPipeline(answer: IPipelineSteps): IPipelineSteps {
+  const { operations, steps } = answer;
+  const at = operations.step.length - PIPELINE_OPERATIONS;
+  // The first step whose operations are all behind the cut, or the newest.
+  const newest = steps.at(-1)?.step ?? 0;
+  const from =
+    at > 0 ? Math.min((operations.step[at - 1] ?? newest) + 1, newest) : (steps[0]?.step ?? newest);
+  const first = operations.step.findIndex(step => step >= from);
+  const kept = steps.filter(({ step }) => step >= from);
+  const cut = <T>(column: readonly T[]): readonly T[] => (first > 0 ? column.slice(first) : column);
+  return {
+    ...answer,
+    steps: kept,
+    left: answer.left + steps.length - kept.length,
+    operations: {
+      step: cut(operations.step),
+      stage: cut(operations.stage),
+      rank: cut(operations.rank),
+      chunk: cut(operations.chunk),
+      virtualStage: cut(operations.virtualStage),
+      kind: cut(operations.kind),
+      microBatch: cut(operations.microBatch),
+      begin: cut(operations.begin),
+      end: cut(operations.end)
+    }
+  };
 }
 
 /** Most columns of a timeline that a file holds. */
@@ -92,6 +131,8 @@ export interface IPageRun {
   /** Trends of more rows than are held. */
   readonly trends: readonly (Omit<IHeldLines, 'bytes'> & { readonly bytes: string })[];
   readonly timelines: readonly (Omit<IHeldTimeline, 'text'> & { readonly bytes: string })[];
+  /** Measured steps of pipelines, as JSON texts of `IHeldPipeline`. */
+  readonly pipelines: readonly string[];
   /** Rows of the stream `scalars`, as an Arrow IPC stream. */
   readonly scalars: string;
   /** What happened to the run. */

@@ -4,7 +4,7 @@ import { streamTable } from '../protocol/frame-table';
 import { own } from '../protocol/own';
 import { ScalarStore } from '../store/scalar-store';
 import type { IScalarColumns } from '../store/source';
-import type { IPageRun } from './held';
+import type { IHeldPipeline, IPageRun } from './held';
 import { HeldMoments } from './held-moments';
 import { HeldRun } from './held-run';
 import { pack, unpack } from './packing';
@@ -58,6 +58,7 @@ export function writePageRun(
       request,
       bytes: packed(new TextEncoder().encode(text))
     })),
+    pipelines: recorder.heldPipelines.map(each => packed(new TextEncoder().encode(JSON.stringify(each)))),
     scalars: scalars === null ? '' : packed(scalarBytes(scalars)),
     thinned: scalars?.thinned ?? 0,
     events: recorder.heldEvents.map(each => ({
@@ -98,6 +99,9 @@ export async function readPageRun(page: IPageRun): Promise<HeldRun> {
     request,
     text: new TextDecoder().decode(await unpack(bytes))
   }));
+  const pipelines = page.pipelines.map(
+    async each => JSON.parse(new TextDecoder().decode(await unpack(each))) as IHeldPipeline
+  );
   const tables = Object.entries(page.tables).map(
     async ([stream, text]) => [stream, await unpack(text)] as const
   );
@@ -108,6 +112,7 @@ export async function readPageRun(page: IPageRun): Promise<HeldRun> {
     rows,
     trends: await Promise.all(trends),
     timelines: await Promise.all(timelines),
+    pipelines: await Promise.all(pipelines),
     scalars: page.scalars === '' ? null : { ...store.columns(), thinned: page.thinned },
     moments: new HeldMoments(held)
   });

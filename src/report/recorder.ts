@@ -19,10 +19,12 @@ import { cleanPaths } from '../views/shared/clean-paths';
 import { cleaned } from './clean';
 import type { ILayerLine, ITrendAnswer, ITrendQuery } from '../store/line-data';
 import {
+  heldPipeline,
   heldRequest,
   timelineText,
   type IAsked,
   type IHeldLines,
+  type IHeldPipeline,
   type IHeldRows,
   type IHeldTimeline
 } from './held';
@@ -81,13 +83,21 @@ export class Recorder extends RecordedRun {
       timelines.push({ request: asked, text: timelineText(answer) });
       return answer;
     };
+    const pipelines: IHeldPipeline[] = [];
+    const pipeline: IRunReader['pipeline'] = async (run, request, signal) => {
+      const whole = (await reader.pipeline?.(run, request, signal)) ?? null;
+      const answer = whole && heldPipeline(whole);
+      pipelines.push({ request, answer });
+      return answer;
+    };
     const lines: IRunReader['lines'] = async (run, kind, query, signal) => {
       const bytes = await reader.lines(run, kind, query, signal);
       trends.push({ query, bytes });
       return bytes;
     };
-    const methods = { ...methodsOf(reader), lines, moments, ...(reader.timeline ? { timeline } : {}) };
-    return new Recorder(id, cleaned(detail), methods, moments, trends, timelines);
+    const asked = { ...(reader.timeline ? { timeline } : {}), ...(reader.pipeline ? { pipeline } : {}) };
+    const methods = { ...methodsOf(reader), lines, moments, ...asked };
+    return new Recorder(id, cleaned(detail), methods, moments, trends, timelines, pipelines);
   }
 
   private constructor(
@@ -97,7 +107,8 @@ export class Recorder extends RecordedRun {
     readonly recordedMoments: MomentsRecorder,
     /** Trends of more rows than a file holds. */
     readonly heldTrends: readonly IHeldLines[],
-    readonly heldTimelines: readonly IHeldTimeline[]
+    readonly heldTimelines: readonly IHeldTimeline[],
+    readonly heldPipelines: readonly IHeldPipeline[]
   ) {
     super(id, about, reader);
   }

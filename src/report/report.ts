@@ -147,8 +147,9 @@ function needsValues(options: ViewOptions): boolean {
 }
 
 function heldRun(recorder: Recorder): HeldRun {
-  const { id, about, held, heldScalars, heldTimelines: timelines, recordedMoments: moments } = recorder;
-  return new HeldRun({ id, detail: about, ...held, scalars: heldScalars, moments, timelines });
+  const { id, about, held, heldScalars, recordedMoments: moments } = recorder;
+  const { heldTimelines: timelines, heldPipelines: pipelines } = recorder;
+  return new HeldRun({ id, detail: about, ...held, scalars: heldScalars, moments, timelines, pipelines });
 }
 
 interface IParts {

@@ -2,6 +2,7 @@
 
 from .lines_answer import read_lines
 from .moment_request import moment_groups, moment_rows, only_members
+from .pipeline_answer import read_pipeline
 from .run_answers import RunAnswers, rows_of
 from .selection import NoRows, SelectedRows, StreamRows, read_selection, tensor_index
 from .stream_query import StreamQuery
@@ -17,6 +18,7 @@ __all__ = [
     "moment_rows",
     "only_members",
     "read_lines",
+    "read_pipeline",
     "read_selection",
     "read_timeline",
     "rows_of",

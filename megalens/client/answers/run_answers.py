@@ -18,6 +18,7 @@ from ..run_folder import RunFolder
 from ..run_words import lacking_words
 from .lines_answer import arrow_stream, read_lines
 from .moment_request import Groups, moment_groups, moment_rows
+from .pipeline_answer import read_pipeline
 from .selection import NoRows, SelectedRows, StreamRows, read_selection, tensor_index
 from .stream_query import StreamQuery
 from .timeline_answer import read_timeline
@@ -105,6 +106,10 @@ class RunAnswers:
         """Return lanes, verdict and slow ranks of the spans: see :func:`read_timeline`."""
         return read_timeline(self._rows, request, self._run.id, self._cancelled)
 
+    def pipeline(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Return measured steps of one pipeline: see :func:`read_pipeline`."""
+        return read_pipeline(self._rows, request, self._cancelled)
+
     def answer(self, method: str, body: Mapping[str, Any]) -> tuple[Any, bytes | memoryview]:
         """Answer a question by its name: JSON, and an Arrow stream where rows were asked for.
 
@@ -124,6 +129,8 @@ class RunAnswers:
             return None, self.lines(body["stream"], body["query"])
         if method == "timeline":
             return self.timeline(body["request"]), b""
+        if method == "pipeline":
+            return self.pipeline(body["request"]), b""
         if method == "moments_index":
             return self.moments_index(), b""
         if method == "moments_rows":

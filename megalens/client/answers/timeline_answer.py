@@ -20,10 +20,10 @@ from ..query import Query
 from .moment_request import only_members
 from .selection import StreamRows, check_cancelled
 
-__all__ = ["read_timeline"]
+__all__ = ["MOST_ROWS", "STREAM", "number_of", "read_timeline", "step_counts"]
 
-_STREAM = "spans"
-_MOST_ROWS = 1_500_000
+STREAM = "spans"
+MOST_ROWS = 1_500_000
 _MOST_KEPT = 2
 _COLUMNS = 1000
 _MEMBERS = ("first", "last", "window", "columns", "ranks", "row", "path", "find")
@@ -54,8 +54,8 @@ def read_timeline(
         Naming the member that is wrong.
     """
     only_members(request, _MEMBERS)
-    first, last = (_number(request, name) for name in ("first", "last"))
-    window, columns = _window(request), _number(request, "columns") or _COLUMNS
+    first, last = (number_of(request, name) for name in ("first", "last"))
+    window, columns = _window(request), number_of(request, "columns") or _COLUMNS
     available, chosen, count = _steps(rows, first, last, cancelled)
     if chosen is None:
         return {"steps_there": None}
@@ -65,7 +65,7 @@ def read_timeline(
     asked = read_ranges(request.get("ranks", "all"), "ranks")
     ranks = [rank for rank in ordered if in_ranges(rank, asked)]
     shown = _first_lanes(ranks, told["verdict"]["culprits"])
-    row = _number(request, "row")
+    row = number_of(request, "row")
     path, find = request.get("path", False), request.get("find", "")
     if not isinstance(path, bool):
         raise must_be("path", "true or false", path, "path", "bad-parameter")
@@ -84,11 +84,25 @@ def read_timeline(
     }
 
 
-def _number(request: Mapping[str, Any], name: str) -> int | None:
+def number_of(request: Mapping[str, Any], name: str) -> int | None:
+    """Return a member that is a whole number from 0; None where it is absent."""
     value: int | None = request.get(name)
     if value is not None and not is_whole(value):
         raise must_be(name, "a whole number from 0", value, name, "bad-parameter")
     return value
+
+
+def step_counts(rows: StreamRows, cancelled: threading.Event) -> dict[int, int]:
+    """Return how many spans each step has."""
+    counts: dict[int, int] = {}
+    if STREAM not in rows.streams:
+        return counts
+    for batch in rows.batches(STREAM, Query(), ["step"]):
+        check_cancelled(cancelled)
+        steps, sizes = np.unique(batch.column("step").to_numpy(), return_counts=True)
+        for step, size in zip(steps.tolist(), sizes.tolist(), strict=True):
+            counts[step] = counts.get(step, 0) + size
+    return counts
 
 
 def _window(request: Mapping[str, Any]) -> tuple[float, float] | None:
@@ -108,20 +122,13 @@ def _steps(
     rows: StreamRows, first: int | None, last: int | None, cancelled: threading.Event
 ) -> tuple[list[int] | None, tuple[int, int] | None, int]:
     """Return the first and last step that there are, those to look at, and how many rows these have."""
-    counts: dict[int, int] = {}
-    if _STREAM not in rows.streams:
-        return None, None, 0
-    for batch in rows.batches(_STREAM, Query(), ["step"]):
-        check_cancelled(cancelled)
-        steps, sizes = np.unique(batch.column("step").to_numpy(), return_counts=True)
-        for step, size in zip(steps.tolist(), sizes.tolist(), strict=True):
-            counts[step] = counts.get(step, 0) + size
+    counts = step_counts(rows, cancelled)
     there = sorted(counts)
     wanted = [step for step in there if (first is None or step >= first) and (last is None or step <= last)]
     chosen: list[int] = []
     total = 0
     for step in reversed(wanted):
-        if chosen and total + counts[step] > _MOST_ROWS:
+        if chosen and total + counts[step] > MOST_ROWS:
             break
         chosen.append(step)
         total += counts[step]
@@ -139,7 +146,7 @@ def _analysis(
             _kept.move_to_end(whole)
             return _kept[whole]
     batches = []
-    for batch in rows.batches(_STREAM, Query(first=chosen[0], last=chosen[1])):
+    for batch in rows.batches(STREAM, Query(first=chosen[0], last=chosen[1])):
         check_cancelled(cancelled)
         batches.append(batch)
     analysis = Analysis(Spans.of(pa.Table.from_batches(batches)))

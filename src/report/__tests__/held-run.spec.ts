@@ -2,6 +2,8 @@
 
 import { zlibSync } from 'fflate';
 import type { IRunReader } from '../../client/run-reader';
+import { pipelineAnswer } from '../../client/__tests__/pipeline-answer';
+import { pipelineOf } from '../../client/pipeline-api';
 import { timelineOf, type ITimelineRequest } from '../../client/timeline-api';
 import { timelineAnswer } from '../../client/__tests__/timeline-answer';
 import { readAlarms } from '../../store/alarms';
@@ -122,6 +124,37 @@ it('holds a timeline as it was drawn, coarse and whole', async () => {
   await expect(run.timeline?.({ ...request, ranks: '0-3' })).rejects.toThrow(
     'This file holds what its views drew'
   );
+});
+
+it('holds measured steps of a pipeline as they were answered, and not others', async () => {
+  const answer = pipelineOf(pipelineAnswer());
+  const pipeline: IRunReader['pipeline'] = () => Promise.resolve(answer);
+  const recorder = Recorder.of('r1', detailOf(), { ...fakeReader(ROWS), pipeline }, 0);
+  expect(await recorder.pipeline?.({ first: 3 })).toEqual(answer);
+  const run = await opened(recorder);
+  expect(await run.pipeline?.({ first: 3 })).toEqual(answer);
+  await expect(run.pipeline?.({})).rejects.toThrow('This file holds what its views drew');
+  expect(Recorder.of('r1', detailOf(), fakeReader(ROWS), 0).pipeline).toBeUndefined();
+});
+
+it('holds the newest measured steps where there are too many operations', async () => {
+  const many = 15_000;
+  const one = pipelineAnswer({ left: 0, steps: [3, 4, 5].map(step => ({ step, duration: 1 })) });
+  const zeros = new Array<number>(3 * many).fill(0);
+  const names = ['stage', 'rank', 'chunk', 'virtual_stage', 'micro_batch', 'begin_ms', 'end_ms'];
+  const operations = {
+    ...Object.fromEntries(names.map(name => [name, zeros])),
+    step: zeros.map((_, at) => 3 + Math.floor(at / many)),
+    kind: zeros.map(() => 'F')
+  };
+  const answer = pipelineOf({ ...one, operations });
+  const pipeline: IRunReader['pipeline'] = () => Promise.resolve(answer);
+  const recorder = Recorder.of('r1', detailOf(), { ...fakeReader(ROWS), pipeline }, 0);
+  const drawn = await recorder.pipeline?.({});
+  expect(drawn?.steps).toEqual([{ step: 5, duration: 1 }]);
+  expect(drawn?.left).toBe(2);
+  expect(drawn?.operations.step).toHaveLength(many);
+  expect(await (await opened(recorder)).pipeline?.({})).toEqual(drawn);
 });
 
 describe('the rows that a report holds', () => {
