@@ -971,10 +971,10 @@ class NotebookViews(ABC):
         latency: float | None = None,
         bandwidth: float | None = None,
         jitter: float | None = None,
-        message_mib: float = 0,
-        activation_mib: float = 0,
-        weight_mib: float = 0,
-        memory_gib: float | None = None,
+        message_mb: float = 0,
+        activation_mb: float = 0,
+        weight_mb: float = 0,
+        memory_gb: float | None = None,
         steps: StepRange | None = None,
         measured: bool = True,
         hidden: str | Sequence[str] = (),
@@ -984,7 +984,7 @@ class NotebookViews(ABC):
         Parameters
         ----------
         schedule : str
-            The schedule whose plan is drawn. best: the fastest within memory_gib; measured: the order in
+            The schedule whose plan is drawn. best: the fastest within memory_gb; measured: the order in
             which the run's own steps ran. One of ``best``, ``measured``, ``gpipe``, ``1f1b``,
             ``interleaved_1f1b``, ``depth_first``, ``breadth_first``, ``megadpp``, ``zb_h1``, ``zb_h2``,
             ``zb_v``, ``dualpipe``, ``dualpipev``, ``search``.
@@ -1011,14 +1011,14 @@ class NotebookViews(ABC):
             GB/s of a link between two stages in each direction; 0: no limit.
         jitter : float, optional
             How much durations vary, % (standard deviation).
-        message_mib : float
-            MiB of a micro-batch's activations between two stages.
-        activation_mib : float
-            MiB that a stage keeps of one micro-batch for its backward pass.
-        weight_mib : float
-            MiB of a stage's weights, gradients and optimizer state.
-        memory_gib : float, optional
-            GiB that a stage may hold; none: no limit.
+        message_mb : float
+            MB of a micro-batch's activations between two stages.
+        activation_mb : float
+            MB that a stage keeps of one micro-batch for its backward pass.
+        weight_mb : float
+            MB of a stage's weights, gradients and optimizer state.
+        memory_gb : float, optional
+            GB that a stage may hold; none: no limit.
         steps : int, range or slice, optional
             First and last step, both included; all steps when absent. In Python a step, ``range(10, 20)``
             or ``slice(10, None)``, as everywhere there without the end.
@@ -1048,10 +1048,10 @@ class NotebookViews(ABC):
             "latency": latency,
             "bandwidth": bandwidth,
             "jitter": jitter,
-            "message_mib": message_mib,
-            "activation_mib": activation_mib,
-            "weight_mib": weight_mib,
-            "memory_gib": memory_gib,
+            "message_mb": message_mb,
+            "activation_mb": activation_mb,
+            "weight_mb": weight_mb,
+            "memory_gb": memory_gb,
             "steps": steps,
             "measured": measured,
             "hidden": hidden,

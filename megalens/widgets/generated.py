@@ -567,7 +567,7 @@ class Pipeline(View):
     view_name: ClassVar[str] = "pipeline"
 
     schedule = Option(
-        help="The schedule whose plan is drawn. best: the fastest within memory_gib; measured: the order in which the run's own steps ran."
+        help="The schedule whose plan is drawn. best: the fastest within memory_gb; measured: the order in which the run's own steps ran."
     )
     kind = Option(
         help="The plan as lanes of stages, its memory over time, the schedules side by side, or all three."
@@ -586,10 +586,10 @@ class Pipeline(View):
     latency = Option(help="ms before a message between two stages begins to arrive.")
     bandwidth = Option(help="GB/s of a link between two stages in each direction; 0: no limit.")
     jitter = Option(help="How much durations vary, % (standard deviation).")
-    message_mib = Option(help="MiB of a micro-batch's activations between two stages.")
-    activation_mib = Option(help="MiB that a stage keeps of one micro-batch for its backward pass.")
-    weight_mib = Option(help="MiB of a stage's weights, gradients and optimizer state.")
-    memory_gib = Option(help="GiB that a stage may hold; none: no limit.")
+    message_mb = Option(help="MB of a micro-batch's activations between two stages.")
+    activation_mb = Option(help="MB that a stage keeps of one micro-batch for its backward pass.")
+    weight_mb = Option(help="MB of a stage's weights, gradients and optimizer state.")
+    memory_gb = Option(help="GB that a stage may hold; none: no limit.")
     steps = Option(help="First and last step, both included; all steps when absent.")
     measured = Option(help="Lay the last measured step over the plan.")
     hidden = Option(
@@ -609,10 +609,10 @@ class Pipeline(View):
         "latency",
         "bandwidth",
         "jitter",
-        "message_mib",
-        "activation_mib",
-        "weight_mib",
-        "memory_gib",
+        "message_mb",
+        "activation_mb",
+        "weight_mb",
+        "memory_gb",
         "steps",
         "measured",
         "hidden",

@@ -71,6 +71,7 @@ const BESIDE: Readonly<Record<TemplateName, { readonly all: number; readonly eac
   'alarm-marks': { all: 90 },
   'token-map': { all: 150 },
   timeline: { all: 240 },
+  pipeline: { all: 240 },
   tokens: { all: 60 }
 };
 

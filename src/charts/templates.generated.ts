@@ -813,6 +813,8 @@ export const TEMPLATES: Readonly<Record<TemplateName, Readonly<Record<string, un
               grid: false,
               ticks: false,
               values: { expr: 'rowTicks' },
+              tickCount: 1000,
+              labelOverlap: false,
               labelExpr: 'rowNames[datum.value]',
               minExtent: 52
             }
@@ -1095,6 +1097,8 @@ export const TEMPLATES: Readonly<Record<TemplateName, Readonly<Record<string, un
             axis: {
               grid: false,
               values: { expr: 'rowTicks' },
+              tickCount: 1000,
+              labelOverlap: false,
               labelExpr: 'rowNames[datum.value]',
               minExtent: 52
             }

@@ -631,7 +631,7 @@ export interface EffectsOptions {
 export interface PipelineOptions {
   view: 'pipeline';
   /**
-   * The schedule whose plan is drawn. best: the fastest within memory_gib; measured: the order in which the run's own steps ran.
+   * The schedule whose plan is drawn. best: the fastest within memory_gb; measured: the order in which the run's own steps ran.
    */
   schedule?:
     | 'best'
@@ -693,21 +693,21 @@ export interface PipelineOptions {
    */
   jitter?: number | null;
   /**
-   * MiB of a micro-batch's activations between two stages.
+   * MB of a micro-batch's activations between two stages.
    */
-  message_mib?: number;
+  message_mb?: number;
   /**
-   * MiB that a stage keeps of one micro-batch for its backward pass.
+   * MB that a stage keeps of one micro-batch for its backward pass.
    */
-  activation_mib?: number;
+  activation_mb?: number;
   /**
-   * MiB of a stage's weights, gradients and optimizer state.
+   * MB of a stage's weights, gradients and optimizer state.
    */
-  weight_mib?: number;
+  weight_mb?: number;
   /**
-   * GiB that a stage may hold; none: no limit.
+   * GB that a stage may hold; none: no limit.
    */
-  memory_gib?: number | null;
+  memory_gb?: number | null;
   steps?: StepRange;
   /**
    * Lay the last measured step over the plan.
@@ -1136,10 +1136,10 @@ export const VIEWS_SCHEMA: ISchema = {
         latency: { type: ['number', 'null'], minimum: 0, maximum: 1000000000, default: null },
         bandwidth: { type: ['number', 'null'], minimum: 0, maximum: 1000000000, default: null },
         jitter: { type: ['number', 'null'], minimum: 0, maximum: 200, default: null },
-        message_mib: { type: 'number', minimum: 0, maximum: 1000000000, default: 0 },
-        activation_mib: { type: 'number', minimum: 0, maximum: 1000000000, default: 0 },
-        weight_mib: { type: 'number', minimum: 0, maximum: 1000000000, default: 0 },
-        memory_gib: { type: ['number', 'null'], minimum: 0, maximum: 1000000000, default: null },
+        message_mb: { type: 'number', minimum: 0, maximum: 1000000000, default: 0 },
+        activation_mb: { type: 'number', minimum: 0, maximum: 1000000000, default: 0 },
+        weight_mb: { type: 'number', minimum: 0, maximum: 1000000000, default: 0 },
+        memory_gb: { type: ['number', 'null'], minimum: 0, maximum: 1000000000, default: null },
         steps: { $ref: '#/$defs/StepRange', default: null },
         measured: { type: 'boolean', default: true },
         hidden: { $ref: '#/$defs/Hidden', default: [] }

@@ -88,6 +88,9 @@ const PICTURES: Record<string, ViewOptions> = {
   'health-rule': { view: 'health', rule: 'jump' },
   timeline: { view: 'timeline' },
   'timeline-map': { view: 'timeline', kind: 'map' },
+  pipeline: { view: 'pipeline', activation_mb: 400, weight_mb: 6000, memory_gb: 9 },
+  'pipeline-measured': { view: 'pipeline', kind: 'plan', schedule: 'measured' },
+  'pipeline-large': { view: 'pipeline', kind: 'plan', schedule: 'zb_v', stages: 16, micro_batches: 64 },
   'state-mixed': { view: 'moments', stat: 'activation' },
   'state-empty': { view: 'heatmap', flag: 'HiddenStates' }
 };
@@ -117,7 +120,7 @@ for (const [name, options] of Object.entries(PICTURES)) {
           window.harness.theme(chosen);
           await window.harness.show(view, shape);
         },
-        [theme, options, name.startsWith('ranks') ? RANKS : SMALL] as const
+        [theme, options, name.startsWith('ranks') ? RANKS : { ...SMALL, pipeline: name === 'pipeline-measured' }] as const
       );
       await page.screenshot({ path: join(SHOTS, `${name}-${theme}.png`), fullPage: true });
       const drawn = await page.locator('.jp-MegalensView').first().getAttribute('data-state');

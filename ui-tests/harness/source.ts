@@ -1,10 +1,12 @@
 import { Signal, type ISignal } from '@lumino/signaling';
 import type { Configured, ConfigPatch, Hello, Phase, Status } from '../../src/protocol/messages.generated';
+import { syntheticPipeline } from './pipeline';
 import { syntheticTimeline } from './timeline';
 import { SyntheticMoments, type IMomentShape } from './moments';
 import type { IRunEvent } from '../../src/store/run-events';
 import { withAlarms, type IAlarm } from '../../src/store/alarms';
 import { alarmRows } from '../../src/store/__tests__/memory-run';
+import type { IPipelineSteps } from '../../src/client/pipeline-api';
 import type { ITimelineAnswer, ITimelineRequest } from '../../src/client/timeline-api';
 import { RunLink } from '../../src/store/run-link';
 import type {
@@ -29,6 +31,8 @@ export interface ISyntheticShape {
   events?: readonly IRunEvent[];
   /** What rules found. */
   alarms?: readonly IAlarm[];
+  /** Whether it is a pipeline whose passes were recorded. */
+  pipeline?: boolean;
   /** Statistics; absent where nothing logs them. */
   moments?: IMomentShape;
 }
@@ -132,6 +136,10 @@ export class SyntheticRun implements IRunSource {
 
   timeline(request: ITimelineRequest): Promise<ITimelineAnswer> {
     return Promise.resolve(syntheticTimeline(request));
+  }
+
+  pipeline(): Promise<IPipelineSteps | null> {
+    return Promise.resolve(this._shape.pipeline ? syntheticPipeline() : null);
   }
 
   events(): Promise<readonly IRunEvent[]> {

@@ -62,9 +62,7 @@ export class GanttPicture {
         this._rows.push({ lane, row });
         const place = { group: at, lane: number, row };
         this._pieces.push(
-          ...piecesOf(lane, place, window, across / Math.max(1, width)).filter(
-            each => !hidden.has(each.kind)
-          )
+          ...piecesOf(lane, place, window, across / Math.max(1, width)).filter(each => !hidden.has(each.kind))
         );
         row += 1;
       });
@@ -108,7 +106,7 @@ export class GanttPicture {
   /** The operation under the pointer. */
   probe({ x, y }: IPlace): IMark | null {
     const row = Math.round(y);
-    const found = this._pieces.findLast(each => each.row === row && each.begin <= x && each.end >= x);
+    const found = this._pieces.filter(each => each.row === row && each.begin <= x && each.end >= x).at(-1);
     return found ? markOf(found) : null;
   }
 
@@ -123,6 +121,11 @@ export class GanttPicture {
           ]
         }
       : null;
+  }
+
+  /** Number of the group that a mark lies in; -1 where it lies in none. */
+  groupOf(mark: IMark): number {
+    return this._at(mark)?.group ?? -1;
   }
 
   move(key: string, zoom: Pick<Zoom, 'reveal'> | null): IMoved | null {

@@ -51,9 +51,9 @@ export function piecesOf(
   pixel: number
 ): IPiece[] {
   const pieces: IPiece[] = [];
-  let gathered: { column: number; pieces: IOperation[] } | null = null;
+  let [column, gathered]: [number, IOperation[]] = [NaN, []];
   const flush = (): void => {
-    const all = gathered?.pieces ?? [];
+    const all = gathered;
     const [first, last] = [all[0], all.at(-1)];
     if (first && last) {
       pieces.push({
@@ -62,7 +62,7 @@ export function piecesOf(
         count: all.length
       });
     }
-    gathered = null;
+    [column, gathered] = [NaN, []];
   };
   for (const each of lane.operations) {
     if (each.end < from || each.begin > to) {
@@ -73,12 +73,12 @@ export function piecesOf(
       pieces.push({ ...each, ...place, count: 1 });
       continue;
     }
-    const column = Math.floor(each.begin / pixel);
-    if (gathered?.column !== column) {
+    const at = Math.floor(each.begin / pixel);
+    if (column !== at) {
       flush();
-      gathered = { column, pieces: [] };
+      column = at;
     }
-    gathered.pieces.push(each);
+    gathered.push(each);
   }
   flush();
   return pieces;

@@ -61,4 +61,3 @@ export function pieceWords(
 /** Colours of text and lines on a page. */
 export const inkOf = (isDark: boolean): { line: string; text: string } =>
   isDark ? { line: '#a0a0a0', text: '#e0e0e0' } : { line: '#606060', text: '#222222' };
-

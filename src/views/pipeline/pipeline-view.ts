@@ -1,5 +1,6 @@
 import type { PipelineOptions, ViewOptions } from '../../protocol/views.generated';
 import { fullViewOptions } from '../../protocol/view-options';
+import type { Outcome } from '../../plan';
 import type { IRunSource } from '../../store/source';
 import type { Control } from '../shared/control';
 import type { IComposition, ICompositionEnvironment, IViewPart } from '../shared/definition';
@@ -36,7 +37,9 @@ export class PipelineView implements IComposition {
 
   readonly className = 'jp-MegalensMoments jp-MegalensPipeline';
   readonly zoomed = null;
-  readonly unpictured = this._env.t('There is no plan to draw.');
+  get unpictured(): string {
+    return this._env.t('There is no plan to draw.');
+  }
 
   layout(): readonly IViewPart[] {
     const { options } = this._env;
@@ -44,13 +47,12 @@ export class PipelineView implements IComposition {
       key,
       className: 'jp-MegalensMoments-pane',
       options: options as Required<ViewOptions>,
-      create: (source, env) =>
-        new pane(source, env as IViewEnvironment<PipelineOptions>, this._reader)
+      create: (source, env) => new pane(source, env as IViewEnvironment<PipelineOptions>, this._reader)
     }));
   }
 
-  shows(): boolean {
-    return true;
+  shows(key: string, isDrawn: (key: string) => boolean): boolean {
+    return key !== 'memory' || this._env.options.kind === key || isDrawn(key);
   }
 
   heard(_key: string, options: Partial<ViewOptions>): Partial<PipelineOptions> {
@@ -105,7 +107,7 @@ export class PipelineView implements IComposition {
               {
                 kind: 'chip',
                 id: 'changed',
-                text: t('what if'),
+                text: t('changed'),
                 title: t('Go back to what was measured, or the usual'),
                 remove: () => env.choose(changed)
               } as const
@@ -131,7 +133,7 @@ export class PipelineView implements IComposition {
       value,
       text: scheduleWords(value, t),
       disabled: value === 'measured' && this._reader.last?.measured === null,
-      title: planned.get(value)?.refused ?? ''
+      title: refusalOf(planned.get(value))
     }));
   }
 
@@ -143,3 +145,7 @@ export class PipelineView implements IComposition {
   private readonly _reader: PipelineReader;
   private _isOpen = false;
 }
+
+/** Why a schedule cannot be had; empty where it can. */
+const refusalOf = (outcome: Outcome | undefined): string =>
+  outcome && 'refused' in outcome ? outcome.refused.message : '';

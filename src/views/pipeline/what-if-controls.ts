@@ -1,4 +1,4 @@
-import { formatInteger, formatNumber } from '../../charts';
+import { formatBytes, formatInteger, formatNumber } from '../../charts';
 import type { PipelineOptions } from '../../protocol/views.generated';
 import type { Control } from '../shared/control';
 import type { Translate } from '../shared/translate';
@@ -63,8 +63,7 @@ function slidersOf(t: Translate): Readonly<Record<Setting, ISlider>> {
     least: 0.01,
     most: 100_000,
     scale: 'log',
-    say: value =>
-      value >= 1024 ? t('%1 GiB', formatNumber(value / 1024, 3)) : t('%1 MiB', formatNumber(value, 3))
+    say: value => formatBytes(value * 1e6)
   });
   return {
     stages: { label: t('Stages'), least: 1, most: 64, scale: 'whole', say: formatInteger },
@@ -89,15 +88,15 @@ function slidersOf(t: Translate): Readonly<Record<Setting, ISlider>> {
       scale: 'log',
       say: value => t('%1 %', formatNumber(value, 3))
     },
-    message_mib: size(t('Message')),
-    activation_mib: size(t('Activations')),
-    weight_mib: size(t('Weights')),
-    memory_gib: {
+    message_mb: size(t('Message')),
+    activation_mb: size(t('Activations')),
+    weight_mb: size(t('Weights')),
+    memory_gb: {
       label: t('Memory'),
       least: 0.01,
       most: 1000,
       scale: 'log',
-      say: value => (value === 0 ? t('no limit') : t('%1 GiB', formatNumber(value, 3))),
+      say: value => (value === 0 ? t('no limit') : formatBytes(value * 1e9)),
       none: null
     }
   };

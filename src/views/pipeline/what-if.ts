@@ -2,8 +2,8 @@ import type { IPipelineSteps } from '../../client/pipeline-api';
 import type { PipelineTimes, PlanRequest } from '../../protocol/pipeline.generated';
 import type { PipelineOptions } from '../../protocol/views.generated';
 
-const MIB = 2 ** 20;
-const GIB = 2 ** 30;
+const MB = 1e6;
+const GB = 1e9;
 /** Bytes a ms of a link that carries 1 GB/s. */
 const GB_PER_S = 1e6;
 /** Stages of a plan for a run that has one, and its micro-batches a stage. */
@@ -13,20 +13,20 @@ type Options = Required<PipelineOptions>;
 
 /** Numbers that a slider changes. */
 export type Setting =
-  | 'activation_mib'
+  | 'activation_mb'
   | 'bandwidth'
   | 'chunks'
   | 'forward'
   | 'input_gradient'
   | 'jitter'
   | 'latency'
-  | 'memory_gib'
-  | 'message_mib'
+  | 'memory_gb'
+  | 'message_mb'
   | 'micro_batches'
   | 'optimizer'
   | 'stages'
   | 'weight_gradient'
-  | 'weight_mib';
+  | 'weight_mb';
 
 /** What the planner is asked, and the number that stands for each setting in it. */
 export interface IWhatIf {
@@ -49,13 +49,11 @@ export function whatIf(
   const stages = options.stages || (isPipeline ? measured.stages : USUAL.stages);
   const microBatches =
     options.micro_batches || (isPipeline ? measured.microBatches : stages * USUAL.microBatches);
-  // Of a run that is no pipeline the whole model is cut into equal stages.
-  const shared = (value: number | number[] | undefined): number | number[] | undefined =>
-    value === undefined || isPipeline || Array.isArray(value) ? value : value / stages;
-  const forward = options.forward ?? shared(own?.forward) ?? 1;
-  const inputGradient = options.input_gradient ?? shared(own?.input_gradient) ?? forward;
-  const weightGradient = options.weight_gradient ?? shared(own?.weight_gradient) ?? forward;
-  const optimizer = options.optimizer ?? shared(own?.optimizer) ?? 0;
+  // What was measured are lists over the model's depth: they can be cut into any number of stages.
+  const forward = options.forward ?? own?.forward ?? 1;
+  const inputGradient = options.input_gradient ?? own?.input_gradient ?? forward;
+  const weightGradient = options.weight_gradient ?? own?.weight_gradient ?? forward;
+  const optimizer = options.optimizer ?? own?.optimizer ?? 0;
   const latency = options.latency ?? own?.latency ?? 0;
   const bandwidth = options.bandwidth === null ? (own?.bandwidth ?? null) : options.bandwidth * GB_PER_S;
   const jitter = options.jitter === null ? (own?.jitter ?? 0) : options.jitter / 100;
@@ -67,9 +65,9 @@ export function whatIf(
     latency,
     bandwidth: bandwidth || null,
     jitter,
-    message_bytes: options.message_mib * MIB,
-    activation_bytes: options.activation_mib * MIB,
-    weight_bytes: options.weight_mib * MIB
+    message_bytes: options.message_mb * MB,
+    activation_bytes: options.activation_mb * MB,
+    weight_bytes: options.weight_mb * MB
   };
   return {
     request: {
@@ -77,7 +75,7 @@ export function whatIf(
       micro_batches: microBatches,
       chunks: options.chunks,
       times,
-      memory_bytes: options.memory_gib === null ? null : options.memory_gib * GIB
+      memory_bytes: options.memory_gb === null ? null : options.memory_gb * GB
     },
     values: {
       stages,
@@ -90,10 +88,10 @@ export function whatIf(
       latency,
       bandwidth: (bandwidth ?? 0) / GB_PER_S,
       jitter: jitter * 100,
-      message_mib: options.message_mib,
-      activation_mib: options.activation_mib,
-      weight_mib: options.weight_mib,
-      memory_gib: options.memory_gib ?? 0
+      message_mb: options.message_mb,
+      activation_mb: options.activation_mb,
+      weight_mb: options.weight_mb,
+      memory_gb: options.memory_gb ?? 0
     }
   };
 }

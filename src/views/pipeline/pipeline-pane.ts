@@ -1,0 +1,112 @@
+import type { IPlace } from '../../charts';
+import { PlanError, type IPlanned } from '../../plan';
+import type { PipelineOptions } from '../../protocol/views.generated';
+import type { IRunSource, SourceChange } from '../../store/source';
+import type { IMark, IMoved, Loaded } from '../shared/content';
+import type { Control } from '../shared/control';
+import { emptyState } from '../shared/states';
+import type { ITip } from '../shared/tip';
+import { ViewModel, type IViewEnvironment } from '../shared/view-model';
+import { GanttPicture } from './gantt-picture';
+import { shownOf, type IPipelineRead, type PipelineReader } from './pipeline-reader';
+import { scheduleWords } from './schedule-words';
+
+/** One picture of a plan. */
+export abstract class PipelinePane extends ViewModel<PipelineOptions> {
+  constructor(
+    source: IRunSource,
+    env: IViewEnvironment<PipelineOptions>,
+    protected readonly reader: PipelineReader
+  ) {
+    super(source, env);
+  }
+
+  override readonly zooms = { axes: 'x', least: 1e-6 } as const;
+
+  readonly subject = this.t('Pipeline');
+
+  concerns(change: SourceChange): boolean {
+    const isOurs = change.kind === 'rows' && change.stream === 'spans';
+    if (isOurs) {
+      this.reader.renew();
+    }
+    return isOurs;
+  }
+
+  async load(signal: AbortSignal): Promise<Loaded> {
+    const { options, t } = this;
+    try {
+      const read = await this.reader.read(options);
+      signal.throwIfAborted();
+      this._alike = read.alike;
+      const shown = shownOf(read, options.schedule);
+      if (shown !== null && !('refused' in shown)) {
+        return this.show(read, shown);
+      }
+      const sentence =
+        shown?.refused.message ??
+        (options.schedule === 'measured'
+          ? read.problem || t('No passes of a pipeline are recorded with so many stages and micro-batches.')
+          : t('No schedule stays within this memory.'));
+      return { state: emptyState(sentence, t('Show the best'), () => this.choose(this._best(read))) };
+    } catch (reason) {
+      if (reason instanceof PlanError) {
+        const { chunks, micro_batches, stages } = BEGINNING;
+        const again = (): void => this.choose({ chunks, micro_batches, stages });
+        return { state: emptyState(reason.message, t('Go back to the usual'), again) };
+      }
+      throw reason;
+    }
+  }
+
+  override controls(): Control[] {
+    return [{ kind: 'name', id: 'run', text: this.source.name }];
+  }
+
+  override zoomed(): void {
+    this.env.refresh(false);
+  }
+
+  override restyled(): void {
+    this.env.refresh();
+  }
+
+  override probe(place: IPlace): IMark | null {
+    return this.gantt.probe(place);
+  }
+
+  override tipOf(mark: IMark): ITip | null {
+    return this.gantt.tipOf(mark);
+  }
+
+  override move(key: string): IMoved | null {
+    return this.gantt.move(key, this.env.zoom);
+  }
+
+  /** Draw what was read. */
+  protected abstract show(read: IPipelineRead, shown: IPlanned): Loaded;
+
+  /** A schedule by its name; the measured order also by that of the schedule that it is. */
+  protected nameOf({ schedule }: Pick<IPlanned, 'schedule'>): string {
+    return schedule === 'measured' && this._alike !== null
+      ? this.t('%1 as measured', scheduleWords(this._alike, this.t))
+      : scheduleWords(schedule, this.t);
+  }
+
+  /** What is seen of the axis of time; null where all is. */
+  protected get seen(): readonly [number, number] | null {
+    const { zoom } = this.env;
+    return zoom?.isZoomed ? [zoom.domain.x0, zoom.domain.x1] : null;
+  }
+
+  private _alike: string | null = null;
+
+  protected readonly gantt = new GanttPicture(this.t);
+
+  /** What to choose to see something: more memory where no schedule stays within it. */
+  private _best({ best }: IPipelineRead): Partial<PipelineOptions> {
+    return best === null ? { schedule: 'best', memory_gb: null } : { schedule: 'best' };
+  }
+}
+
+const BEGINNING = { chunks: 2, micro_batches: 0, stages: 0 };

@@ -1,0 +1,133 @@
+import type { IPipelineSteps } from '../../client/pipeline-api';
+import {
+  bestOf,
+  planAll,
+  planFromMeasured,
+  PlanError,
+  timesFromMeasured,
+  type IMeasured,
+  type IMeasuredTimes,
+  type IPlanned,
+  type IPlanShape,
+  type Outcome
+} from '../../plan';
+import type { PipelineOptions } from '../../protocol/views.generated';
+import type { IRunSource } from '../../store/source';
+import { whatIf, type IWhatIf } from './what-if';
+
+type Options = Required<PipelineOptions>;
+
+/** The steps that a run measured, in the form of the planner. */
+export interface IMeasuredRun {
+  readonly steps: IPipelineSteps;
+  readonly rows: IMeasured;
+  readonly shape: IPlanShape;
+  readonly times: IMeasuredTimes;
+}
+
+/** What is known for some options. */
+export interface IPipelineRead {
+  /** Null where the run has recorded no passes. */
+  readonly measured: IMeasuredRun | null;
+  readonly what: IWhatIf;
+  /** What came of each schedule; that of the measured order first, where it is a pipeline's and nothing of it is missing. */
+  readonly planned: readonly Outcome[];
+  /** The fastest within the memory limit. */
+  readonly best: IPlanned | null;
+  /** The schedule that orders operations as they were measured; null where none does. */
+  readonly alike: string | null;
+  /** Why nothing was read of what was measured; empty where that is no problem. */
+  readonly problem: string;
+}
+
+/** Options that change what is planned, not only what of it is drawn. */
+const DRAWN: ReadonlySet<string> = new Set(['schedule', 'kind', 'measured', 'hidden']);
+
+/** Reads the measured steps of a run and plans its schedules, once for all panes. */
+export class PipelineReader {
+  constructor(private readonly _source: IRunSource) {}
+
+  /** What was read last; null before that. */
+  last: IPipelineRead | null = null;
+
+  /** Rows have come: measured steps are to be read anew. */
+  renew(): void {
+    this._isStale = true;
+  }
+
+  /**
+   * Read and plan.
+   *
+   * @throws PlanError where the options do not go together.
+   */
+  async read(options: Options): Promise<IPipelineRead> {
+    const key = JSON.stringify(Object.entries(options).filter(([name]) => !DRAWN.has(name)));
+    if (key !== this._key || this._isStale) {
+      this._end.abort();
+      this._end = new AbortController();
+      this._key = key;
+      this._isStale = false;
+      this._reading = this._read(options, this._end.signal);
+    }
+    return (this.last = (await this._reading) as IPipelineRead);
+  }
+
+  dispose(): void {
+    this._end.abort();
+  }
+
+  private async _read(options: Options, signal: AbortSignal): Promise<IPipelineRead> {
+    const [first, last] = options.steps ?? [];
+    const range = { ...(first === undefined ? {} : { first }), ...(last === undefined ? {} : { last }) };
+    const steps = (await this._source.pipeline?.(range, signal)) ?? null;
+    const { measured, problem } = measuredOf(steps);
+    const what = whatIf(options, measured?.steps ?? null, measured?.times.times ?? null);
+    const { stages, micro_batches: count } = what.request;
+    const own =
+      measured !== null &&
+      measured.shape.stages > 1 &&
+      measured.shape.stages === stages &&
+      measured.shape.micro_batches === count;
+    const request = own
+      ? { ...what.request, plan: planFromMeasured(measured.rows, measured.shape) }
+      : what.request;
+    const planned = await planAll(request, { signal });
+    return { measured, what, planned, best: bestOf(planned), alike: alikeOf(planned), problem };
+  }
+
+  private _key = '';
+  private _isStale = false;
+  private _end = new AbortController();
+  private _reading: Promise<IPipelineRead> | null = null;
+}
+
+/** What the options draw: a plan, or why there is none. */
+export function shownOf(read: IPipelineRead, schedule: Options['schedule']): Outcome | null {
+  return schedule === 'best' ? read.best : (read.planned.find(each => each.schedule === schedule) ?? null);
+}
+
+function measuredOf(steps: IPipelineSteps | null): { measured: IMeasuredRun | null; problem: string } {
+  if (steps === null || steps.operations.step.length === 0) {
+    return { measured: null, problem: '' };
+  }
+  const { operations, stages, chunks, microBatches, placement } = steps;
+  const rows = { ...operations, micro_batch: operations.microBatch };
+  const shape = { stages, chunks, micro_batches: microBatches, placement };
+  try {
+    return { measured: { steps, rows, shape, times: timesFromMeasured(rows, shape) }, problem: '' };
+  } catch (reason) {
+    if (reason instanceof PlanError) {
+      return { measured: null, problem: reason.message };
+    }
+    throw reason;
+  }
+}
+
+/** Which of the schedules is the one that was measured. */
+function alikeOf(planned: readonly Outcome[]): string | null {
+  const orderOf = (each: Outcome | undefined): string =>
+    each && !('refused' in each) ? each.plan.order.join('\n') : '';
+  const measured = orderOf(planned.find(({ schedule }) => schedule === 'measured'));
+  const alike = planned.find(each => each.schedule !== 'measured' && orderOf(each) === measured);
+  return measured === '' ? null : (alike?.schedule ?? null);
+}

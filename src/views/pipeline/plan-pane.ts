@@ -1,0 +1,217 @@
+import { formatBytes, formatInteger, formatNumber } from '../../charts';
+import { compare, PlanError, verdict, type IComparison, type IPlanned } from '../../plan';
+import { own } from '../../protocol/own';
+import type { INote, Loaded } from '../shared/content';
+import { timeWords } from '../timeline/span-words';
+import type { ILaneGroup } from './lane';
+import { PipelinePane } from './pipeline-pane';
+import { departures, measuredLanes, overlaid, pathOf, planLanes } from './plan-lanes';
+import type { IPipelineRead } from './pipeline-reader';
+
+/** Sentences about stages that depart from the plan. */
+const MOST_DEPARTURES = 3;
+
+/** The plan of one schedule, the last measured step under it, and whether another schedule is worth it. */
+export class PlanPane extends PipelinePane {
+  protected show(read: IPipelineRead, shown: IPlanned): Loaded {
+    const { env, options, t } = this;
+    const comparison = options.measured ? this._comparison(read, shown) : null;
+    const plan: ILaneGroup = {
+      heading: '',
+      lanes: planLanes(shown, t),
+      end: shown.nominalMs,
+      path: pathOf(shown)
+    };
+    const group =
+      comparison && read.measured
+        ? overlaid(plan, measuredLanes(read.measured, comparison.beginMs, t))
+        : plan;
+    return {
+      content: {
+        title: this._title(shown),
+        caption: this._caption(read, shown, comparison),
+        summary: this._summary(shown),
+        notes: [...this._appliedNote(), ...this._verdict(read, shown), ...this._departures(comparison)],
+        ...this.gantt.draw({
+          groups: [group],
+          chunks: shown.plan.chunks,
+          hidden: options.hidden,
+          width: env.width,
+          isDark: env.isDark,
+          seen: this.seen,
+          hide: hidden => this.choose({ hidden })
+        })
+      }
+    };
+  }
+
+  private _title(shown: IPlanned): string {
+    const { plan, stepMs } = shown;
+    return this.t(
+      '%1: %2 stages, %3 micro-batches, %4 a step',
+      this.nameOf(shown),
+      formatInteger(plan.stages),
+      formatInteger(plan.micro_batches),
+      timeWords(stepMs)
+    );
+  }
+
+  private _summary({ bubble, peakBytes, stepMs }: IPlanned): string {
+    const { t } = this;
+    const idle = formatNumber(100 * meanOf(bubble), 3);
+    const peak = Math.max(...peakBytes);
+    return peak > 0
+      ? t(
+          'A step takes %1, stages are idle for %2 % of it, the fullest holds %3.',
+          timeWords(stepMs),
+          idle,
+          formatBytes(peak)
+        )
+      : t('A step takes %1, stages are idle for %2 % of it.', timeWords(stepMs), idle);
+  }
+
+  private _caption(read: IPipelineRead, shown: IPlanned, comparison: IComparison | null): string[] {
+    const { t } = this;
+    const { lowMs, highMs, overMemoryBytes, sentBytes, table } = shown;
+    const { measured } = read;
+    const of = measured?.steps.steps.at(-1);
+    return [
+      ...(highMs > lowMs
+        ? [t('With its jitter 95 % of the steps take %1 to %2.', timeWords(lowMs), timeWords(highMs))]
+        : []),
+      t(
+        'It cannot deadlock: its %1 operations stand in an order in which none waits for a later one.',
+        formatInteger(table.count)
+      ),
+      t('The line is the critical path: only what it passes makes the step longer.'),
+      ...(overMemoryBytes > 0
+        ? [t('It needs %1 more than the memory that a stage may hold.', formatBytes(overMemoryBytes))]
+        : []),
+      ...(sentBytes > 0 ? [t('%1 are sent in a step.', formatBytes(sentBytes))] : []),
+      ...(measured === null
+        ? [t('Times are those set under What if; nothing was measured.')]
+        : measured.shape.stages > 1
+          ? [
+              t(
+                'Times are the medians of %1 measured steps%2.',
+                formatInteger(measured.times.steps),
+                measured.times.split ? '' : t(', backward passes halved into their two parts')
+              )
+            ]
+          : [
+              t(
+                'Times are those of this run, its model cut into equal stages, backward passes halved into their two parts.'
+              )
+            ]),
+      ...(comparison && of
+        ? [
+            t(
+              'Under each stage: step %1 as measured, %2.',
+              formatInteger(of.step),
+              timeWords(comparison.measuredMs)
+            )
+          ]
+        : []),
+      ...(read.problem === '' ? [] : [read.problem])
+    ];
+  }
+
+  /** The last measured step against the plan; null where it is of other stages, chunks or micro-batches. */
+  private _comparison({ measured }: IPipelineRead, shown: IPlanned): IComparison | null {
+    const shape = measured?.shape;
+    const { chunks, micro_batches: count, placement, stages } = shown.plan;
+    if (
+      !measured ||
+      !shape ||
+      shape.stages === 1 ||
+      shape.stages !== stages ||
+      shape.chunks !== chunks ||
+      shape.micro_batches !== count ||
+      shape.placement !== placement
+    ) {
+      return null;
+    }
+    try {
+      return compare(shown, measured.rows);
+    } catch (reason) {
+      if (reason instanceof PlanError) {
+        return null;
+      }
+      throw reason;
+    }
+  }
+
+  private _verdict(read: IPipelineRead, shown: IPlanned): INote[] {
+    const { t } = this;
+    const measured = read.planned.find(each => each.schedule === 'measured');
+    const now = measured && !('refused' in measured) ? measured : shown;
+    if (read.best === null) {
+      return [];
+    }
+    const { change, percent, plusMinus, memoryBytes } = verdict(read.best, now);
+    const best = this.nameOf(read.best);
+    const figures = t(
+      '%1 % ± %2, %3',
+      signedText(percent, formatNumber(Math.abs(percent), 3)),
+      formatNumber(plusMinus, 2),
+      signedText(memoryBytes, formatBytes(Math.abs(memoryBytes)))
+    );
+    if (change === 'keep') {
+      return read.best === shown || now.schedule === read.best.schedule
+        ? this._applies(shown, t('%1 is the fastest of %2 schedules.', best, formatInteger(countOf(read))))
+        : this._applies(shown, t('Keep %1: %2 would be %3.', this.nameOf(now), best, figures));
+    }
+    return this._applies(read.best, t('Switch to %1: %2.', best, figures));
+  }
+
+  private _appliedNote(): INote[] {
+    const clear = (): void => {
+      this._applied = '';
+      this.env.refresh(true);
+    };
+    return this._applied === ''
+      ? []
+      : [{ text: this._applied, action: { label: this.t('Dismiss'), run: clear } }];
+  }
+
+  /** A sentence with what can be done: run the plan where the script lets viewers, else show it. */
+  private _applies(plan: IPlanned, text: string): INote[] {
+    const { options, source, t } = this;
+    const instrument = own(source.hello?.configurable ?? {}, 'pipeline');
+    if (instrument && source.connection.kind === 'live' && plan.schedule !== 'measured') {
+      const run = (): void => {
+        source.configure({ flags: {}, instruments: { pipeline: { order: plan.plan } } }).then(
+          ({ step }) => {
+            this._applied = t('%1 runs from step %2 on.', this.nameOf(plan), formatInteger(step));
+            this.env.refresh(true);
+          },
+          reason => this.env.fail(reason)
+        );
+      };
+      return [{ text, tone: 'finding', action: { label: t('Apply at the next step'), run } }];
+    }
+    const isShown = options.schedule === plan.schedule;
+    const schedule = isShown ? 'best' : (plan.schedule as typeof options.schedule);
+    const label = isShown ? t('Show the best') : t('Show it');
+    return [{ text, tone: 'finding', action: { label, run: () => this.choose({ schedule }) } }];
+  }
+
+  /** What was applied last, and from which step on; empty where nothing was. */
+  private _applied = '';
+
+  private _departures(comparison: IComparison | null): INote[] {
+    if (comparison === null) {
+      return [];
+    }
+    const hide = { label: this.t('Hide what was measured'), run: () => this.choose({ measured: false }) };
+    const text = departures(comparison, timeWords, MOST_DEPARTURES, this.t).join(' ');
+    return text === '' ? [] : [{ text, tone: 'finding', action: hide }];
+  }
+}
+
+const meanOf = (values: ArrayLike<number>): number =>
+  Array.from(values).reduce((sum, each) => sum + each, 0) / Math.max(1, values.length);
+
+const signedText = (value: number, text: string): string => `${value < 0 ? '−' : '+'}${text}`;
+
+const countOf = ({ planned }: IPipelineRead): number => planned.filter(each => !('refused' in each)).length;
