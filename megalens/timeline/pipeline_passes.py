@@ -14,6 +14,7 @@ __all__ = ["PipelinePasses", "pipeline_passes"]
 
 _MOST_STAGES = 65_536
 _MOST_MICRO_BATCHES = 1 << 20
+_MOST_RANKS = 1 << 22
 _MOSTLY = 0.5
 
 
@@ -138,7 +139,12 @@ def _places(spans: Spans) -> tuple[Integers, Integers, Integers, list[str]]:
     replica = np.empty(len(stage), np.int64)
     replica[order] = np.arange(len(stage)) - first
     inside = stage >= 0
-    ranks = np.full((int(replica[inside].max(initial=0)) + 1, int(stage.max(initial=0)) + 1), -1)
+    shape = (int(replica[inside].max(initial=0)) + 1, int(stage.max(initial=0)) + 1)
+    if shape[0] * shape[1] > _MOST_RANKS:
+        raise TimelineError(
+            f"At most {_MOST_RANKS} ranks of pipelines are looked at; these spans name {shape[1]} stages of up to {shape[0]} ranks."
+        )
+    ranks = np.full(shape, -1)
     ranks[replica[inside], stage[inside]] = spans.ranks[inside]
     missing = np.flatnonzero(ranks[0] < 0).tolist()
     if missing:

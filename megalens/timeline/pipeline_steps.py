@@ -24,14 +24,16 @@ def whole_steps(passes: PipelinePasses, replica: int = 0) -> Integers:
     spans = passes.spans
     ranks = passes.ranks[replica][passes.ranks[replica] >= 0]
     whole = np.flatnonzero(spans.of_kind("step") & (spans.count == 1) & np.isin(spans.rank, ranks))
-    cells = np.unique(np.stack([spans.step[whole], spans.rank[whole]]), axis=1)
-    worked = np.unique(np.stack([spans.step[passes.rows], spans.rank[passes.rows]]), axis=1)
-    worked = worked[:, np.isin(worked[1], ranks)]
-    both = np.concatenate([cells, worked], axis=1)
-    pairs, times = np.unique(both, axis=1, return_counts=True)
-    steps, count = np.unique(pairs[0, times == 2], return_counts=True)
-    whole_on_all: Integers = steps[count == len(ranks)]
-    return whole_on_all
+    worked = passes.rows[np.isin(spans.rank[passes.rows], ranks)]
+    there = np.zeros((2, len(spans.steps), len(spans.ranks)), bool)
+    for which, rows in enumerate((whole, worked)):
+        there[
+            which,
+            np.searchsorted(spans.steps, spans.step[rows]),
+            np.searchsorted(spans.ranks, spans.rank[rows]),
+        ] = True
+    steps: Integers = spans.steps[there.all(axis=0).sum(axis=1) == len(ranks)]
+    return steps
 
 
 def pipeline_steps(passes: PipelinePasses, steps: Integers, replica: int = 0) -> dict[str, Any]:
@@ -70,9 +72,9 @@ def pipeline_steps(passes: PipelinePasses, steps: Integers, replica: int = 0) ->
     at = np.searchsorted(taken, spans.step[whole])
     np.minimum.at(zero, at, passes.begin[whole])
     np.maximum.at(over, at, passes.end[whole])
-    stage_of = np.full(int(spans.ranks.max(initial=0)) + 1, -1)
-    stage_of[ranks[ranks >= 0]] = np.flatnonzero(ranks >= 0)
-    stage = stage_of[spans.rank[rows]]
+    stage_of = np.full(len(spans.ranks), -1)
+    stage_of[np.searchsorted(spans.ranks, ranks[ranks >= 0])] = np.flatnonzero(ranks >= 0)
+    stage = stage_of[np.searchsorted(spans.ranks, spans.rank[rows])]
     order = np.lexsort((passes.begin[rows], stage, spans.step[rows]))
     rows, stage = rows[order], stage[order]
     since, among = zero[np.searchsorted(taken, spans.step[rows])], place[rows]

@@ -11,6 +11,9 @@ from processes import run_job
 from shape import LAYOUTS, MICRO_BATCHES, STEPS
 
 from megalens.timeline import analyse
+from megalens.timeline.pipeline_metrics import pipeline_metrics
+from megalens.timeline.pipeline_passes import pipeline_passes
+from megalens.timeline.pipeline_steps import pipeline_steps, whole_steps
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -54,4 +57,17 @@ def test_passes_messages_and_collectives_of_each_layout_fit_together(tmp_path, l
         # Each micro-batch goes forth and back between the chunks of neighbours.
         hops = (shape.pp * chunks - 1) * 2 * mine * STEPS
         assert int(found.message.sum()) == hops * shape.tp * shape.dp
+        passes = pipeline_passes(analysis)
+        assert (passes.stages, passes.chunks, passes.micro_batches) == (shape.pp, chunks, mine)
+        assert (passes.placement, passes.problems) == ("loop", ())
+        answer = pipeline_steps(passes, whole_steps(passes))
+        assert len(answer["steps"]) == STEPS
+        assert sorted(set(answer["operations"]["kind"])) == ["B", "F", "O"]
+        # No stage begins what another has not sent, as exactly as clocks are known after two steps.
+        found = pipeline_metrics(analysis.spans)
+        windows = [
+            value for name, value in zip(found["metric"], found["value"], strict=True) if "send" in name
+        ]
+        assert len(windows) == 2 * (shape.pp - 1 + (chunks > 1)) * shape.tp * shape.dp
+        assert min(windows) * 1e6 > -2 * analysis.clocks.half_width_ns.max()
     assert all(analysis._replay.duration(step) > 0 for step in range(1, STEPS + 1))
