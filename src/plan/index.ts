@@ -9,6 +9,7 @@ export * from './memory';
 export * from './operation';
 export * from './operation-table';
 export * from './plan-all';
+export * from './plan-answer';
 export * from './plan-error';
 export * from './plan-request';
 export * from './plan-shape';
