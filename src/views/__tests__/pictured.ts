@@ -16,6 +16,7 @@ export const PICTURED: readonly (readonly [string, ViewOptions])[] = [
     (kind): [string, ViewOptions] => [`moments as ${kind}`, { view: 'moments', kind, by: ['family'] }]
   ),
   ['health', { view: 'health' }],
+  ['pipeline', { view: 'pipeline', activation_mb: 100, memory_gb: 2 }],
   ['tokens', { view: 'tokens' }],
   ['tokens up to a position', { view: 'tokens', color: 'surprise', position: 2 }],
   ['moments as a map over ranks', { view: 'moments', kind: 'map', columns: 'rank', colors: 'sigma' }],

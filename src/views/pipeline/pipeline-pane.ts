@@ -26,11 +26,7 @@ export abstract class PipelinePane extends ViewModel<PipelineOptions> {
   readonly subject = this.t('Pipeline');
 
   concerns(change: SourceChange): boolean {
-    const isOurs = change.kind === 'rows' && change.stream === 'spans';
-    if (isOurs) {
-      this.reader.renew();
-    }
-    return isOurs;
+    return change.kind === 'rows' && change.stream === 'spans' && this.reader.renew();
   }
 
   async load(signal: AbortSignal): Promise<Loaded> {
@@ -39,6 +35,9 @@ export abstract class PipelinePane extends ViewModel<PipelineOptions> {
       const read = await this.reader.read(options);
       signal.throwIfAborted();
       this._alike = read.alike;
+      if (read.rest !== null) {
+        this.env.follow(read.rest);
+      }
       const shown = shownOf(read, options.schedule);
       if (shown !== null && !('refused' in shown)) {
         return this.show(read, shown);

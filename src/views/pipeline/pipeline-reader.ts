@@ -1,6 +1,7 @@
 import type { IPipelineSteps } from '../../client/pipeline-api';
 import {
   bestOf,
+  MADE_SCHEDULES,
   planAll,
   planFromMeasured,
   PlanError,
@@ -36,9 +37,19 @@ export interface IPipelineRead {
   readonly best: IPlanned | null;
   /** The schedule that orders operations as they were measured; null where none does. */
   readonly alike: string | null;
+  /** Whether the search was left out: it takes long of a plan as large as this one. */
+  readonly isUnsearched: boolean;
+  /** Ends with the search, which takes longer than all others: what is read after it holds that too. Null where it has ended. */
+  readonly rest: Promise<unknown> | null;
   /** Why nothing was read of what was measured; empty where that is no problem. */
   readonly problem: string;
 }
+
+/** Least time between two plans of a run that goes on. */
+const RENEW_MS = 10_000;
+
+/** Passes of micro-batches through virtual stages up to which the search is made unasked: about a second of it. */
+const MOST_SEARCHED = 4096;
 
 /** Options that change what is planned, not only what of it is drawn. */
 const DRAWN: ReadonlySet<string> = new Set(['schedule', 'kind', 'measured', 'hidden']);
@@ -50,9 +61,14 @@ export class PipelineReader {
   /** What was read last; null before that. */
   last: IPipelineRead | null = null;
 
-  /** Rows have come: measured steps are to be read anew. */
-  renew(): void {
-    this._isStale = true;
+  /**
+   * Rows have come: measured steps are to be read anew, unless that was done a moment ago.
+   *
+   * @returns Whether there is something to read.
+   */
+  renew(): boolean {
+    this._isStale ||= Date.now() - this._readAt > RENEW_MS;
+    return this._isStale;
   }
 
   /**
@@ -61,15 +77,24 @@ export class PipelineReader {
    * @throws PlanError where the options do not go together.
    */
   async read(options: Options): Promise<IPipelineRead> {
-    const key = JSON.stringify(Object.entries(options).filter(([name]) => !DRAWN.has(name)));
+    const key = JSON.stringify([
+      options.schedule === 'search',
+      Object.entries(options).filter(([name]) => !DRAWN.has(name))
+    ]);
     if (key !== this._key || this._isStale) {
       this._end.abort();
       this._end = new AbortController();
       this._key = key;
       this._isStale = false;
+      this._readAt = Date.now();
       this._reading = this._read(options, this._end.signal);
     }
-    return (this.last = (await this._reading) as IPipelineRead);
+    let read = (await this._reading) as IPipelineRead;
+    if (read.rest !== null && options.schedule === 'search') {
+      await read.rest;
+      read = (await this._reading) as IPipelineRead;
+    }
+    return (this.last = read);
   }
 
   dispose(): void {
@@ -91,12 +116,34 @@ export class PipelineReader {
     const request = own
       ? { ...what.request, plan: planFromMeasured(measured.rows, measured.shape) }
       : what.request;
-    const planned = await planAll(request, { signal });
-    return { measured, what, planned, best: bestOf(planned), alike: alikeOf(planned), problem };
+    const made = await planAll({ ...request, schedules: [...MADE_SCHEDULES] }, { signal });
+    const of = (planned: readonly Outcome[], rest: Promise<unknown> | null): IPipelineRead => ({
+      measured,
+      what,
+      planned,
+      best: bestOf(planned),
+      alike: alikeOf(planned),
+      isUnsearched: false,
+      rest,
+      problem
+    });
+    const { stages: rows, chunks = 1 } = what.request;
+    if (options.schedule !== 'search' && rows * count * chunks > MOST_SEARCHED) {
+      return { ...of(made, null), isUnsearched: true };
+    }
+    const searched = planAll({ ...what.request, schedules: ['search'] }, { signal }).then(found => {
+      const whole = of([...made, ...found], null);
+      if (!signal.aborted) {
+        this._reading = Promise.resolve(whole);
+      }
+      return whole;
+    });
+    return of(made, searched);
   }
 
   private _key = '';
   private _isStale = false;
+  private _readAt = 0;
   private _end = new AbortController();
   private _reading: Promise<IPipelineRead> | null = null;
 }

@@ -22,7 +22,12 @@ export class SchedulesPane extends PipelinePane {
     return {
       content: {
         title: t('%1 schedules side by side', formatInteger(this._shown.length)),
-        caption: refused,
+        caption: [
+          ...(read.isUnsearched
+            ? [t('The search takes long of so large a plan: choose it as schedule to make it.')]
+            : []),
+          ...refused
+        ],
         summary:
           first && last
             ? t(
