@@ -4,7 +4,7 @@ import { checkPlan } from './check-plan';
 import { ExactOrder } from './exact-order';
 import { greedyOrder, type IGreedyRule } from './greedy-order';
 import { MADE_SCHEDULES, makePlan, shapeOf, type MadeSchedule } from './make-plan';
-import { peakMemory } from './memory';
+import { overLimit, peakMemory } from './memory';
 import { OrderSearch } from './order-search';
 import { PlanError } from './plan-error';
 import { stageOf, virtualStages, type IPlanShape } from './plan-shape';
@@ -127,7 +127,7 @@ function keep(starts: IStart[], plan: Plan, { times: all, memoryBytes }: ISearch
   const split = { ...plan, order: plan.order.map(text => text.replace(/(\d+)B(\d+)/g, '$1I$2 $1W$2')) };
   const table = checkPlan(split);
   const times = timesFor(all, plan);
-  if (peakMemory(table, times).every(peak => peak <= memoryBytes)) {
+  if (peakMemory(table, times).every(peak => overLimit(peak, memoryBytes) === 0)) {
     const simulation = new Simulation(table, times);
     starts.push({ plan: split, simulation, step: simulation.run() });
   }
@@ -187,7 +187,7 @@ function microBatchesThatFit(shape: IPlanShape, times: IStageTimes, memoryBytes:
   times.activation.forEach((bytes, virtual) => (each[stageOf(virtual, shape)]! += bytes));
   return Array.from(each, (bytes, stage) => {
     const weights = times.weights[stage]!;
-    if (weights + bytes > memoryBytes) {
+    if (overLimit(weights + bytes, memoryBytes) > 0) {
       throw new PlanError(
         'memory',
         `Stage ${stage} needs ${size(weights + bytes)} for its weights and one micro-batch, got a limit of ${size(memoryBytes)}. Try more stages, or to compute activations again.`,
@@ -196,7 +196,7 @@ function microBatchesThatFit(shape: IPlanShape, times: IStageTimes, memoryBytes:
     }
     return bytes === 0
       ? shape.micro_batches
-      : Math.min(shape.micro_batches, Math.floor((memoryBytes - weights) / bytes));
+      : Math.min(shape.micro_batches, Math.max(1, Math.floor((memoryBytes * (1 + 1e-9) - weights) / bytes)));
   });
 }
 
