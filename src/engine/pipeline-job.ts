@@ -1,11 +1,31 @@
+import { asObject } from '../client/rest';
+import { measuredRun, requestOf, type PlanWish } from '../plan/measured-run';
 import { planAll } from '../plan/plan-all';
 import { planAnswer } from '../plan/plan-answer';
 import type { IEngineHost, IJobResult } from './jobs';
 
-/** Plan and simulate the schedules of a `PlanRequest`, which Python asks for: a `IPlanAnswer`. */
+/**
+ * Plan and simulate the schedules of a `PlanRequest`, which Python asks for: a `IPlanAnswer`. With `run`, and `first` and `last` of its steps, what the request leaves out is
+ * that run's own.
+ */
 export async function planPipeline(args: unknown, host: IEngineHost): Promise<IJobResult> {
-  const outcomes = await planAll(args, {
-    progress: (done, total, words) => host.progress(done, total, words)
-  });
+  const { run, first, last, ...request } = asObject(args);
+  const outcomes = await planAll(
+    run === undefined ? request : await measured(String(run), { first, last }, request, host),
+    { progress: (done, total, words) => host.progress(done, total, words) }
+  );
   return { json: planAnswer(outcomes) };
+}
+
+async function measured(
+  run: string,
+  range: { readonly first: unknown; readonly last: unknown },
+  wish: object,
+  host: IEngineHost
+): Promise<object> {
+  const [first, last] = [range.first, range.last].map(each => (typeof each === 'number' ? each : undefined));
+  const asked = { ...(first === undefined ? {} : { first }), ...(last === undefined ? {} : { last }) };
+  const steps = (await host.reader(run).pipeline?.(run, asked)) ?? null;
+  // The whole is checked as a request by the planner.
+  return requestOf(wish as PlanWish, measuredRun(steps));
 }

@@ -5,6 +5,7 @@ export * from './critical-path';
 export * from './jitter';
 export * from './make-plan';
 export * from './measured';
+export * from './measured-run';
 export * from './memory';
 export * from './operation';
 export * from './operation-table';

@@ -7,7 +7,7 @@ import { MADE_SCHEDULES, makePlan, shapeOf, type MadeSchedule } from './make-pla
 import { overLimit, peakMemory } from './memory';
 import { OrderSearch } from './order-search';
 import { PlanError } from './plan-error';
-import { stageOf, virtualStages, type IPlanShape } from './plan-shape';
+import { checkShape, stageOf, virtualStages, type IPlanShape } from './plan-shape';
 import { Simulation } from './simulation';
 import { timesFor, type IStageTimes } from './stage-times';
 
@@ -60,6 +60,7 @@ export function* searchPlan(request: ISearchRequest): Generator<void, Plan> {
       shapes.push({ stages, chunks, micro_batches, placement: 'loop' });
     }
   }
+  shapes.forEach(checkShape);
   const starts: IStart[] = [];
   for (const name of MADE_SCHEDULES) {
     const plan = made(name, request);

@@ -140,7 +140,7 @@ it('runs the best plan from the next step on where the training script lets view
   await show({ schedule: 'measured', kind: 'plan' });
   press('Apply at the next step');
   await view.settled();
-  const order = run.patches[0]?.instruments?.['pipeline']?.['order'] as { stages: number; order: string[] };
+  const order = run.patches[0]?.instruments?.['pipeline']?.['plan'] as { stages: number; order: string[] };
   expect(order.stages).toBe(2);
   expect(order.order).toHaveLength(2);
   expect(said()).toMatch(/runs from step \d+ on\./);

@@ -1,10 +1,10 @@
 import type { IPlace } from '../../charts';
-import { PlanError, type IPlanned } from '../../plan';
+import { PlanError, type IPlanned, type Outcome } from '../../plan';
 import type { PipelineOptions } from '../../protocol/views.generated';
 import type { IRunSource, SourceChange } from '../../store/source';
 import type { IMark, IMoved, Loaded } from '../shared/content';
 import type { Control } from '../shared/control';
-import { emptyState } from '../shared/states';
+import { emptyState, type IState } from '../shared/states';
 import type { ITip } from '../shared/tip';
 import { ViewModel, type IViewEnvironment } from '../shared/view-model';
 import { GanttPicture } from './gantt-picture';
@@ -42,17 +42,10 @@ export abstract class PipelinePane extends ViewModel<PipelineOptions> {
       if (shown !== null && !('refused' in shown)) {
         return this.show(read, shown);
       }
-      const sentence =
-        shown?.refused.message ??
-        (options.schedule === 'measured'
-          ? read.problem || t('No passes of a pipeline are recorded with so many stages and micro-batches.')
-          : t('No schedule stays within this memory.'));
-      return { state: emptyState(sentence, t('Show the best'), () => this.choose(this._best(read))) };
+      return { state: this._absent(read, shown) };
     } catch (reason) {
       if (reason instanceof PlanError) {
-        const { chunks, micro_batches, stages } = BEGINNING;
-        const again = (): void => this.choose({ chunks, micro_batches, stages });
-        return { state: emptyState(reason.message, t('Go back to the usual'), again) };
+        return { state: this._refused(reason.message) };
       }
       throw reason;
     }
@@ -102,10 +95,31 @@ export abstract class PipelinePane extends ViewModel<PipelineOptions> {
 
   protected readonly gantt = new GanttPicture(this.t);
 
+  /** Why the schedule that was chosen is not drawn. */
+  private _absent(read: IPipelineRead, shown: Outcome | null): IState {
+    const { options, t } = this;
+    const refused = read.planned.flatMap(each => ('refused' in each ? [each.refused.message] : []));
+    if (shown === null && read.planned.length === refused.length) {
+      return this._refused(refused[0] ?? '');
+    }
+    const sentence =
+      shown !== null && 'refused' in shown
+        ? shown.refused.message
+        : options.schedule === 'measured'
+          ? read.problem || t('No passes of a pipeline are recorded with so many stages and micro-batches.')
+          : t('No schedule stays within this memory.');
+    return emptyState(sentence, t('Show the best'), () => this.choose(this._best(read)));
+  }
+
+  /** Numbers that no schedule takes. */
+  private _refused(sentence: string): IState {
+    return emptyState(sentence, this.t('Go back to the usual'), () => this.choose(USUAL));
+  }
+
   /** What to choose to see something: more memory where no schedule stays within it. */
   private _best({ best }: IPipelineRead): Partial<PipelineOptions> {
     return best === null ? { schedule: 'best', memory_gb: null } : { schedule: 'best' };
   }
 }
 
-const BEGINNING = { chunks: 2, micro_batches: 0, stages: 0 };
+const USUAL = { chunks: 2, micro_batches: 0, stages: 0 };

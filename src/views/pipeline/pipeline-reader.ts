@@ -2,14 +2,11 @@ import type { IPipelineSteps } from '../../client/pipeline-api';
 import {
   bestOf,
   MADE_SCHEDULES,
+  measuredRun,
   planAll,
-  planFromMeasured,
   PlanError,
-  timesFromMeasured,
-  type IMeasured,
-  type IMeasuredTimes,
+  type IMeasuredRun,
   type IPlanned,
-  type IPlanShape,
   type Outcome
 } from '../../plan';
 import type { PipelineOptions } from '../../protocol/views.generated';
@@ -17,14 +14,6 @@ import type { IRunSource } from '../../store/source';
 import { whatIf, type IWhatIf } from './what-if';
 
 type Options = Required<PipelineOptions>;
-
-/** The steps that a run measured, in the form of the planner. */
-export interface IMeasuredRun {
-  readonly steps: IPipelineSteps;
-  readonly rows: IMeasured;
-  readonly shape: IPlanShape;
-  readonly times: IMeasuredTimes;
-}
 
 /** What is known for some options. */
 export interface IPipelineRead {
@@ -106,16 +95,8 @@ export class PipelineReader {
     const range = { ...(first === undefined ? {} : { first }), ...(last === undefined ? {} : { last }) };
     const steps = (await this._source.pipeline?.(range, signal)) ?? null;
     const { measured, problem } = measuredOf(steps);
-    const what = whatIf(options, measured?.steps ?? null, measured?.times.times ?? null);
-    const { stages, micro_batches: count } = what.request;
-    const own =
-      measured !== null &&
-      measured.shape.stages > 1 &&
-      measured.shape.stages === stages &&
-      measured.shape.micro_batches === count;
-    const request = own
-      ? { ...what.request, plan: planFromMeasured(measured.rows, measured.shape) }
-      : what.request;
+    const what = whatIf(options, measured);
+    const { request } = what;
     const made = await planAll({ ...request, schedules: [...MADE_SCHEDULES] }, { signal });
     const of = (planned: readonly Outcome[], rest: Promise<unknown> | null): IPipelineRead => ({
       measured,
@@ -127,11 +108,14 @@ export class PipelineReader {
       rest,
       problem
     });
-    const { stages: rows, chunks = 1 } = what.request;
-    if (options.schedule !== 'search' && rows * count * chunks > MOST_SEARCHED) {
+    const { stages, micro_batches: count, chunks = 1, plan: _own, ...rest } = request;
+    if (options.schedule !== 'search' && stages * count * chunks > MOST_SEARCHED) {
       return { ...of(made, null), isUnsearched: true };
     }
-    const searched = planAll({ ...what.request, schedules: ['search'] }, { signal }).then(found => {
+    const searched = planAll(
+      { ...rest, stages, micro_batches: count, chunks, schedules: ['search'] },
+      { signal }
+    ).then(found => {
       const whole = of([...made, ...found], null);
       if (!signal.aborted) {
         this._reading = Promise.resolve(whole);
@@ -154,14 +138,8 @@ export function shownOf(read: IPipelineRead, schedule: Options['schedule']): Out
 }
 
 function measuredOf(steps: IPipelineSteps | null): { measured: IMeasuredRun | null; problem: string } {
-  if (steps === null || steps.operations.step.length === 0) {
-    return { measured: null, problem: '' };
-  }
-  const { operations, stages, chunks, microBatches, placement } = steps;
-  const rows = { ...operations, micro_batch: operations.microBatch };
-  const shape = { stages, chunks, micro_batches: microBatches, placement };
   try {
-    return { measured: { steps, rows, shape, times: timesFromMeasured(rows, shape) }, problem: '' };
+    return { measured: measuredRun(steps), problem: '' };
   } catch (reason) {
     if (reason instanceof PlanError) {
       return { measured: null, problem: reason.message };

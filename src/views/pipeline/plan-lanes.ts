@@ -1,9 +1,8 @@
 import { formatInteger } from '../../charts';
-import type { IComparison, IPlanned } from '../../plan';
+import type { IComparison, IMeasuredRun, IPlanned } from '../../plan';
 import { KINDS } from '../../plan';
 import type { Translate } from '../shared/translate';
 import type { ILane, ILaneGroup, IOperation, OperationKind } from './lane';
-import type { IMeasuredRun } from './pipeline-reader';
 
 /** The lanes of a plan: what each stage does, its optimizer last. */
 export function planLanes(planned: IPlanned, t: Translate): ILane[] {

@@ -1,6 +1,7 @@
 import { formatBytes, formatInteger, formatNumber } from '../../charts';
 import { compare, PlanError, verdict, type IComparison, type IPlanned } from '../../plan';
 import { own } from '../../protocol/own';
+import type { Plan } from '../../protocol/pipeline.generated';
 import type { INote, Loaded } from '../shared/content';
 import { timeWords } from '../timeline/span-words';
 import type { ILaneGroup } from './lane';
@@ -8,6 +9,8 @@ import { PipelinePane } from './pipeline-pane';
 import { departures, measuredLanes, overlaid, pathOf, planLanes } from './plan-lanes';
 import type { IPipelineRead } from './pipeline-reader';
 
+/** Letters of a plan that a message of settings holds. */
+const MOST_SENT = 60_000;
 /** Sentences about stages that depart from the plan. */
 const MOST_DEPARTURES = 3;
 
@@ -180,7 +183,7 @@ export class PlanPane extends PipelinePane {
     const instrument = own(source.hello?.configurable ?? {}, 'pipeline');
     if (instrument && source.connection.kind === 'live' && plan.schedule !== 'measured') {
       const run = (): void => {
-        source.configure({ flags: {}, instruments: { pipeline: { order: plan.plan } } }).then(
+        source.configure({ flags: {}, instruments: { pipeline: orderOf(plan) } }).then(
           ({ step }) => {
             this._applied = t('%1 runs from step %2 on.', this.nameOf(plan), formatInteger(step));
             this.env.refresh(true);
@@ -215,3 +218,8 @@ const meanOf = (values: ArrayLike<number>): number =>
 const signedText = (value: number, text: string): string => `${value < 0 ? '−' : '+'}${text}`;
 
 const countOf = ({ planned }: IPipelineRead): number => planned.filter(each => !('refused' in each)).length;
+
+/** A plan as settings of the instrument: whole, or where it is too large for a message by its name, which is planned where the training runs. */
+function orderOf({ plan, schedule }: IPlanned): { order: string; plan?: Plan } {
+  return JSON.stringify(plan).length < MOST_SENT ? { order: 'plan', plan } : { order: schedule };
+}

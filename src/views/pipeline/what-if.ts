@@ -1,4 +1,4 @@
-import type { IPipelineSteps } from '../../client/pipeline-api';
+import { requestOf, type IMeasuredRun, type PlanWish } from '../../plan';
 import type { PipelineTimes, PlanRequest } from '../../protocol/pipeline.generated';
 import type { PipelineOptions } from '../../protocol/views.generated';
 
@@ -6,8 +6,6 @@ const MB = 1e6;
 const GB = 1e9;
 /** Bytes a ms of a link that carries 1 GB/s. */
 const GB_PER_S = 1e6;
-/** Stages of a plan for a run that has one, and its micro-batches a stage. */
-const USUAL = { stages: 4, microBatches: 2 };
 
 type Options = Required<PipelineOptions>;
 
@@ -34,67 +32,55 @@ export interface IWhatIf {
   readonly values: Readonly<Record<Setting, number>>;
 }
 
-/**
- * What the options ask the planner, filled up with what was measured.
- *
- * @param measured - The run's own steps; null where there are none.
- * @param own - Their times; null where there are none.
- */
-export function whatIf(
-  options: Options,
-  measured: Pick<IPipelineSteps, 'microBatches' | 'stages'> | null,
-  own: PipelineTimes | null
-): IWhatIf {
-  const isPipeline = measured !== null && measured.stages > 1;
-  const stages = options.stages || (isPipeline ? measured.stages : USUAL.stages);
-  const microBatches =
-    options.micro_batches || (isPipeline ? measured.microBatches : stages * USUAL.microBatches);
-  // What was measured are lists over the model's depth: they can be cut into any number of stages.
-  const forward = options.forward ?? own?.forward ?? 1;
-  const inputGradient = options.input_gradient ?? own?.input_gradient ?? forward;
-  const weightGradient = options.weight_gradient ?? own?.weight_gradient ?? forward;
-  const optimizer = options.optimizer ?? own?.optimizer ?? 0;
-  const latency = options.latency ?? own?.latency ?? 0;
-  const bandwidth = options.bandwidth === null ? (own?.bandwidth ?? null) : options.bandwidth * GB_PER_S;
-  const jitter = options.jitter === null ? (own?.jitter ?? 0) : options.jitter / 100;
-  const times: PipelineTimes = {
-    forward,
-    input_gradient: inputGradient,
-    weight_gradient: weightGradient,
-    optimizer,
-    latency,
-    bandwidth: bandwidth || null,
-    jitter,
+/** What the options ask the planner, filled up with what was measured; null where nothing was. */
+export function whatIf(options: Options, measured: IMeasuredRun | null): IWhatIf {
+  const { bandwidth, chunks, jitter, memory_gb: memory, micro_batches: count, stages } = options;
+  const times: Partial<PipelineTimes> = {
+    ...chosen('forward', options.forward),
+    ...chosen('input_gradient', options.input_gradient),
+    ...chosen('weight_gradient', options.weight_gradient),
+    ...chosen('optimizer', options.optimizer),
+    ...chosen('latency', options.latency),
+    ...chosen('jitter', jitter === null ? null : jitter / 100),
+    ...(bandwidth === null ? {} : { bandwidth: bandwidth === 0 ? null : bandwidth * GB_PER_S }),
     message_bytes: options.message_mb * MB,
     activation_bytes: options.activation_mb * MB,
     weight_bytes: options.weight_mb * MB
   };
+  const wish: PlanWish = {
+    ...(stages > 0 ? { stages } : {}),
+    ...(count > 0 ? { micro_batches: count } : {}),
+    chunks,
+    times,
+    memory_bytes: memory === null ? null : memory * GB
+  };
+  const request = requestOf(wish, measured);
+  const mean = (value: PipelineTimes['forward'] | undefined, otherwise: number): number =>
+    meanOf(value ?? otherwise, request.stages);
+  const forward = mean(request.times.forward, 1);
   return {
-    request: {
-      stages,
-      micro_batches: microBatches,
-      chunks: options.chunks,
-      times,
-      memory_bytes: options.memory_gb === null ? null : options.memory_gb * GB
-    },
+    request,
     values: {
-      stages,
-      micro_batches: microBatches,
-      chunks: options.chunks,
-      forward: meanOf(forward, stages),
-      input_gradient: meanOf(inputGradient, stages),
-      weight_gradient: meanOf(weightGradient, stages),
-      optimizer: meanOf(optimizer, stages),
-      latency,
-      bandwidth: (bandwidth ?? 0) / GB_PER_S,
-      jitter: jitter * 100,
+      stages: request.stages,
+      micro_batches: request.micro_batches,
+      chunks,
+      forward,
+      input_gradient: mean(request.times.input_gradient, forward),
+      weight_gradient: mean(request.times.weight_gradient, forward),
+      optimizer: mean(request.times.optimizer, 0),
+      latency: request.times.latency ?? 0,
+      bandwidth: (request.times.bandwidth ?? 0) / GB_PER_S,
+      jitter: 100 * (request.times.jitter ?? 0),
       message_mb: options.message_mb,
       activation_mb: options.activation_mb,
       weight_mb: options.weight_mb,
-      memory_gb: options.memory_gb ?? 0
+      memory_gb: memory ?? 0
     }
   };
 }
+
+const chosen = <K extends string>(name: K, value: number | null): Partial<Record<K, number>> =>
+  (value === null ? {} : { [name]: value }) as Partial<Record<K, number>>;
 
 /** The mean of a stage: a list holds shares of the whole. */
 function meanOf(value: number | number[], stages: number): number {
