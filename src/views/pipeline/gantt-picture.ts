@@ -1,4 +1,4 @@
-import { contrastColor, formatInteger, type IPlace, type Row, type Zoom } from '../../charts';
+import { contrastColor, formatInteger, type IPlace, type IRecipe, type Row, type Zoom } from '../../charts';
 import type { IContent, IMark, IMoved } from '../shared/content';
 import { hold, moveOf } from '../shared/places';
 import { axisParams } from '../shared/scale';
@@ -36,7 +36,7 @@ export class GanttPicture {
   constructor(private readonly _t: Translate) {}
 
   /** Draw other lanes. */
-  draw(wish: IGanttWish): Pick<IContent, 'extent' | 'legend' | 'recipe'> {
+  draw(wish: IGanttWish): Pick<IContent, 'extent' | 'legend' | 'printed' | 'recipe'> {
     const { groups, chunks, isDark, width } = wish;
     const { _t: t } = this;
     this._chunks = chunks;
@@ -72,16 +72,13 @@ export class GanttPicture {
     const height = Math.max(ROW.least, Math.min(ROW.usual, ROW.most / row));
     const every = Math.max(1, Math.ceil(LABEL / height));
     const named = this._rows.filter((_, at) => at % every === 0);
-    const ink = inkOf(isDark);
     const extent = { x: [0, end * 1.01] as const, y: [-0.5, row - 0.5] as const };
-    const legend = this._legend(groups, wish, hidden);
-    const key = legend.entries.filter(({ isHidden }) => !isHidden);
-    return {
-      extent,
-      legend,
-      recipe: {
+    const recipeIn = (dark: boolean): IRecipe => {
+      const ink = inkOf(dark);
+      const key = this._legend(groups, wish, hidden, dark).entries.filter(({ isHidden }) => !isHidden);
+      return {
         template: 'pipeline',
-        texts: { xTitle: t('ms since the step began'), yTitle: t('stage'), colorTitle: legend.title },
+        texts: { xTitle: t('ms since the step began'), yTitle: t('stage'), colorTitle: t('operation') },
         params: {
           ...axisParams(extent.x, extent.y),
           rowNames: Object.fromEntries(named.map(({ lane, row: at }) => [at, lane.name])),
@@ -91,15 +88,21 @@ export class GanttPicture {
           keyText: key.map(({ name }) => name)
         },
         datasets: {
-          pieces: this._pieces.map(each => this._row(each)),
-          numbers: height < LABEL - 2 ? [] : this._numbers(across, width),
+          pieces: this._pieces.map(each => this._row(each, dark)),
+          numbers: height < LABEL - 2 ? [] : this._numbers(across, width, dark),
           headings,
           ends,
           path,
           key: key.map(({ color }, place) => ({ place, color }))
         },
         height: row * height
-      }
+      };
+    };
+    return {
+      extent,
+      legend: this._legend(groups, wish, hidden, isDark),
+      recipe: recipeIn(isDark),
+      printed: (dark = false) => recipeIn(dark)
     };
   }
 
@@ -152,7 +155,8 @@ export class GanttPicture {
   private _legend(
     groups: readonly ILaneGroup[],
     wish: IGanttWish,
-    hidden: ReadonlySet<string>
+    hidden: ReadonlySet<string>,
+    isDark: boolean
   ): NonNullable<IContent['legend']> {
     const { _t: t } = this;
     const there = new Set(
@@ -160,26 +164,26 @@ export class GanttPicture {
     );
     const entries = KINDS.filter(kind => there.has(kind)).map(kind => {
       const name = operationWords(kind, t);
-      const color = operationColor({ kind, chunk: 0 }, 1, wish.isDark);
+      const color = operationColor({ kind, chunk: 0 }, 1, isDark);
       return { id: kind, name, color, isHidden: hidden.has(kind) };
     });
     return { title: t('operation'), entries, hidden: wish.hidden, hide: names => wish.hide([...names]) };
   }
 
-  private _row(piece: IPiece): Row {
+  private _row(piece: IPiece, isDark: boolean): Row {
     const { row, begin, end } = piece;
     return {
       x: begin,
       x2: end,
       y: row - HALF,
       y2: row + HALF,
-      color: this._color(piece),
+      color: this._color(piece, isDark),
       text: `${this._nameOf(piece)}: ${pieceWords(piece, this._chunks, this._t)}`
     };
   }
 
   /** The numbers of micro-batches in bars that have room for them. */
-  private _numbers(across: number, width: number): Row[] {
+  private _numbers(across: number, width: number, isDark: boolean): Row[] {
     const scale = width / across;
     const rows = this._pieces.flatMap(piece => {
       const { begin, end, microBatch, row, count } = piece;
@@ -196,7 +200,7 @@ export class GanttPicture {
               y: row,
               text,
               room,
-              color: contrastColor(this._color(piece))
+              color: contrastColor(this._color(piece, isDark))
             }
           ];
     });
@@ -212,8 +216,8 @@ export class GanttPicture {
     return this._rows.find(each => each.row === row)?.lane.name ?? '';
   }
 
-  private _color(piece: IPiece): string {
-    return operationColor(piece, this._chunks, this._isDark);
+  private _color(piece: IPiece, isDark = this._isDark): string {
+    return operationColor(piece, this._chunks, isDark);
   }
 
   private _at({ x, y }: IMark): IPiece | undefined {

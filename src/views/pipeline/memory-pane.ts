@@ -1,4 +1,4 @@
-import { formatBytes, formatInteger, formatNumber, type IPlace } from '../../charts';
+import { formatBytes, formatInteger, formatNumber, type IPlace, type IRecipe } from '../../charts';
 import { memoryLine, type IPlanned } from '../../plan';
 import type { IMark, IMoved, Loaded } from '../shared/content';
 import { lineColors } from '../shared/lines/colors';
@@ -42,23 +42,30 @@ export class MemoryPane extends PipelinePane {
     const x = [0, nominalMs * 1.01] as const;
     const y = padded([0, top], false);
     const fullest = peakBytes.indexOf(peak);
-    const recipe = lineRecipe(
-      {
-        lines,
-        colors: lineColors(lines, env.isDark),
-        bad: [],
-        x,
-        ys: [y],
-        texts: {
-          xTitle: t('ms since the step began'),
-          yTitle: t('GB'),
-          colorTitle: t('stage'),
-          yScale: 'linear',
-          xLabel: "join(split(format(datum.value, ',~f'), ','), '\u2009')"
-        }
-      },
-      null
-    );
+    const bars =
+      limit === null
+        ? []
+        : [{ x: 0, x2: x[1], base: limit / GB, value: limit / GB + y[1] / 300, name: '', color: '#888888' }];
+    const recipeIn = (dark: boolean): IRecipe => {
+      const recipe = lineRecipe(
+        {
+          lines,
+          colors: lineColors(lines, dark),
+          bad: [],
+          x,
+          ys: [y],
+          texts: {
+            xTitle: t('ms since the step began'),
+            yTitle: t('GB'),
+            colorTitle: t('stage'),
+            yScale: 'linear',
+            xLabel: "join(split(format(datum.value, ',~f'), ','), '\u2009')"
+          }
+        },
+        null
+      );
+      return { ...recipe, datasets: { ...recipe.datasets, bars } };
+    };
     return {
       content: {
         title: t('Memory of stages, %1', this.nameOf(shown)),
@@ -69,26 +76,8 @@ export class MemoryPane extends PipelinePane {
           ...(limit === null ? [] : [t('A stage may hold %1: the thin line.', formatBytes(limit))])
         ],
         summary: t('Stage %1 holds most: %2.', formatInteger(fullest), formatBytes(peak)),
-        recipe: {
-          ...recipe,
-          datasets: {
-            ...recipe.datasets,
-            ...(limit === null
-              ? {}
-              : {
-                  bars: [
-                    {
-                      x: x[0],
-                      x2: x[1],
-                      base: limit / GB,
-                      value: (limit + (y[1] * GB) / 300) / GB,
-                      name: '',
-                      color: '#888888'
-                    }
-                  ]
-                })
-          }
-        },
+        recipe: recipeIn(env.isDark),
+        printed: (dark = false) => recipeIn(dark),
         extent: { x, y }
       }
     };

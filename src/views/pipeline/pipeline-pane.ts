@@ -30,7 +30,7 @@ export abstract class PipelinePane extends ViewModel<PipelineOptions> {
   }
 
   async load(signal: AbortSignal): Promise<Loaded> {
-    const { options, t } = this;
+    const { options } = this;
     try {
       const read = await this.reader.read(options);
       signal.throwIfAborted();

@@ -1,4 +1,4 @@
-import { formatInteger, type IPlace, type Row } from '../../charts';
+import { formatInteger, type IPlace, type IRecipe, type Row } from '../../charts';
 import type { IPiece, ITimelineAnswer, ITimelineLane, ITimelineRequest } from '../../client/timeline-api';
 import type { ConfigPatch } from '../../protocol/messages.generated';
 import type { TimelineOptions } from '../../protocol/views.generated';
@@ -61,40 +61,45 @@ export class TimelineView extends ViewModel<TimelineOptions> {
     };
   }
 
-  private _lanes(answer: ITimelineAnswer): Pick<IContent, 'extent' | 'legend' | 'recipe'> {
+  private _lanes(answer: ITimelineAnswer): Pick<IContent, 'extent' | 'legend' | 'printed' | 'recipe'> {
     const { t } = this;
     const extent = { x: answer.whole, y: [-0.5, answer.lanes.length - 0.5] as const };
     const hidden = new Set(this.options.hidden);
     this._pieces = answer.pieces.filter(({ kind }) => !hidden.has(kind));
-    const legend = this._legend(answer);
-    const key = legend.entries.filter(({ isHidden }) => !isHidden);
-    return {
-      legend,
-      extent,
-      recipe: {
+    const recipeIn = (dark: boolean): IRecipe => {
+      const { entries, title } = this._legend(answer, dark);
+      const key = entries.filter(({ isHidden }) => !isHidden);
+      return {
         template: 'timeline',
         texts: {
           xTitle: t('ms since step %1 began', formatInteger(answer.chosen[0])),
           yTitle: t('rank'),
-          colorTitle: legend.title
+          colorTitle: title
         },
         params: {
           ...axisParams(extent.x, extent.y),
           rowNames: Object.fromEntries(answer.lanes.map(({ rank }, at) => [at, formatInteger(rank)])),
           rowTicks: namedLanes(answer),
-          stepColor: this.env.isDark ? '#a0a0a0' : '#606060',
-          linkColor: this.env.isDark ? '#ffffff' : '#000000',
+          stepColor: dark ? '#a0a0a0' : '#606060',
+          linkColor: dark ? '#ffffff' : '#000000',
           keyText: key.map(({ name }) => name)
         },
         datasets: {
-          pieces: this._pieces.map(each => this._row(each)),
+          pieces: this._pieces.map(each => this._row(each, dark)),
           steps: stepRows(answer, this.env.width),
           clocks: answer.lanes.flatMap((lane, at) => clockRow(answer, lane, at)),
           links: [...this._links(answer), ...pathRows(answer)],
           key: key.map(({ color }, place) => ({ place, color }))
         },
         height: Math.min(LANE.most, answer.lanes.length * laneHeight(answer.lanes.length))
-      }
+      };
+    };
+    const { isDark } = this.env;
+    return {
+      legend: this._legend(answer, isDark),
+      extent,
+      recipe: recipeIn(isDark),
+      printed: (dark = false) => recipeIn(dark)
     };
   }
 
@@ -310,13 +315,13 @@ export class TimelineView extends ViewModel<TimelineOptions> {
     return { text, action: { label: t('Go to the next, step %1', formatInteger(next.step)), run } };
   }
 
-  private _legend({ pieces }: ITimelineAnswer): ILegend {
+  private _legend({ pieces }: ITimelineAnswer, isDark: boolean): ILegend {
     const { hidden } = this.options;
     const there = new Set(pieces.map(({ kind }) => kind));
     const entries = KINDS.filter(kind => there.has(kind) || hidden.includes(kind)).map(kind => ({
       id: kind,
       name: kindWords(kind, this.t),
-      color: kindColor(kind, this.env.isDark),
+      color: kindColor(kind, isDark),
       isHidden: hidden.includes(kind)
     }));
     return { title: this.t('kind'), entries, hidden, hide: names => this.choose({ hidden: names }) };
@@ -330,14 +335,14 @@ export class TimelineView extends ViewModel<TimelineOptions> {
     });
   }
 
-  private _row(piece: IPiece): Row {
+  private _row(piece: IPiece, isDark: boolean): Row {
     const { lane, depth, begin, end, kind } = piece;
     return {
       x: begin,
       x2: end,
       y: depth === 1 ? lane + 0.05 : lane - HALF,
       y2: lane + HALF,
-      color: kindColor(kind, this.env.isDark),
+      color: kindColor(kind, isDark),
       text: this._words(piece, this._answer?.lanes[lane])
     };
   }
