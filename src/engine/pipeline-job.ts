@@ -5,7 +5,7 @@ import { planAnswer } from '../plan/plan-answer';
 import type { IEngineHost, IJobResult } from './jobs';
 
 /**
- * Plan and simulate the schedules of a `PlanRequest`, which Python asks for: a `IPlanAnswer`. With `run`, and `first` and `last` of its steps, what the request leaves out is
+ * Plan and simulate the schedules of a `PlanRequest`, which Python asks for: a `PlanAnswer`. With `run`, and `first` and `last` of its steps, what the request leaves out is
  * that run's own.
  */
 export async function planPipeline(args: unknown, host: IEngineHost): Promise<IJobResult> {

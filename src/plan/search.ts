@@ -28,6 +28,9 @@ export interface ISearchRequest {
 /** Operations that a search simulates at most, however many orders it may try: of 100,000 operations it tries some hundred. */
 const MOST_OPERATIONS = 4e7;
 
+/** Forward passes of all list schedules of a shape, at most: of a large plan there are a few only. */
+const LIST_PASSES = 2e5;
+
 /** Passes of list schedules by random preference, at most: 100 of 50 passes each. */
 const RANDOM_PASSES = 5000;
 
@@ -46,8 +49,9 @@ interface IStart {
 /**
  * Look for the order with the shortest step under a memory limit.
  *
- * First orders are all other schedules, with backward passes in two parts, and list schedules of several rules for one chunk, for as many as are asked for, and for two in a V, all as far as they are within the
- * limit. The best of them are improved by moves along their critical paths. So the result is no longer than any schedule that is within the limit, and the same for the same request.
+ * First orders are all other schedules with one copy of the model, their backward passes in two parts, and list schedules of several rules for one chunk, for as many as are asked for, and for two in a V, all as
+ * far as they are within the limit. The best of them are improved by moves along their critical paths; small plans are then searched for certain. So the result is no longer than any of those schedules that is within the
+ * limit, and the same for the same request.
  *
  * @throws PlanError `memory` where the weights and one micro-batch exceed the limit on a stage, whatever the order.
  */
@@ -64,7 +68,8 @@ export function* searchPlan(request: ISearchRequest): Generator<void, Plan> {
   const starts: IStart[] = [];
   for (const name of MADE_SCHEDULES) {
     const plan = made(name, request);
-    if (plan !== null) {
+    // Two copies of a model are another thing: what they exchange at a step's end is in no times.
+    if (plan !== null && plan.placement !== 'two_way') {
       keep(starts, plan, request);
       yield;
     }
@@ -140,11 +145,12 @@ function* listSchedules(starts: IStart[], shape: IPlanShape, request: ISearchReq
   const fit = microBatchesThatFit(shape, times, request.memoryBytes);
   const { stages, micro_batches } = shape;
   const limits = [
+    // One micro-batch after the other always fits.
+    fit.map(() => 1),
     fit,
     fit.map((most, stage) => Math.min(most, stages - stage)),
     fit.map((most, stage) => Math.min(most, 2 * (stages - stage) - 1)),
-    fit.map(() => Math.min(...fit)),
-    fit.map(() => 1)
+    fit.map(() => Math.min(...fit))
   ];
   const ranks: IGreedyRule['rank'][] = [
     (virtual, microBatch) => microBatch * virtualStages(shape) + virtual,
@@ -156,11 +162,15 @@ function* listSchedules(starts: IStart[], shape: IPlanShape, request: ISearchReq
     const order = greedyOrder(shape, times, { ...rule, split: true });
     keep(starts, { schedule: 'search', ...shape, order: order.map(words => words.join(' ')) }, request);
   };
+  let left = LIST_PASSES;
   for (const most of limits) {
     for (const rank of shape.chunks > 1 ? ranks : ranks.slice(0, 1)) {
       for (const first of firsts) {
-        enter({ rank, most, ...first });
-        yield;
+        if (left > 0) {
+          enter({ rank, most, ...first });
+          left -= virtualStages(shape) * micro_batches;
+          yield;
+        }
       }
     }
   }

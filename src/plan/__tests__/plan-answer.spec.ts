@@ -2,7 +2,7 @@
 import { readFileSync, writeFileSync } from 'fs';
 import type { PlanRequest } from '../../protocol/pipeline.generated';
 import { planAll } from '../plan-all';
-import { planAnswer, type IPlanAnswer } from '../plan-answer';
+import { planAnswer, type PlanAnswer } from '../plan-answer';
 
 const GOLDEN = 'protocol/fixtures/planned.json';
 
@@ -50,7 +50,7 @@ const REQUESTS: Record<string, PlanRequest> = {
 
 describe('what the engine answers', () => {
   it('is what the golden answers say, to the last digit', async () => {
-    const answers: Record<string, { request: PlanRequest; answer: IPlanAnswer }> = {};
+    const answers: Record<string, { request: PlanRequest; answer: PlanAnswer }> = {};
     for (const [name, request] of Object.entries(REQUESTS)) {
       answers[name] = { request, answer: planAnswer(await planAll(request)) };
     }
@@ -66,7 +66,7 @@ describe('what the engine answers', () => {
   });
 
   it('names the shortest step within the limit as the best, and none where all are refused', () => {
-    const golden = JSON.parse(readFileSync(GOLDEN, 'utf-8')) as Record<string, { answer: IPlanAnswer }>;
+    const golden = JSON.parse(readFileSync(GOLDEN, 'utf-8')) as Record<string, { answer: PlanAnswer }>;
     const { schedules, best } = golden['a memory limit']!.answer;
     const steps = schedules.map(each =>
       'refused' in each || each.over_memory_bytes > 0 ? Infinity : each.step_ms

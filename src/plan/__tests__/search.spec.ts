@@ -99,7 +99,7 @@ describe('the search', () => {
     }
   });
 
-  it('is never longer than another schedule that is within the limit', async () => {
+  it('is never longer than another schedule with one copy of the model that is within the limit', async () => {
     for (const memory_bytes of [null, 9e9, 7e9, 5.5e9]) {
       const outcomes = await planAll(gpt({ memory_bytes }));
       const steps = outcomes.map(each =>
