@@ -1,0 +1,74 @@
+"""Where what arrived waits for the operation that needs it."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+__all__ = ["Inbox", "Key", "Message", "Spec"]
+
+Key = tuple[str, int, int]
+"""What a message is for: ``F`` (activations), ``B`` (a gradient) or ``S`` (summed weights' gradients), virtual stage, micro-batch."""
+
+Spec = tuple[Any, ...]
+"""Of each tensor of a message dtype, shape, and whether it takes a gradient."""
+
+
+class Message(NamedTuple):
+    """What arrived: tensors, or None where there is no gradient.
+
+    Times are ns of ``perf_counter_ns``: when the receive was posted and when it was done; 0 from the same rank.
+    """
+
+    tensors: tuple[Tensor | None, ...]
+    peer: int = -1
+    posted: int = 0
+    arrived: int = 0
+    sequence: int = -1
+    works: tuple[Any, ...] = ()
+
+
+class Inbox:
+    """Messages by key. The threads of the links put them in; the training thread takes them out.
+
+    Attributes
+    ----------
+    changed : threading.Condition
+        Guards all of it, and is notified of every message, of shapes that became known, and of failures.
+    arrivals : deque of Key
+        Keys that came from other ranks since a dynamic order last looked.
+    specs : dict
+        By letter and virtual stage, what messages for it hold.
+    failure : (int, BaseException) or None
+        Global rank whose link failed first, and how.
+    """
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.filed: dict[Key, Message] = {}
+        self.arrivals: deque[Key] = deque()
+        self.specs: dict[tuple[str, int], Spec] = {}
+        self.failure: tuple[int, BaseException] | None = None
+
+    def put(self, key: Key, message: Message) -> None:
+        """File a message."""
+        with self.changed:
+            self.filed[key] = message
+            self.arrivals.append(key)
+            self.changed.notify_all()
+
+    def know(self, letter: str, virtual: int, spec: Spec) -> None:
+        """Note what messages for a virtual stage hold."""
+        with self.changed:
+            self.specs[letter, virtual] = spec
+            self.changed.notify_all()
+
+    def fail(self, peer: int, error: BaseException) -> None:
+        """Note that a link failed; only the first failure says why."""
+        with self.changed:
+            if self.failure is None:
+                self.failure = peer, error
+            self.changed.notify_all()

@@ -1,0 +1,15 @@
+"""What a pipeline computes is what one process computes, in every order."""
+
+import pytest
+from own_plans import ALL
+from processes import run_job
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+
+
+@pytest.mark.parametrize("stages", [2, 3])
+def test_gradients_of_every_schedule_are_those_of_one_process(stages: int) -> None:
+    results = run_job(stages, "pipeline_work:schedules", stages, 4)
+    for off in results:
+        assert len(off) == 2 * len(ALL) + 2 * 16
+        assert {name: value for name, value in off.items() if not value < 1e-6} == {}
