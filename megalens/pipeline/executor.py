@@ -138,6 +138,7 @@ class Executor:
         with self._inbox.changed:
             self._inbox.filed.clear()
             self._inbox.arrivals.clear()
+            self._inbox.training = torch.is_grad_enabled()
         for stage, link in self._links.items():
             link.timed = self.watch is not None
             link.begin(expected.get(stage, ()), headers)
@@ -344,7 +345,7 @@ class Executor:
             raise self._error(
                 "lost",
                 operation,
-                f"Rank {self._rank} (stage {self._stage}) waited for {self._awaited(operation)} when its connection to rank {peer} failed: {str(error)[:300]}. Rank {peer} is gone, or is stuck in an error of its own: see what it said.",
+                f"Rank {self._rank} (stage {self._stage}) waited for {self._awaited(operation)} when its connection to rank {peer} failed: {str(error).partition('. ')[0][:300]}. Rank {peer} is gone, or is stuck in an error of its own: see what it said.",
             ) from error
         left = deadline - time.monotonic()
         if left <= 0:

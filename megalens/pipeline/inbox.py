@@ -40,8 +40,8 @@ class Inbox:
         Guards all of it, and is notified of every message, of shapes that became known, and of failures.
     arrivals : deque of Key
         Keys that came from other ranks since a dynamic order last looked.
-    specs : dict
-        By letter and virtual stage, what messages for it hold.
+    training : bool
+        Whether the step that goes on has backward passes: otherwise nothing takes a gradient.
     failure : (int, BaseException) or None
         Global rank whose link failed first, and how.
     """
@@ -50,8 +50,14 @@ class Inbox:
         self.changed = threading.Condition()
         self.filed: dict[Key, Message] = {}
         self.arrivals: deque[Key] = deque()
-        self.specs: dict[tuple[str, int], Spec] = {}
+        self._specs: dict[bool, dict[tuple[str, int], Spec]] = {True: {}, False: {}}
+        self.training = True
         self.failure: tuple[int, BaseException] | None = None
+
+    @property
+    def specs(self) -> dict[tuple[str, int], Spec]:
+        """By letter and virtual stage, what messages for it hold in such steps."""
+        return self._specs[self.training]
 
     def put(self, key: Key, message: Message) -> None:
         """File a message."""

@@ -83,7 +83,7 @@ class Link:
         self._credit = ahead
         self.hungry = False
         """Whether the training thread has nothing to do until a message of this link comes: then it may be any number ahead."""
-        self._said: dict[tuple[str, int], Spec] = {}
+        self._said: dict[tuple[bool, int], Spec] = {}
         self._sending: deque[tuple[Key, int, list[tuple[Any, bool]], list[Tensor], int, int]] = deque()
         self._unsent = 0
         self.done: deque[Sent] = deque(maxlen=100_000)
@@ -110,12 +110,12 @@ class Link:
         spec = spec_of(tensors)
         letter, virtual, _ = key
         if letter == "F":
-            before = self._said.get((letter, virtual))
+            before = self._said.get((self._inbox.training, virtual))
             if not headers and before is not None and before != spec:
                 return before
             # Both ends know it from the first message on.
             headers = headers or before is None
-            self._said[letter, virtual] = spec
+            self._said[self._inbox.training, virtual] = spec
         posted, works, kept = _clock(), [], list[Tensor]()
         if headers:
             header = _header(key, spec)

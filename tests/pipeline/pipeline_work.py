@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
 import random
+import signal
 import time
+from pathlib import Path
 from typing import Any
 
 import torch
-from own_plans import ALL, SHAPES, plan_named
+from own_plans import ALL, SHAPES, plan_named, random_plan
 from torch import Tensor, nn
 
+from megalens.pipeline import PipelineError
 from megalens.pipeline.placement import Placement
 from megalens.pipeline.schedule import DynamicSchedule
 
@@ -124,3 +130,104 @@ def schedules(rank: int, stages: int, micro_batches: int) -> dict[str, float]:
                 off[f"greedy {kind} {chunks} {options} {seed}"] = worst(held, layout, seed)
             schedule.close()
     return off
+
+
+def random_plans(rank: int, stages: int, first: int, count: int, delay: float) -> dict[str, float]:
+    """Random plans one after the other, with modules that take random times: each comes into force while the one before runs."""
+    off = {}
+    shapes = [("loop", 1, 3), ("loop", 2, 2), ("v", 2, 3), ("two_way", 2, 4)]
+    for at, (kind, chunks, micro_batches) in enumerate(shapes):
+        layout = Placement(kind, stages, chunks, micro_batches)
+        plans = [random_plan(first + n, stages, micro_batches, kind, chunks) for n in range(at, count, len(shapes))]
+        schedule, held = made(rank, layout, plans[0], delay=delay)
+        schedule.use(plans[1])
+        stepped(schedule, layout)
+        off[f"{plans[0]['schedule']} at first"] = worst(held, layout)
+        for n in range(1, len(plans)):
+            if n + 1 < len(plans) and rank == 0:
+                schedule.use(plans[n + 1])
+            stepped(schedule, layout, n)
+            assert schedule.order.schedule == plans[n]["schedule"], (schedule.order.schedule, n)
+            assert [str(each.operation) for each in schedule.done] == plans[n]["order"][rank].split()
+            off[plans[n]["schedule"]] = worst(held, layout, n)
+        schedule.close()
+    return off
+
+
+def greedy_runs(rank: int, stages: int, count: int, delay: float) -> float:
+    """The greedy order many times, with modules that take random times."""
+    off = 0.0
+    for kind, chunks in (("loop", 2), ("v", 2), ("two_way", 2)):
+        layout = Placement(kind, stages, chunks, 4)
+        schedule, held = made(rank, layout, "greedy", delay=delay)
+        for n in range(count):
+            stepped(schedule, layout, n)
+            off = max(off, worst(held, layout, n))
+        schedule.close()
+    return off
+
+
+def switching(rank: int, stages: int, steps: int) -> list[tuple[str, list[str]]]:
+    """Plans and the greedy rule by turns, asked for on rank 0 at any time; what each step ran by, and did."""
+    random.seed(rank)
+    layout = Placement("loop", stages, 2, 4)
+    plans = [plan_named(name, stages, 4) for name in ("interleaved_1f1b", "breadth_first", "depth_first")]
+    schedule, held = made(rank, layout, plans[0], delay=0.003 * (1 + rank))
+    ran = []
+    for step in range(steps):
+        if rank == 0 and random.random() < 0.7:
+            schedule.use(random.choice([*plans, "greedy"]))
+        stepped(schedule, layout, step)
+        assert worst(held, layout, step) < 1e-6
+        ran.append((str(schedule.order.to_json().get("schedule", "greedy")), [str(each.operation) for each in schedule.done]))
+        if step == steps // 2:
+            # Forward passes alone, between two steps.
+            x, target = data(4, step)
+            losses: list[Tensor] = []
+            schedule.eval(*((x,) if rank == 0 else ()), target=target if rank == stages - 1 else None, losses=losses)
+            if losses:
+                wanted = reference(layout.virtual_stages, 4, step)[1]
+                assert max(abs(a.item() - b) for a, b in zip(losses, wanted, strict=True)) < 1e-6
+    schedule.close()
+    return ran
+
+
+def stricken(rank: int, order: str, strike: str, timeout: float, folder: str) -> None:
+    """The last rank dies, or stops, in its second step; the others write what they are told, and after how many seconds, and end."""
+    layout = Placement("loop", 3, 1, 4)
+    plan = "greedy" if order == "greedy" else plan_named(order, 3, 4)
+    schedule, held = made(rank, layout, plan, timeout=timeout)
+    stepped(schedule, layout)
+    if rank == 2:
+        (Path(folder) / "pid").write_text(str(os.getpid()))
+        passes = iter(range(100))
+
+        def strike_now(*_: Any) -> None:
+            if next(passes) == 1:
+                os.kill(os.getpid(), signal.SIGKILL if strike == "kill" else signal.SIGSTOP)
+
+        next(iter(held.values())).register_forward_hook(strike_now)
+    began = time.monotonic()
+    try:
+        stepped(schedule, layout)
+    except PipelineError as error:
+        said = {
+            name: getattr(error, name)
+            for name in ("code", "operation", "stage", "micro_batch", "rank", "message")
+        }
+        said["seconds"] = time.monotonic() - began
+        try:
+            stepped(schedule, layout)
+        except PipelineError as again:
+            said["again"] = str(again)
+        partial = Path(folder) / f"{rank}.part"
+        partial.write_text(json.dumps(said))
+        partial.rename(Path(folder) / f"{rank}.json")
+    if rank == 0:
+        deadline = time.monotonic() + 60
+        while not (Path(folder) / "1.json").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int((Path(folder) / "pid").read_text()), signal.SIGKILL)
+    # Without the words of farewell that the group would wait for.
+    os._exit(0)
