@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from torch import distributed
 from torch.distributed import distributed_c10d
+from torch.distributed.distributed_c10d import PrefixStore
 
 from .errors import PipelineError
 
@@ -47,15 +47,13 @@ class Board:
         store = distributed_c10d._get_default_store()
         number = _made[f"{first}"]
         _made[f"{first}"] += 1
-        own = distributed.PrefixStore(f"megalens/pipeline/{first}/{number}", store)
+        own = PrefixStore(f"megalens/pipeline/{first}/{number}", store)
         if decider is not None:
             own.set("decider", str(decider))
         decided_by = int(self._get(own, "decider"))
         self._own = own
         self._store = (
-            own
-            if decided_by == first
-            else distributed.PrefixStore(f"megalens/pipeline/{decided_by}/{number}", store)
+            own if decided_by == first else PrefixStore(f"megalens/pipeline/{decided_by}/{number}", store)
         )
         self.decides = rank == decided_by
         """Whether this rank decides."""

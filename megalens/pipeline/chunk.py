@@ -184,7 +184,7 @@ class Chunk:
         elif by_hand and isinstance(module, DistributedDataParallel):
             # Gradients that were put there are seen by none of its hooks. A backward pass that adds zeros has it reduce what is there.
             views = [each.view_as(each) for each in module.parameters() if each.requires_grad]
-            module.reducer.prepare_for_backward(views)  # type: ignore[attr-defined]
+            module.reducer.prepare_for_backward(views)
             torch.autograd.backward(views, [each.new_zeros(()).expand_as(each) for each in views])
 
     def _check_outputs(self, number: int, outputs: tuple[Any, ...]) -> None:

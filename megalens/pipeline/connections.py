@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from typing import Any
 
 import torch
 from torch import distributed
@@ -47,7 +48,7 @@ def connect(
         Seconds that connecting may take.
     """
 
-    def group(backend: str) -> distributed.ProcessGroup:
+    def group(backend: str) -> Any:
         return distributed.new_group(
             list(ranks),
             backend=backend,

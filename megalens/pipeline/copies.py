@@ -76,9 +76,9 @@ class CopySum:
     def _add(self) -> None:
         own, other = self._pairs[0]
         if self._layout.stage_of(other) == self._stage:
-            mine, theirs = (_flat(self._parameters(each)) for each in (own, other))
-            for each, there in zip(mine, theirs, strict=True):
-                each += there
+            mine, theirs = _flat(self._parameters(own)), _flat(self._parameters(other))
+            for each, others in zip(mine, theirs, strict=True):
+                each += others
             self._put(own, mine)
             self._put(other, mine)
             return

@@ -42,6 +42,7 @@ class IWatch(Protocol):
         blocked: int,
         nbytes: int,
         peer: int,
+        sequence: int,
         chunk: int,
         micro_batch: int,
     ) -> None:
@@ -163,7 +164,10 @@ class Executor:
         link = self._links[peer_stage]
         self._inbox.know("S", part, tuple((each.dtype, tuple(each.shape), False) for each in tensors))
         link.send(("S", theirs, 0), tensors, self._in_headers)
+        before = _clock()
         message = self._wait_for(("S", part, 0), None)
+        if self.watch is not None:
+            self._tell_received(self.watch, message, before, self._number[part], -1)
         self._drain()
         return [each for each in message.tensors if each is not None]
 
@@ -173,24 +177,29 @@ class Executor:
         watch, (kind, virtual, number) = self.watch, operation
         assert watch is not None
         chunk = self._number[virtual]
-        if message is not None and message.peer >= 0:
-            nbytes = sum(each.numel() * each.element_size() for each in message.tensors if each is not None)
-            blocked = max(0, message.arrived - max(before, message.posted))
-            watch.message(
-                "receive",
-                message.posted,
-                message.arrived,
-                blocked=blocked,
-                nbytes=nbytes,
-                peer=message.peer,
-                chunk=chunk,
-                micro_batch=number,
-            )
+        if message is not None:
+            self._tell_received(watch, message, before, chunk, number)
         watch.operation_begins({"F": "forward", "W": "wgrad"}.get(kind, "backward"), chunk, number)
         try:
             self._operate(operation, message, batch, headers)
         finally:
             watch.operation_ends()
+
+    def _tell_received(self, watch: IWatch, message: Message, before: int, chunk: int, number: int) -> None:
+        """Tell of what came from another rank, for which this one waited since ``before``."""
+        if message.peer < 0:
+            return
+        watch.message(
+            "receive",
+            message.posted,
+            message.arrived,
+            blocked=max(0, message.arrived - max(before, message.posted)),
+            nbytes=sum(each.numel() * each.element_size() for each in message.tensors if each is not None),
+            peer=message.peer,
+            sequence=message.sequence,
+            chunk=chunk,
+            micro_batch=number,
+        )
 
     def _operate(self, operation: Operation, message: Message | None, batch: Batch, headers: bool) -> None:
         try:
@@ -375,7 +384,7 @@ class Executor:
             return
         for link in self._links.values():
             while link.done:
-                (letter, virtual, number), posted, ended, nbytes, _ = link.done.popleft()
+                (letter, virtual, number), posted, ended, nbytes, sequence = link.done.popleft()
                 mine = virtual + {"F": -1, "B": 1}.get(letter, 1 << 20)
                 self.watch.message(
                     "send",
@@ -384,8 +393,9 @@ class Executor:
                     blocked=0,
                     nbytes=nbytes,
                     peer=link.peer,
+                    sequence=sequence,
                     chunk=self._number.get(mine, -1),
-                    micro_batch=number,
+                    micro_batch=-1 if letter == "S" else number,
                 )
 
     def _error(self, code: str, operation: Operation | None, message: str) -> PipelineError:

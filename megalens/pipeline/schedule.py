@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import threading
+import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +14,7 @@ from torch import Tensor, distributed, nn
 from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining.microbatch import merge_chunks
 
+from .adaptive import Adaptive, Compare
 from .batch import cut_batch
 from .board import Board
 from .chunk import Chunk
@@ -18,7 +22,7 @@ from .connections import connect, expected_messages, mirrored
 from .copies import CopySum
 from .errors import PipelineError
 from .executor import Done, Executor
-from .inbox import Inbox
+from .inbox import Inbox, Key
 from .order_choice import OrderChoice, Rule, choice_from_json, choice_of
 from .orders import FixedOrder, GreedyOrder, IOrder
 from .placement import Placement
@@ -27,6 +31,9 @@ from .together import Together
 from .told_shapes import check_told_shapes
 
 __all__ = ["DynamicSchedule", "Planner"]
+
+_MOST_DECISIONS = 100
+_log = logging.getLogger(__name__)
 
 Planner = Callable[[str, Placement], Mapping[str, Any]]
 """Makes a plan of a schedule's name and a layout."""
@@ -70,6 +77,8 @@ class DynamicSchedule:
         Times each operation and message (``timeline="phases"``), and lets viewers change the order: ``run.configure(pipeline="breadth_first")``.
     planner : callable, optional
         Makes a plan of a schedule's name and a layout, instead of the engine's planner.
+    compare : callable, optional
+        Simulates plans for ``adaptive``, instead of the engine's planner: :data:`megalens.pipeline.adaptive.Compare`.
 
     Raises
     ------
@@ -98,6 +107,7 @@ class DynamicSchedule:
         device: torch.device | None = None,
         tracer: Any = None,
         planner: Planner | None = None,
+        compare: Compare | None = None,
     ) -> None:
         given = list(stages) if isinstance(stages, (list, tuple)) else [stages]
         if not given:
@@ -107,7 +117,7 @@ class DynamicSchedule:
             if group is not None
             else next((each.group for each in given if not isinstance(each, nn.Module)), None)
         )
-        ranks = distributed.get_process_group_ranks(group if group is not None else distributed.group.WORLD)  # type: ignore[arg-type]
+        ranks = distributed.get_process_group_ranks(group if group is not None else distributed.group.WORLD)
         self.rank = distributed.get_rank()
         if self.rank not in ranks:
             raise PipelineError(f"Rank {self.rank} is none of the pipeline's ranks {ranks}.")
@@ -119,7 +129,7 @@ class DynamicSchedule:
         self._loss_fn, self._scale = loss_fn, scale_grads
         self._specs = args_chunk_spec, kwargs_chunk_spec
         self._rule = Rule(prefer, in_flight)
-        self._planner, self._timeout = planner, timeout
+        self._planner, self._timeout, self._compare = planner, timeout, compare or _compared
         for name, value, least in (("ahead", ahead, 1), ("timeout", timeout, 0)):
             if (
                 not isinstance(value, (int, float))
@@ -132,9 +142,10 @@ class DynamicSchedule:
         together = _ranks(peers)
         if together and self.rank not in together:
             raise PipelineError(f"peers must have this rank, {self.rank}, among them, got {together}.")
+        # The adaptive order begins with what needs no planner.
         asked = "greedy" if isinstance(order, str) and order == "adaptive" else order
-        choice = choice_of(asked, self.layout, self._rule)
-        self._refuse_alone(choice, together)
+        self._alone = not together
+        choice = self._checked(asked)
         decider = None
         if self.stage == 0:
             decider = min(together) if together else self.rank
@@ -161,10 +172,12 @@ class DynamicSchedule:
             self.layout, self.stage, self._chunks, self._executor, mirrored(self.layout, self.stage)
         )
         self._step = 0
-        self._alone = not together
         self._pending: tuple[OrderChoice, str] | None = None
         self._imposed: OrderChoice | None = None
         self._lock = threading.Lock()
+        self._posted: deque[int] = deque()
+        self._adaptive: Adaptive | None = None
+        self._wants_adaptive = isinstance(order, str) and order == "adaptive"
         self._broken: str | None = None
         self.decisions: list[str] = []
         """What the order was changed to, and why; the newest last."""
@@ -172,7 +185,15 @@ class DynamicSchedule:
             self._board.post(1, self._first_order(choice))
         self.order: OrderChoice = choice_from_json(self._board.first())
         """What runs: a :class:`Plan` or a :class:`Rule`."""
-        self._made: dict[bool, IOrder] = {}
+        self._script = self.order
+        self._adapt(self._wants_adaptive)
+        if tracer is not None:
+            from .instrument import PipelineInstrument
+
+            self._executor.watch = tracer
+            tracer.attach(PipelineInstrument(self))
+        # Of the order that runs, with and without backward passes: the order of this rank, what comes to it, whether passes are split.
+        self._made: dict[bool, tuple[IOrder, Mapping[int, Sequence[Key | None]], bool]] = {}
 
     # Steps.
 
@@ -215,7 +236,12 @@ class DynamicSchedule:
             )
         self._step += 1
         self._begin_step()
-        return self._run(True, args, kwargs, target, losses, return_outputs)
+        began = time.perf_counter_ns()
+        outputs = self._run(True, args, kwargs, target, losses, return_outputs)
+        if self._adaptive is not None:
+            ms = (time.perf_counter_ns() - began) / 1e6
+            self._adaptive.step_ended(self.order, self.running, ms, self.done)
+        return outputs
 
     def eval(
         self,
@@ -253,21 +279,39 @@ class DynamicSchedule:
         PipelineError
             For a plan that is not right or not for this pipeline; then nothing changes.
         """
-        choice = choice_of(order, self.layout, self._rule)
-        self._refuse_alone(choice, () if self._alone else (0,))
+        adaptive = isinstance(order, str) and order == "adaptive"
+        choice = None if adaptive else self._checked(order)
         if not self._board.decides:
             return
+        self._wants_adaptive = adaptive
         if isinstance(choice, str):
-            threading.Thread(
-                target=self._plan_and_use, args=(choice, why), name="megalens-pipeline-plan", daemon=True
-            ).start()
+            self._plan_apart(choice, why)
         else:
-            with self._lock:
-                self._pending = choice, why
+            self._ask(self.order if choice is None else choice, why)
 
-    def impose(self, order: OrderChoice) -> None:
-        """Run another order from the next step on: for whoever has all ranks call it between the same two steps."""
-        self._imposed = order
+    def check(self, order: Any) -> None:
+        """Raise ``PipelineError`` where :meth:`use` would. Any thread; nothing changes."""
+        self._checked(order)
+
+    def follow_settings(self, order: Any, step: int) -> None:
+        """Run another order from the next step on, as the settings of the run say: all ranks call it between the same two steps."""
+        if order == "script":
+            order = self._script
+        adaptive = isinstance(order, str) and order == "adaptive"
+        self._adapt(adaptive)
+        self._wants_adaptive = adaptive
+        choice = None if adaptive else self._checked(order)
+        if isinstance(choice, str):
+            if self._board.decides:
+                self._plan_apart(choice, f"the settings of the run, at step {step} of the trace")
+        elif choice is not None:
+            self._imposed = choice
+            self._decide(f"From step {self._step + 1} on {_name(choice)}: the settings of the run.")
+
+    @property
+    def running(self) -> str:
+        """What runs, in a word or two."""
+        return _name(self.order)
 
     def close(self) -> None:
         """End the threads of the links. Safe twice."""
@@ -292,30 +336,61 @@ class DynamicSchedule:
         assert isinstance(found, Plan)
         return found
 
-    def _plan_and_use(self, name: str, why: str) -> None:
-        try:
-            planned = self._planned(name)
-        except Exception as error:
-            self._decide(f"{name} was asked for and could not be planned: {error}")
-            return
+    def _checked(self, order: Any) -> OrderChoice | str:
+        choice = choice_of(order, self.layout, self._rule)
+        self._refuse_alone(choice)
+        return choice
+
+    def _ask(self, choice: OrderChoice, why: str) -> None:
         with self._lock:
-            self._pending = planned, why
+            self._pending = choice, why
+
+    def _plan_apart(self, name: str, why: str) -> None:
+        """Have a schedule planned in another thread, so that no step waits for the planner."""
+
+        def work() -> None:
+            try:
+                planned = self._planned(name)
+            except Exception as error:
+                self._decide(f"{name} was asked for and could not be planned: {error}")
+            else:
+                self._ask(planned, why)
+
+        threading.Thread(target=work, name="megalens-pipeline-plan", daemon=True).start()
 
     def _decide(self, words: str) -> None:
         self.decisions.append(words)
+        del self.decisions[:-_MOST_DECISIONS]
+        _log.info("pipeline: %s", words)
+
+    def _adapt(self, wanted: bool) -> None:
+        """Have the order chosen by measurements, or not any more."""
+        if not wanted:
+            self._adaptive = None
+        elif self._adaptive is None:
+            rules = not (self._alone and any(each.reduces for each in self._chunks.values()))
+            self._adaptive = Adaptive(
+                self.layout, self.stage, self._board, self._ask, self._decide, self._compare, rules
+            )
 
     def _begin_step(self) -> None:
         board, step = self._board, self._step
         if step > 1:
             posted = board.look(step)
             if posted is not None:
+                self._adapt(bool(posted.pop("adaptive", False)))
                 self._follow(choice_from_json(posted))
+                if board.decides:
+                    self._posted.append(step)
+            if board.decides and self._posted and self._posted[0] < step:
+                # All have begun that step, and so read it.
+                board.forget(self._posted.popleft())
         if board.decides:
             with self._lock:
                 pending, self._pending = self._pending, None
             if pending is not None:
                 choice, why = pending
-                board.post(step + 1, choice.to_json())
+                board.post(step + 1, {**choice.to_json(), "adaptive": self._wants_adaptive})
                 self._decide(f"From step {step + 1} on {_name(choice)}: {why}.")
         imposed, self._imposed = self._imposed, None
         if imposed is not None:
@@ -357,19 +432,12 @@ class DynamicSchedule:
         )
         if lasts and training and batch.loss is None:
             raise PipelineError("target must be given on a rank with the last virtual stage, got None.")
-        order = self._order(training)
+        order, expected, split = self._prepared(training)
         for each in self._chunks.values():
-            each.begin(
-                isinstance(self.order, Plan)
-                and any(op.kind == "I" for op in self.order.operations(self.stage))
-            )
+            each.begin(split)
         try:
             self._copies.begin(training)
-            self._executor.run(
-                order,
-                batch,
-                expected_messages(self.layout, self.stage, self.order, training, tuple(self._links)),
-            )
+            self._executor.run(order, batch, expected)
             self._copies.end(training)
         except BaseException as error:
             self._broken = f"a step ended in an error ({str(error)[:300]})"
@@ -386,23 +454,25 @@ class DynamicSchedule:
             each.clear()
         return merge_chunks(outputs, None) if outputs else None
 
-    def _order(self, training: bool) -> IOrder:
+    def _prepared(self, training: bool) -> tuple[IOrder, Mapping[int, Sequence[Key | None]], bool]:
         found = self._made.get(training)
         if found is None:
-            if isinstance(self.order, Plan):
-                operations = self.order.operations(self.stage)
-                found = FixedOrder(
+            order, split = self.order, False
+            made: IOrder
+            if isinstance(order, Plan):
+                operations = order.operations(self.stage)
+                split = any(each.kind == "I" for each in operations)
+                made = FixedOrder(
                     operations if training else [each for each in operations if each.kind == "F"]
                 )
             else:
-                found = GreedyOrder(
-                    self.layout, tuple(self._chunks), self.order.prefer, self.order.in_flight, training
-                )
-            self._made[training] = found
+                made = GreedyOrder(self.layout, tuple(self._chunks), order.prefer, order.in_flight, training)
+            expected = expected_messages(self.layout, self.stage, order, training, tuple(self._links))
+            found = self._made[training] = made, expected, split
         return found
 
-    def _refuse_alone(self, choice: OrderChoice | str, together: Sequence[int]) -> None:
-        if isinstance(choice, Rule) and not together and any(each.reduces for each in self._chunks.values()):
+    def _refuse_alone(self, choice: OrderChoice | str) -> None:
+        if isinstance(choice, Rule) and self._alone and any(each.reduces for each in self._chunks.values()):
             raise PipelineError(
                 "This stage is held by several ranks, which talk to each other in its passes (DDP, FSDP or DTensor): with an order that follows what has arrived "
                 "they have to agree. Say peers=, the ranks that hold this stage, or take a plan."
@@ -435,6 +505,12 @@ def _ranks(peers: Any) -> tuple[int, ...]:
     if isinstance(peers, distributed.ProcessGroup):
         peers = distributed.get_process_group_ranks(peers)
     return tuple(sorted(int(each) for each in peers))
+
+
+def _compared(layout: Placement, times: Mapping[str, Any], running: Plan | None) -> Sequence[Any]:
+    from .planner import compare_plans
+
+    return compare_plans(layout, times, running)
 
 
 def _name(choice: OrderChoice) -> str:

@@ -138,7 +138,9 @@ def random_plans(rank: int, stages: int, first: int, count: int, delay: float) -
     shapes = [("loop", 1, 3), ("loop", 2, 2), ("v", 2, 3), ("two_way", 2, 4)]
     for at, (kind, chunks, micro_batches) in enumerate(shapes):
         layout = Placement(kind, stages, chunks, micro_batches)
-        plans = [random_plan(first + n, stages, micro_batches, kind, chunks) for n in range(at, count, len(shapes))]
+        plans = [
+            random_plan(first + n, stages, micro_batches, kind, chunks) for n in range(at, count, len(shapes))
+        ]
         schedule, held = made(rank, layout, plans[0], delay=delay)
         schedule.use(plans[1])
         stepped(schedule, layout)
@@ -179,12 +181,19 @@ def switching(rank: int, stages: int, steps: int) -> list[tuple[str, list[str]]]
             schedule.use(random.choice([*plans, "greedy"]))
         stepped(schedule, layout, step)
         assert worst(held, layout, step) < 1e-6
-        ran.append((str(schedule.order.to_json().get("schedule", "greedy")), [str(each.operation) for each in schedule.done]))
+        ran.append(
+            (
+                str(schedule.order.to_json().get("schedule", "greedy")),
+                [str(each.operation) for each in schedule.done],
+            )
+        )
         if step == steps // 2:
             # Forward passes alone, between two steps.
             x, target = data(4, step)
             losses: list[Tensor] = []
-            schedule.eval(*((x,) if rank == 0 else ()), target=target if rank == stages - 1 else None, losses=losses)
+            schedule.eval(
+                *((x,) if rank == 0 else ()), target=target if rank == stages - 1 else None, losses=losses
+            )
             if losses:
                 wanted = reference(layout.virtual_stages, 4, step)[1]
                 assert max(abs(a.item() - b) for a, b in zip(losses, wanted, strict=True)) < 1e-6
