@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import distributed
 
+from .errors import PipelineError
 from .inbox import Inbox, Key
 from .link import Link
 from .order_choice import OrderChoice
@@ -49,13 +50,20 @@ def connect(
     """
 
     def group(backend: str) -> Any:
-        return distributed.new_group(
-            list(ranks),
-            backend=backend,
-            timeout=timedelta(seconds=timeout),
-            use_local_synchronization=True,
-            sort_ranks=False,
-        )
+        try:
+            return distributed.new_group(
+                list(ranks),
+                backend=backend,
+                timeout=timedelta(seconds=timeout),
+                use_local_synchronization=True,
+                sort_ranks=False,
+            )
+        except RuntimeError as error:
+            raise PipelineError(
+                f"The ranks {list(ranks)} of the pipeline did not all connect within {timeout:.3g} s: every one of them makes its DynamicSchedule ({str(error)[:200]}).",
+                code="waited",
+                stage=stage,
+            ) from error
 
     if layout.stages == 1:
         return {}

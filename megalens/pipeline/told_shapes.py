@@ -14,7 +14,7 @@ __all__ = ["check_told_shapes"]
 
 
 def check_told_shapes(board: Board, layout: Placement, chunks: Mapping[int, Chunk]) -> None:
-    """Say on this rank's behalf what its stages were told, and compare with the stages before them.
+    """Say on this rank's behalf what its stages were told, and compare with the stages beside them.
 
     Only a ``PipelineStage`` with ``input_args`` and ``output_args`` was told anything; what the others give and take is known from the first message on.
 
@@ -27,19 +27,25 @@ def check_told_shapes(board: Board, layout: Placement, chunks: Mapping[int, Chun
     for virtual, told in said.items():
         board.say(f"told/{virtual}", told)
     for virtual, told in said.items():
-        if layout.is_first(virtual) or told["inputs"] is None:
-            continue
-        before = board.wait_for(f"told/{virtual - 1}")["outputs"]
-        if before is not None and before != told["inputs"]:
-            stage = layout.stage_of(virtual)
-            raise PipelineError(
-                f"Virtual stage {virtual - 1} gives {_words(before)}, and virtual stage {virtual} (stage {stage}) was told to expect {_words(told['inputs'])}: "
-                f"{virtual}F{layout.passing(virtual)[0]} could not run. Tell both the same input_args and output_args.",
-                code="shape",
-                operation=f"{virtual}F{layout.passing(virtual)[0]}",
-                stage=stage,
-                micro_batch=layout.passing(virtual)[0],
-            )
+        # Both ends look, so that neither waits for the other, which gave up.
+        if not layout.is_first(virtual) and told["inputs"] is not None:
+            _compare(layout, virtual, board.wait_for(f"told/{virtual - 1}")["outputs"], told["inputs"])
+        if not layout.is_last(virtual) and told["outputs"] is not None:
+            _compare(layout, virtual + 1, told["outputs"], board.wait_for(f"told/{virtual + 1}")["inputs"])
+
+
+def _compare(layout: Placement, virtual: int, gives: Any, takes: Any) -> None:
+    if gives is None or takes is None or gives == takes:
+        return
+    stage, number = layout.stage_of(virtual), layout.passing(virtual)[0]
+    raise PipelineError(
+        f"Virtual stage {virtual - 1} gives {_words(gives)}, and virtual stage {virtual} (stage {stage}) was told to expect {_words(takes)}: "
+        f"{virtual}F{number} could not run. Tell both the same in output_args and input_args.",
+        code="shape",
+        operation=f"{virtual}F{number}",
+        stage=stage,
+        micro_batch=number,
+    )
 
 
 def _told(chunk: Chunk) -> dict[str, Any]:
