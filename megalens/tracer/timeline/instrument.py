@@ -118,7 +118,7 @@ class TimelineInstrument(Instrument):
             return
         self._communication.begin()
         self._loop.begin()
-        self._stages.begin(self._host.roots)
+        self._stages.begin()
         found = {"layers": layers_of, "operations": operations_of}.get(self._settings.granularity)
         if found is not None:
             self._modules = [

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
-
-from torch import nn
 
 from ..instrument import Instrument
 
@@ -33,14 +31,10 @@ class StageHooks:
 
     def __init__(self, instrument: Instrument) -> None:
         self._instrument = instrument
-        self._roots: tuple[nn.Module, ...] = ()
-        self._chunks: dict[int, int] = {}
         self._replaced: list[tuple[Any, str, Any, Any]] = []
 
-    def begin(self, roots: Sequence[nn.Module]) -> None:
+    def begin(self) -> None:
         """Stand before them, where the script uses them. Safe twice."""
-        self._roots = tuple(roots)
-        self._chunks.clear()
         module = sys.modules.get("torch.distributed.pipelining.stage")
         if module is None or self._replaced:
             return
@@ -63,19 +57,11 @@ class StageHooks:
     def _told(self, own: Callable[..., Any], kind: str) -> Callable[..., Any]:
         @functools.wraps(own)
         def operation(stage: Any, number: int, *args: Any, **kwargs: Any) -> Any:
-            self._instrument.operation_begins(kind, self._chunk(stage), number)
+            # However stages are placed, each round over the ranks is a chunk of every rank.
+            self._instrument.operation_begins(kind, stage.stage_index // stage.group_size, number)
             try:
                 return own(stage, number, *args, **kwargs)
             finally:
                 self._instrument.operation_ends()
 
         return operation
-
-    def _chunk(self, stage: Any) -> int:
-        module = stage.submod
-        found = self._chunks.get(id(module))
-        if found is None:
-            inside = set(map(id, module.modules()))
-            found = next((chunk for chunk, root in enumerate(self._roots) if id(root) in inside), 0)
-            self._chunks[id(module)] = found
-        return found
