@@ -21,7 +21,8 @@ Compare = Callable[[Placement, Mapping[str, Any], Plan | None], Sequence[tuple[M
 
 _WINDOW, _SETTLE = 10, 2
 _SIGMAS = 2.0
-_DRIFT = 3.0
+_DRIFT, _LEAST = 3.0, 0.02
+"""Of a change that is taken for one of the machine: so many times the uncertainty, which is taken for no less than this share of a step."""
 
 
 @dataclass
@@ -79,7 +80,9 @@ class Adaptive:
     ) -> None:
         self._layout, self._stage, self._board = layout, stage, board
         self._ask, self._say, self._compare = ask, say, compare
-        self._rules = (Rule("breadth"), Rule("depth")) if rules else ()
+        # With one chunk both are the same.
+        both = (Rule("breadth"), Rule("depth")) if layout.chunks > 1 else (Rule("breadth"),)
+        self._rules = both if rules else ()
         self._known: dict[str, Measured] = {}
         self._now: Measured | None = None
         self._incumbent: Measured | None = None
@@ -87,7 +90,7 @@ class Adaptive:
         self._sums: dict[str, list[float]] = {}
         self._busy = threading.Event()
         self._tried: set[str] = set()
-        self._settled: float | None = None
+        self._settled: Measured | None = None
 
     def step_ended(self, order: OrderChoice, name: str, ms: float, done: Sequence[Done]) -> None:
         """Take a step: what ran, how long it took on this rank, and its operations."""
@@ -144,11 +147,12 @@ class Adaptive:
                 return
             self._say(f"{full.name} stays: {_took(full)}, and {_took(before)}")
         self._incumbent = full
-        if self._settled is not None and abs(full.mean - self._settled) > _DRIFT * max(
-            full.error, 0.01 * full.mean
+        settled = self._settled
+        if settled is not None and abs(full.mean - settled.mean) > _DRIFT * max(
+            full.error, settled.error, _LEAST * full.mean
         ):
             self._say(
-                f"Steps of {full.name} took {self._settled:.3g} ms and now take {full.mean:.3g}: other orders are looked at anew"
+                f"Steps of {full.name} took {settled.mean:.3g} ms and now take {full.mean:.3g}: other orders are looked at anew"
             )
             self._tried.clear()
             self._settled = None
@@ -158,7 +162,7 @@ class Adaptive:
                 self._say(
                     f"The order stays {full.name}, of which {_took(full)}: nothing else promises more than the uncertainty"
                 )
-            self._settled = full.mean if self._settled is None else self._settled
+                self._settled = full
             return
         self._settled = None
         order, why = found

@@ -287,7 +287,9 @@ class DynamicSchedule:
         if isinstance(choice, str):
             self._plan_apart(choice, why)
         else:
-            self._ask(self.order if choice is None else choice, why)
+            self._ask(
+                self.order if choice is None else choice, "adaptive begins with it" if adaptive else why
+            )
 
     def check(self, order: Any) -> None:
         """Raise ``PipelineError`` where :meth:`use` would. Any thread; nothing changes."""
