@@ -110,7 +110,7 @@ class Executor:
         self._chunks, self._links, self._inbox = chunks, links, inbox
         self._number = {virtual: at for at, virtual in enumerate(sorted(chunks))}
         self._timeout, self._headers, self._together = timeout, headers, together
-        self._in_headers = headers
+        self._in_headers, self._direct = headers, True
         self.watch: IWatch | None = None
         self.done: list[Done] = []
         """What the last step did."""
@@ -136,13 +136,14 @@ class Executor:
         """
         self.done = []
         headers = self._in_headers = self._headers or order.dynamic
-        with self._inbox.changed:
+        self._direct = not order.dynamic
+        with self._inbox.lock:
             self._inbox.filed.clear()
             self._inbox.arrivals.clear()
             self._inbox.training = torch.is_grad_enabled()
         for stage, link in self._links.items():
             link.timed = self.watch is not None
-            link.begin(expected.get(stage, ()), headers)
+            link.begin(expected.get(stage, ()), headers, order.dynamic)
         order.begin()
         while not order.over:
             before = _clock()
@@ -155,6 +156,9 @@ class Executor:
                 self._operate(operation, message, batch, headers)
             self.done.append(Done(operation, began, _clock(), began - before))
             order.ended(operation)
+            if self._direct:
+                for link in self._links.values():
+                    link.post_ahead()
         self._drain()
 
     def exchange(
@@ -162,10 +166,10 @@ class Executor:
     ) -> Sequence[Tensor]:
         """Send weights' gradients of a part of the model to the stage with the other copy, and return its ones. The step's messages from there end with them."""
         link = self._links[peer_stage]
-        self._inbox.know("S", part, tuple((each.dtype, tuple(each.shape), False) for each in tensors))
+        self._inbox.specs["S", part] = spec_of(tensors)
         link.send(("S", theirs, 0), tensors, self._in_headers)
         before = _clock()
-        message = self._wait_for(("S", part, 0), None)
+        message = self._wait_for(("S", part, 0), None, peer_stage)
         if self.watch is not None:
             self._tell_received(self.watch, message, before, self._number[part], -1)
         self._drain()
@@ -289,10 +293,10 @@ class Executor:
                     self._together.choose(found)
                 return found
             with self._inbox.changed:
-                self._starve(self._links.values(), True)
+                self._starve(True)
                 while not self._inbox.arrivals:
                     self._wait(deadline, None)
-                self._starve(self._links.values(), False)
+                self._starve(False)
 
     def _hear(self, order: IOrder) -> None:
         arrivals = self._inbox.arrivals
@@ -312,58 +316,73 @@ class Executor:
 
     def _input(self, operation: Operation) -> Message | None:
         source = self._source(operation)
-        return None if source is None else self._wait_for(source[0], operation)
+        return None if source is None else self._wait_for(source[0], operation, source[1])
 
     def _await_input(self, operation: Operation) -> None:
         source = self._source(operation)
         if source is not None:
-            self._wait_for(source[0], operation, take=False)
+            self._wait_for(source[0], operation, source[1], take=False)
 
-    def _wait_for(self, key: Key, operation: Operation | None, *, take: bool = True) -> Message:
+    def _wait_for(self, key: Key, operation: Operation | None, stage: int, *, take: bool = True) -> Message:
         inbox = self._inbox
-        with inbox.changed:
+        link = self._links.get(stage)
+        if self._direct and link is not None and key not in inbox.filed:
+            self._receive(link, key, operation)
+        with inbox.lock:
             if key not in inbox.filed:
                 deadline = time.monotonic() + self._timeout
-                # What is needed may be behind what is not: all of one link lets come what it likes, as long as nothing can be done.
-                self._starve(self._links.values(), True)
+                # What is needed may be behind what is not: all links let come what they like, as long as nothing can be done.
+                self._starve(True)
                 while key not in inbox.filed:
                     self._wait(deadline, operation)
-                self._starve(self._links.values(), False)
+                self._starve(False)
             message = inbox.filed[key]
             if take:
                 del inbox.filed[key]
-                if message.peer >= 0:
-                    self._link_to(message.peer).taken()
+                if link is not None:
+                    link.taken()
         for work in message.works:
             work.wait()
         return message
 
-    def _link_to(self, peer: int) -> Link:
-        return next(link for link in self._links.values() if link.peer == peer)
+    def _receive(self, link: Link, key: Key, operation: Operation | None) -> None:
+        """Receive from a link, in a fixed order, until what is needed is there."""
+        if self._inbox.failure is not None:
+            raise self._lost(operation, *self._inbox.failure)
+        try:
+            link.receive(key, self._timeout)
+        except TimeoutError:
+            raise self._late(operation) from None
+        except (RuntimeError, ValueError, IndexError) as error:
+            raise self._lost(operation, link.peer, error) from error
 
-    def _starve(self, links: Any, hungry: bool) -> None:
-        for link in links:
-            link.hungry = hungry
-        if hungry:
-            self._inbox.changed.notify_all()
+    def _starve(self, hungry: bool) -> None:
+        for link in self._links.values():
+            link.starve(hungry)
 
     def _wait(self, deadline: float, operation: Operation | None) -> None:
         """Wait for the inbox to change. With it held."""
         if self._inbox.failure is not None:
-            peer, error = self._inbox.failure
-            raise self._error(
-                "lost",
-                operation,
-                f"Rank {self._rank} (stage {self._stage}) waited for {self._awaited(operation)} when its connection to rank {peer} failed: {str(error).partition('. ')[0][:300]}. Rank {peer} is gone, or is stuck in an error of its own: see what it said.",
-            ) from error
+            raise self._lost(operation, *self._inbox.failure) from self._inbox.failure[1]
         left = deadline - time.monotonic()
         if left <= 0:
-            raise self._error(
-                "waited",
-                operation,
-                f"Rank {self._rank} (stage {self._stage}) waited {self._timeout:.3g} s for {self._awaited(operation)}, and it did not come: that rank, or one before it, is stopped or stuck, or runs another order. timeout= of the schedule sets this limit.",
-            )
+            raise self._late(operation)
         self._inbox.changed.wait(left)
+
+    def _lost(self, operation: Operation | None, peer: int, error: BaseException) -> PipelineError:
+        said = str(error).partition(". ")[0][:300]
+        return self._error(
+            "lost",
+            operation,
+            f"Rank {self._rank} (stage {self._stage}) waited for {self._awaited(operation)} when its connection to rank {peer} failed: {said}. Rank {peer} is gone, or is stuck in an error of its own: see what it said.",
+        )
+
+    def _late(self, operation: Operation | None) -> PipelineError:
+        return self._error(
+            "waited",
+            operation,
+            f"Rank {self._rank} (stage {self._stage}) waited {self._timeout:.3g} s for {self._awaited(operation)}, and it did not come: that rank, or one before it, is stopped or stuck, or runs another order. timeout= of the schedule sets this limit.",
+        )
 
     def _awaited(self, operation: Operation | None) -> str:
         if operation is None:
@@ -377,9 +396,12 @@ class Executor:
     def _drain(self) -> None:
         """Wait until everything is sent: nothing else is left to do."""
         deadline = time.monotonic() + self._timeout
-        with self._inbox.changed:
+        inbox = self._inbox
+        inbox.draining = True
+        with inbox.lock:
             while not all(link.sent for link in self._links.values()):
                 self._wait(deadline, None)
+        inbox.draining = False
         if self.watch is None:
             return
         for link in self._links.values():

@@ -36,8 +36,12 @@ class Inbox:
 
     Attributes
     ----------
+    lock : threading.Lock
+        Guards all of it, and what links share with their threads.
     changed : threading.Condition
-        Guards all of it, and is notified of every message, of shapes that became known, and of failures.
+        On which the training thread waits: notified of every message, and of failures.
+    draining : bool
+        Whether it waits there until everything is sent.
     arrivals : deque of Key
         Keys that came from other ranks since a dynamic order last looked.
     training : bool
@@ -47,7 +51,9 @@ class Inbox:
     """
 
     def __init__(self) -> None:
-        self.changed = threading.Condition()
+        self.lock = threading.Lock()
+        self.changed = threading.Condition(self.lock)
+        self.draining = False
         self.filed: dict[Key, Message] = {}
         self.arrivals: deque[Key] = deque()
         self._specs: dict[bool, dict[tuple[str, int], Spec]] = {True: {}, False: {}}
@@ -64,17 +70,11 @@ class Inbox:
         with self.changed:
             self.filed[key] = message
             self.arrivals.append(key)
-            self.changed.notify_all()
-
-    def know(self, letter: str, virtual: int, spec: Spec) -> None:
-        """Note what messages for a virtual stage hold."""
-        with self.changed:
-            self.specs[letter, virtual] = spec
-            self.changed.notify_all()
+            self.changed.notify()
 
     def fail(self, peer: int, error: BaseException) -> None:
         """Note that a link failed; only the first failure says why."""
         with self.changed:
             if self.failure is None:
                 self.failure = peer, error
-            self.changed.notify_all()
+            self.changed.notify()

@@ -1,8 +1,9 @@
-"""Messages between this rank and one other, both ways, without the training thread waiting for any of them.
+"""Messages between this rank and one other, both ways.
 
 Messages of one direction keep the order in which they were sent: NCCL matches them by it, and gloo does within a tag. In a fixed order both ends know it, and
-receives are posted ahead. In a dynamic one only the sender does, so each message has a header that says what it is. A header also says the shapes, the first time that a message crosses a boundary.
-gloo's works are done only once somebody has waited for them, so each direction has a thread that does.
+the training thread posts receives ahead, and waits for the one that it needs. In a dynamic one only the sender knows it: each message has a header that says what it is,
+and a thread receives, since a work of gloo is done only once somebody has waited for it. A header also says the shapes, the first time that a message crosses a boundary.
+Another thread waits for what is sent, so that its memory is free as soon as it has gone.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
+from queue import SimpleQueue
 from typing import Any
 
 import torch
@@ -23,7 +25,7 @@ __all__ = ["Link", "Sent", "spec_of"]
 
 _DATA, _HEADER = 1, 2
 _HEADER_NUMBERS = 128
-_LONG = timedelta(days=1)
+_LONG_SECONDS = 86400.0
 """How long a thread waits for one message: the training thread has the time limit."""
 _POLL_SECONDS = 5e-5
 
@@ -36,6 +38,11 @@ _LETTERS = "FBS"
 
 Sent = tuple[Key, int, int, int, int]
 """Key, ns when a send was posted and when it was done, bytes, number of the message."""
+
+_Posted = tuple[Key, list[Any], list[Tensor], int]
+"""Key, works, tensors, ns when it was posted."""
+_Sending = tuple[Key, int, list[tuple[Any, bool]], list[Tensor], int, int]
+"""Key, ns when it was posted, works with whether each is a header, tensors, bytes, number."""
 
 _clock = time.perf_counter_ns
 
@@ -59,7 +66,7 @@ class Link:
     device : torch.device
         Where tensors are received.
     ahead : int
-        Receives that may be posted, and messages that may have arrived, before the training thread has taken those before.
+        Receives that may be posted, and messages that a thread may have received, before the training thread has taken those before.
     """
 
     def __init__(
@@ -76,34 +83,58 @@ class Link:
         self.peer = peer
         self._inbox, self._at, self._device, self._ahead = inbox, at, device, ahead
         self._out, self._into, self._control = out, into, control
-        self._changed = inbox.changed
-        # Of each message that is to come its key, or None where its header will say it.
+        # Of each message that is to come its key, or None where its header will say it; then those whose receives are posted.
         self._expected: deque[Key | None] = deque()
-        self._headers = False
+        self._posted: deque[_Posted] = deque()
+        self._headers = self._dynamic = False
         self._credit = ahead
         self.hungry = False
-        """Whether the training thread has nothing to do until a message of this link comes: then it may be any number ahead."""
+        """Whether the training thread has nothing to do until a message comes: then the thread may be any number ahead."""
+        self._go = threading.Condition(inbox.lock)
+        self._receives = False
         self._said: dict[tuple[bool, int], Spec] = {}
-        self._sending: deque[tuple[Key, int, list[tuple[Any, bool]], list[Tensor], int, int]] = deque()
-        self._unsent = 0
+        self._sending: SimpleQueue[_Sending | None] = SimpleQueue()
+        self._numbers = [0, 0]
+        self._finished = 0
         self.done: deque[Sent] = deque(maxlen=100_000)
         """Sends that are over, where somebody asked for them with :attr:`timed`."""
         self.timed = False
-        self._numbers = [0, 0]
         self._closed = False
-        for work in (self._receive_all, self._finish_all):
-            threading.Thread(
-                target=self._guarded, args=(work,), name=f"megalens-pipeline-{peer}", daemon=True
-            ).start()
+        self._start(self._finish_all)
 
     # The training thread.
 
-    def begin(self, expected: Iterable[Key | None], headers: bool) -> None:
-        """Say what is to come in this step, in order; None each where headers will say it."""
-        with self._changed:
+    def begin(self, expected: Iterable[Key | None], headers: bool, dynamic: bool) -> None:
+        """Say what is to come in this step, in order: None each where headers will say it."""
+        with self._inbox.lock:
             self._expected.extend(expected)
-            self._headers, self._credit = headers, self._ahead
-            self._changed.notify_all()
+            self._headers, self._dynamic, self._credit = headers, dynamic, self._ahead
+            self._go.notify()
+        if not dynamic:
+            self.post_ahead()
+        elif not self._receives:
+            self._receives = True
+            self._start(self._receive_all)
+
+    def post_ahead(self) -> None:
+        """Post receives of messages of which it is known what they hold, as many as may be. In a fixed order."""
+        while self._expected and len(self._posted) < self._ahead and not self._headers:
+            key = self._expected[0]
+            spec = None if key is None else self._inbox.specs.get(key[:2])
+            if key is None or spec is None:
+                return
+            self._expected.popleft()
+            self._posted.append(self._post(key, spec, _clock()))
+
+    def receive(self, key: Key, seconds: float) -> None:
+        """Receive, in order, until a message has come; in a fixed order. Raises ``TimeoutError`` where none comes in time, and what the group raises where the other is gone."""
+        filed = self._inbox.filed
+        while key not in filed:
+            self.post_ahead()
+            if not self._posted:
+                self._posted.append(self._post_unknown(self._expected.popleft(), seconds))
+            self._file(self._posted[0], seconds)
+            self._posted.popleft()
 
     def send(self, key: Key, tensors: Sequence[Tensor], headers: bool) -> Spec | None:
         """Post a message. Returns what messages of its kind held before where this one differs and no header would say so; then nothing is sent."""
@@ -125,118 +156,122 @@ class Link:
         kept += [each.detach().contiguous() for each in tensors]
         works += [(self._out.send([each], self._at, _DATA), False) for each in kept[len(works) :]]
         nbytes = sum(each.numel() * each.element_size() for each in tensors)
-        with self._changed:
-            self._unsent += 1
-            self._sending.append((key, posted, works, kept, nbytes, self._numbers[0]))
-            self._numbers[0] += 1
-            self._changed.notify_all()
+        self._sending.put((key, posted, works, kept, nbytes, self._numbers[0]))
+        self._numbers[0] += 1
         return None
 
     def taken(self) -> None:
-        """Let one more message come, since one was taken. With :attr:`Inbox.changed` held."""
+        """Let one more message come, since one was taken. With the lock held."""
         self._credit += 1
+        if self._receives:
+            self._go.notify()
+
+    def starve(self, hungry: bool) -> None:
+        """Set :attr:`hungry`. With the lock held."""
+        self.hungry = hungry
+        if hungry and self._receives:
+            self._go.notify()
 
     @property
     def sent(self) -> bool:
         """Whether everything is sent."""
-        return self._unsent == 0
+        return self._finished == self._numbers[0]
 
     def close(self) -> None:
         """Have the threads end. Safe twice."""
-        with self._changed:
+        with self._inbox.lock:
             self._closed = True
-            self._changed.notify_all()
+            self._go.notify_all()
+        self._sending.put(None)
 
-    # The threads.
-
-    def _guarded(self, work: Any) -> None:
-        try:
-            if self._device.type == "cuda":
-                torch.cuda.set_device(self._device)
-            work()
-        except Exception as error:
-            self._inbox.fail(self.peer, error)
-
-    def _finish_all(self) -> None:
-        while True:
-            with self._changed:
-                while not self._sending:
-                    if self._closed:
-                        return
-                    self._changed.wait()
-                key, posted, works, kept, nbytes, number = self._sending.popleft()
-            for work, header in works:
-                self._wait(work, header)
-            del works, kept, work
-            with self._changed:
-                self._unsent -= 1
-                if self.timed:
-                    self.done.append((key, posted, _clock(), nbytes, number))
-                if not self._unsent:
-                    self._changed.notify_all()
-
-    def _receive_all(self) -> None:
-        posted: deque[tuple[Key, list[Any], list[Tensor], int]] = deque()
-        while True:
-            key = self._next(bool(posted))
-            if key is not None:
-                posted.append(self._post(*key))
-            elif posted:
-                self._file(*posted.popleft())
-            else:
-                return
-
-    def _next(self, busy: bool) -> tuple[Key | None, Spec | None] | None:
-        """Return the next message to be posted; None where one that is posted is to be waited for first, or all is closed."""
-        with self._changed:
-            while True:
-                if self._expected and (self._credit > 0 or self.hungry):
-                    key = self._expected[0]
-                    spec = None if key is None or self._headers else self._inbox.specs.get(key[:2])
-                    # Only this rank's own forward pass says what gradients are like.
-                    known = spec is not None or key is None or self._headers or key[0] == "F"
-                    if known:
-                        if spec is None and busy:
-                            return None
-                        self._expected.popleft()
-                        self._credit -= 1
-                        return key, spec
-                if busy:
-                    return None
-                if self._closed:
-                    return None
-                self._changed.wait()
-
-    def _post(self, key: Key | None, spec: Spec | None) -> tuple[Key, list[Any], list[Tensor], int]:
-        began = _clock()
-        if spec is None:
-            numbers = torch.empty(_HEADER_NUMBERS, dtype=torch.int64)
-            self._wait(self._control.recv([numbers], self._at, _HEADER), True)
-            said, spec = _of_header(numbers)
-            if key is not None and said != key:
-                raise ValueError(f"the message for {key} was expected, and that for {said} came")
-            key = said
-            if key[0] == "F":
-                self._inbox.know("F", key[1], spec)
-        assert key is not None
+    def _post(self, key: Key, spec: Spec, began: int) -> _Posted:
         tensors = [torch.empty(shape, dtype=dtype, device=self._device) for dtype, shape, _ in spec]
         return key, [self._into.recv([each], self._at, _DATA) for each in tensors], tensors, began
 
-    def _file(self, key: Key, works: list[Any], tensors: list[Tensor], began: int) -> None:
+    def _post_header(self) -> tuple[Any, Tensor, int]:
+        numbers = torch.empty(_HEADER_NUMBERS, dtype=torch.int64)
+        return self._control.recv([numbers], self._at, _HEADER), numbers, _clock()
+
+    def _post_unknown(self, key: Key | None, seconds: float, header: Any = None) -> _Posted:
+        """Wait for a header, and post the receive of its message."""
+        work, numbers, began = self._post_header() if header is None else header
+        self._wait(work, True, seconds)
+        said, spec = _of_header(numbers)
+        if key is not None and said != key:
+            raise ValueError(f"the message for {key} was expected, and that for {said} came")
+        if said[0] == "F":
+            self._inbox.specs["F", said[1]] = spec
+        return self._post(said, spec, began)
+
+    def _file(self, posted: _Posted, seconds: float) -> None:
+        key, works, tensors, began = posted
         for work in works:
-            self._wait(work, False)
+            self._wait(work, False, seconds)
         number = self._numbers[1]
         self._numbers[1] += 1
         over = () if self._device.type == "cpu" else tuple(works)
         self._inbox.put(key, Message(tuple(tensors), self.peer, began, _clock(), number, over))
 
-    def _wait(self, work: Any, header: bool) -> None:
+    def _wait(self, work: Any, header: bool, seconds: float) -> None:
+        began = time.monotonic()
         if header or self._device.type == "cpu":
-            work.wait(_LONG)
+            try:
+                work.wait(timedelta(seconds=seconds))
+            except RuntimeError as error:
+                if time.monotonic() - began >= seconds:
+                    raise TimeoutError from error
+                raise
             return
         # Here wait() would only have a stream wait.
         while not work.is_completed():
+            if time.monotonic() - began > seconds:
+                raise TimeoutError
             time.sleep(_POLL_SECONDS)
+
+    # The threads.
+
+    def _start(self, work: Any) -> None:
+        def guarded() -> None:
+            try:
+                if self._device.type == "cuda":
+                    torch.cuda.set_device(self._device)
+                work()
+            except Exception as error:
+                self._inbox.fail(self.peer, error)
+
+        threading.Thread(target=guarded, name=f"megalens-pipeline-{self.peer}", daemon=True).start()
+
+    def _finish_all(self) -> None:
+        while (sending := self._sending.get()) is not None:
+            key, posted, works, kept, nbytes, number = sending
+            for work, header in works:
+                self._wait(work, header, _LONG_SECONDS)
+            del sending, works, kept, work
+            if self.timed:
+                self.done.append((key, posted, _clock(), nbytes, number))
+            self._finished += 1
+            if self._inbox.draining:
+                with self._inbox.lock:
+                    self._inbox.changed.notify()
+
+    def _receive_all(self) -> None:
+        header = None
+        while self._may_post():
+            # The next header travels while this message does.
+            posted = self._post_unknown(None, _LONG_SECONDS, header)
+            header = self._post_header() if self._expected else None
+            self._file(posted, _LONG_SECONDS)
+
+    def _may_post(self) -> bool:
+        """Wait until one more message may come; False once all is closed."""
+        with self._inbox.lock:
+            while not (self._expected and self._dynamic and (self._credit > 0 or self.hungry)):
+                if self._closed:
+                    return False
+                self._go.wait()
+            self._expected.popleft()
+            self._credit -= 1
+            return True
 
 
 def _header(key: Key, spec: Spec) -> Tensor:

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from own_plans import ALL, SHAPES, plan_named, random_plan
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 
 from megalens.pipeline import PipelineError
 from megalens.pipeline.placement import Placement
@@ -240,3 +240,30 @@ def stricken(rank: int, order: str, strike: str, timeout: float, folder: str) ->
             os.kill(int((Path(folder) / "pid").read_text()), signal.SIGKILL)
     # Without the words of farewell that the group would wait for.
     os._exit(0)
+
+
+def growing(rank: int, stages: int) -> float:
+    """Batches of another size each step, in a fixed order and in a dynamic one by turns."""
+    off = 0.0
+    layout = Placement("loop", stages, 2, 4)
+    plan = plan_named("interleaved_1f1b", stages, 4)
+    schedule, held = made(rank, layout, plan, static_shapes=False)
+    for step in range(6):
+        if step % 2:
+            schedule.use("greedy" if step == 1 else plan)
+        samples = 4 * (1 + step)
+        x, target = torch.randn(samples, WIDTH), torch.randn(samples)
+        distributed.broadcast(x, 0)
+        distributed.broadcast(target, 0)
+        schedule.step(*((x,) if rank == 0 else ()), target=target if rank == stages - 1 else None)
+        model = [Part(v, 2 * stages) for v in range(2 * stages)]
+        for each, wanted in zip(x.chunk(4), target.chunk(4), strict=True):
+            for part in model:
+                each = part(each)
+            (loss_fn(each, wanted) / 4).backward()
+        for v, part in held.items():
+            for parameter, own in zip(part.parameters(), model[v].parameters(), strict=True):
+                off = max(off, (parameter.grad - own.grad).abs().max().item())
+                parameter.grad = None
+    schedule.close()
+    return off

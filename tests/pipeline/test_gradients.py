@@ -13,3 +13,7 @@ def test_gradients_of_every_schedule_are_those_of_one_process(stages: int) -> No
     for off in results:
         assert len(off) == 2 * len(ALL) + 2 * 16
         assert {name: value for name, value in off.items() if not value < 1e-6} == {}
+
+
+def test_batches_may_differ_from_step_to_step_where_the_schedule_is_told_so() -> None:
+    assert max(run_job(2, "pipeline_work:growing", 2)) < 1e-6
