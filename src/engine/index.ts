@@ -2,9 +2,11 @@
 import './polyfills';
 import { expose } from './expose';
 import { registerJob } from './jobs';
+import { planPipeline } from './pipeline-job';
 import { makeReport } from './report-job';
 import { drawStills } from './still-job';
 
 registerJob('still', drawStills);
 registerJob('report', makeReport);
+registerJob('pipeline', planPipeline);
 expose();

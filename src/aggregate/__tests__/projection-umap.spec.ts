@@ -6,7 +6,7 @@ import type { IVectors } from '../projection/features';
 import { NearestPoints } from '../projection/nearest-points';
 import { principalComponents, type IPrincipal } from '../projection/principal-components';
 import { Projector, type UmapRun } from '../projection/projector';
-import { SeededRandom } from '../projection/seeded-random';
+import { SeededRandom } from '../../protocol/seeded-random';
 import { Umap, type IUmapState } from '../projection/umap';
 import { NodeWorkers } from './node-workers';
 

@@ -4,7 +4,7 @@ import { featuresOf, type IVectors } from '../projection/features';
 import { leadingEigenvectors } from '../projection/leading-eigenvectors';
 import { principalComponents } from '../projection/principal-components';
 import { turned, turnOnto } from '../projection/procrustes';
-import { SeededRandom } from '../projection/seeded-random';
+import { SeededRandom } from '../../protocol/seeded-random';
 import { symmetricEigen } from '../projection/symmetric-eigen';
 
 const DIGITS = 4;

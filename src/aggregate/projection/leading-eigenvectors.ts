@@ -1,4 +1,4 @@
-import { SeededRandom } from './seeded-random';
+import { SeededRandom } from '../../protocol/seeded-random';
 import { symmetricEigen } from './symmetric-eigen';
 
 /** Vectors that one pass over the data multiplies. */

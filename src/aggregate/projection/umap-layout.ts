@@ -1,5 +1,5 @@
 import { exactPower } from './exact-functions';
-import { SeededRandom } from './seeded-random';
+import { SeededRandom } from '../../protocol/seeded-random';
 import type { IUmapGraph } from './umap-graph';
 
 /** Coefficients of the curve 1 / (1 + A d^2B) that fits a least distance of 0.1 and a spread of 1, as `umap-learn` finds them. */

@@ -1,4 +1,4 @@
-import { SeededRandom } from '../../aggregate/projection/seeded-random';
+import { SeededRandom } from '../../protocol/seeded-random';
 import type { ITensorRow } from '../../store/source';
 import { WrittenRun } from '../../store/__tests__/written-run';
 

@@ -1,0 +1,137 @@
+import { matchRows, measuredSteps, type IMeasured } from './measured';
+import type { IPlanned } from './planned';
+import { PlanError } from './plan-error';
+
+/** Why a stage ended later, or sooner (negative), than planned. All in ms; `laterMs` is the sum of the three. */
+export interface IStageDelay {
+  readonly stage: number;
+  /** End of its last operation, from the step's first begin on. */
+  readonly plannedMs: number;
+  readonly measuredMs: number;
+  readonly laterMs: number;
+  /** Its own operations took longer. */
+  readonly computeMs: number;
+  /** It waited longer for operations of other stages to end. */
+  readonly waitMs: number;
+  /** It waited longer although what it waited for had ended: messages, and what the host does between operations. */
+  readonly messageMs: number;
+  /** What weighs most; none within 1 % of the step. */
+  readonly reason: 'compute' | 'wait' | 'message' | 'none';
+  /** The stage that it waited for most beyond the plan; null where it did not. */
+  readonly waitedFor: number | null;
+  /** Operations of the plan that were not measured. */
+  readonly missing: number;
+}
+
+/** A measured step laid over a planned one. */
+export interface IComparison {
+  readonly stages: readonly IStageDelay[];
+  /** Of each operation of the plan: its row among the measured; -1 where there is none. */
+  readonly rows: Int32Array;
+  /** ms by the measured clock at which the step began: subtract it to lay the two over each other. */
+  readonly beginMs: number;
+  /** Length of the two, without optimizers. */
+  readonly plannedMs: number;
+  readonly measuredMs: number;
+  /** Of two stages that are late at all, the one whose own compute is: where to look first. Null where none is. */
+  readonly cause: number | null;
+}
+
+/**
+ * Say where a measured step went another way than the plan.
+ *
+ * A stage's end is the sum of its operations and of what it was idle before each; each idle stretch up to the end of the operation that was waited for is a wait, the rest a message.
+ *
+ * @param predicted - The plan, simulated.
+ * @param measured - One step of it; of several the last is taken.
+ * @throws PlanError `missing` where nothing of the plan was measured.
+ */
+export function compare(predicted: IPlanned, measured: IMeasured): IComparison {
+  const { table, plan, begin, end, nominalMs } = predicted;
+  const step = measuredSteps(measured, plan).at(-1);
+  const rows = step === undefined ? new Int32Array(table.count).fill(-1) : matchRows(table, step);
+  const known = rows.filter(row => row >= 0);
+  if (known.length === 0) {
+    throw new PlanError(
+      'missing',
+      'The measured operations must be of the same stages, chunks and micro-batches as the plan, got none of the plan. Try the plan that was run.'
+    );
+  }
+  const beginMs = known.reduce((first, row) => Math.min(first, measured.begin[row]!), Infinity);
+  const planned = {
+    begin: (at: number): number => begin[at]!,
+    end: (at: number): number => end[at]!
+  };
+  const actual = {
+    begin: (at: number): number => measured.begin[rows[at]!]! - beginMs,
+    end: (at: number): number => measured.end[rows[at]!]! - beginMs
+  };
+  const stages = Array.from({ length: plan.stages }, (_, stage): IStageDelay => {
+    const all = Array.from(
+      { length: table.starts[stage + 1]! - table.starts[stage]! },
+      (_, place) => table.starts[stage]! + place
+    );
+    const there = all.filter(at => rows[at]! >= 0);
+    const inOrder = [...there].sort((a, b) => measured.begin[rows[a]!]! - measured.begin[rows[b]!]! || a - b);
+    const was = account(inOrder, actual, at => table.waits[at]! >= 0 && rows[table.waits[at]!]! >= 0);
+    const would = account(there, planned, at => table.waits[at]! >= 0);
+    const [computeMs, waitMs, messageMs] = [0, 1, 2].map(part => was.parts[part]! - would.parts[part]!) as [
+      number,
+      number,
+      number
+    ];
+    const parts = { compute: computeMs, wait: waitMs, message: messageMs };
+    const laterMs = was.end - would.end;
+    const names = ['compute', 'wait', 'message'] as const;
+    const most = names.reduce((a, b) =>
+      parts[b] * Math.sign(laterMs) > parts[a] * Math.sign(laterMs) ? b : a
+    );
+    const extra = Array.from(was.waits, (ms, other) => ms - would.waits[other]!);
+    const longest = extra.reduce((a, ms, other) => (ms > extra[a]! ? other : a), 0);
+    return {
+      stage,
+      plannedMs: would.end,
+      measuredMs: was.end,
+      laterMs,
+      computeMs,
+      waitMs,
+      messageMs,
+      reason: Math.abs(laterMs) <= 0.01 * nominalMs ? 'none' : most,
+      waitedFor: extra[longest]! > 0 ? longest : null,
+      missing: all.length - there.length
+    };
+  });
+  const slowest = stages.reduce((a, b) => (b.computeMs > a.computeMs ? b : a));
+  return {
+    stages,
+    rows,
+    beginMs,
+    plannedMs: Math.max(...stages.map(each => each.plannedMs)),
+    measuredMs: Math.max(...stages.map(each => each.measuredMs)),
+    cause: slowest.computeMs > 0.01 * nominalMs ? slowest.stage : null
+  };
+
+  /** Where a stage's time went: in operations, waiting for others to end, waiting after that. */
+  function account(
+    operations: readonly number[],
+    when: { begin(at: number): number; end(at: number): number },
+    waits: (at: number) => boolean
+  ): { parts: [number, number, number]; end: number; waits: Float64Array } {
+    const parts: [number, number, number] = [0, 0, 0];
+    const forStage = new Float64Array(plan.stages);
+    let free = 0;
+    for (const at of operations) {
+      const idle = when.begin(at) - free;
+      const sender = table.waits[at]!;
+      const wait = waits(at) ? Math.max(0, Math.min(when.end(sender) - free, idle)) : 0;
+      parts[0] += when.end(at) - when.begin(at);
+      parts[1] += wait;
+      parts[2] += idle - wait;
+      if (wait > 0) {
+        forStage[table.stage(sender)]! += wait;
+      }
+      free = when.end(at);
+    }
+    return { parts, end: free, waits: forStage };
+  }
+}

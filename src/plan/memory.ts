@@ -1,0 +1,62 @@
+import { BACKWARD, FORWARD, INPUT_GRADIENT } from './operation';
+import type { OperationTable } from './operation-table';
+import type { IStageTimes } from './stage-times';
+
+/** What an operation adds to its stage's memory when it begins (a forward pass), or frees when it ends (negative), in bytes. */
+export function memoryChange(table: OperationTable, { activation, kept }: IStageTimes, at: number): number {
+  const virtual = table.virtual[at]!;
+  const kind = table.kind[at];
+  return kind === FORWARD
+    ? activation[virtual]!
+    : kind === BACKWARD
+      ? -activation[virtual]!
+      : kind === INPUT_GRADIENT
+        ? kept[virtual]! - activation[virtual]!
+        : -kept[virtual]!;
+}
+
+/** The most that each stage holds, weights and activations, in bytes. It depends on the order alone, not on times. */
+export function peakMemory(table: OperationTable, times: IStageTimes): Float64Array {
+  return times.weights.map((weights, stage) => {
+    let held = weights;
+    let peak = weights;
+    for (let at = table.starts[stage]!; at < table.starts[stage + 1]!; at += 1) {
+      held += memoryChange(table, times, at);
+      peak = Math.max(peak, held);
+    }
+    return peak;
+  });
+}
+
+/** A stage's memory over time: from each time (ms) on it holds so many bytes. */
+export interface IMemoryLine {
+  readonly time: Float64Array;
+  readonly bytes: Float64Array;
+}
+
+/**
+ * A stage's memory over a simulated step: its weights from 0 on, more where a forward pass begins, less where a backward pass or a part of one ends.
+ *
+ * @param begin - ms of each operation of the table.
+ * @param end - ms of each operation of the table.
+ */
+export function memoryLine(
+  table: OperationTable,
+  times: IStageTimes,
+  stage: number,
+  { begin, end }: { readonly begin: Float64Array; readonly end: Float64Array }
+): IMemoryLine {
+  const first = table.starts[stage]!;
+  const count = table.starts[stage + 1]! - first;
+  const time = new Float64Array(count + 1);
+  const bytes = new Float64Array(count + 1);
+  let held = times.weights[stage]!;
+  bytes[0] = held;
+  for (let place = 0; place < count; place += 1) {
+    const at = first + place;
+    held += memoryChange(table, times, at);
+    time[place + 1] = table.kind[at] === FORWARD ? begin[at]! : end[at]!;
+    bytes[place + 1] = held;
+  }
+  return { time, bytes };
+}

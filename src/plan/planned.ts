@@ -1,0 +1,116 @@
+import type { Plan, PipelineTimes } from '../protocol/pipeline.generated';
+import { checkPlan } from './check-plan';
+import { criticalPath, type PathPart } from './critical-path';
+import { findCycle } from './find-cycle';
+import { spreadOf } from './jitter';
+import { peakMemory } from './memory';
+import type { ILink, OperationTable } from './operation-table';
+import { Simulation } from './simulation';
+import { timesFor, type IStageTimes } from './stage-times';
+
+/** What is sent one way between two stages in a step. */
+export interface ISent extends ILink {
+  readonly messages: number;
+  readonly bytes: number;
+}
+
+/** A plan with what its step looks like. */
+export interface IPlanned {
+  /** Name of the schedule, or what somebody calls an order of their own. */
+  readonly schedule: string;
+  readonly plan: Plan;
+  /** The operations as columns, stage after stage in their order. */
+  readonly table: OperationTable;
+  readonly times: IStageTimes;
+  /** ms from the step's begin, of each operation of the table. */
+  readonly begin: Float64Array;
+  readonly end: Float64Array;
+  /** When each stage is done, with its optimizer. */
+  readonly done: Float64Array;
+  /** Length of that step: without jitter. */
+  readonly nominalMs: number;
+  /** Mean length of a step with its jitter, and what 95 % of the steps lie between; all three are the nominal one where there is no jitter. */
+  readonly stepMs: number;
+  readonly lowMs: number;
+  readonly highMs: number;
+  /** The longest that a stage takes from its first operation until it is done: steps follow each other at this distance where stages do not wait for each other at a step's end. */
+  readonly periodMs: number;
+  /** Of each stage: ms of operations and optimizer, and the share of the nominal step in which it is idle. */
+  readonly busyMs: Float64Array;
+  readonly bubble: Float64Array;
+  /** The most that each stage holds, weights and activations. */
+  readonly peakBytes: Float64Array;
+  /** By how much the stage that exceeds the memory limit most does so; 0 where none does. */
+  readonly overMemoryBytes: number;
+  readonly links: readonly ISent[];
+  readonly sentBytes: number;
+  readonly criticalPath: readonly PathPart[];
+  /** The proof that the plan does not deadlock: its operations, by their place in the table, each after all that it waits for. */
+  readonly proof: Int32Array;
+}
+
+/** What a plan is simulated with. */
+export interface ISetting {
+  readonly times: PipelineTimes;
+  /** Bytes that a stage may hold; Infinity where there is no limit. */
+  readonly memoryBytes: number;
+  readonly seed: number;
+}
+
+/**
+ * Simulate a plan. Yields between slices of work.
+ *
+ * @throws PlanError where the plan is wrong.
+ */
+export function* planned(plan: Plan, { times: all, memoryBytes, seed }: ISetting): Generator<void, IPlanned> {
+  const table = checkPlan(plan);
+  const times = timesFor(all, plan);
+  yield;
+  const simulation = new Simulation(table, times);
+  const spread = times.jitter > 0 ? yield* spreadOf(simulation, seed) : null;
+  const nominalMs = simulation.run();
+  const { begin, end, free: done } = simulation;
+  const busyMs = simulation.optimizer.slice();
+  const messages = new Int32Array(table.links.length);
+  const proof: number[] = [];
+  findCycle(table, proof);
+  let periodMs = 0;
+  for (let stage = 0; stage < plan.stages; stage += 1) {
+    for (let at = table.starts[stage]!; at < table.starts[stage + 1]!; at += 1) {
+      busyMs[stage]! += simulation.durations[at]!;
+      if (table.route[at]! >= 0) {
+        messages[table.route[at]!]! += 1;
+      }
+    }
+    periodMs = Math.max(periodMs, done[stage]! - begin[table.starts[stage]!]!);
+  }
+  const peakBytes = peakMemory(table, times);
+  const links = table.links.map((link, at) => ({
+    ...link,
+    messages: messages[at]!,
+    bytes: messages[at]! * times.messageBytes
+  }));
+  return {
+    schedule: plan.schedule,
+    plan,
+    table,
+    times,
+    begin,
+    end,
+    done,
+    nominalMs,
+    stepMs: spread?.mean ?? nominalMs,
+    lowMs: spread?.low ?? nominalMs,
+    highMs: spread?.high ?? nominalMs,
+    periodMs,
+    busyMs,
+    // What is lost to rounding is no idle time.
+    bubble: busyMs.map(busy => (nominalMs > 0 ? Math.max(0, 1 - busy / nominalMs) : 0)),
+    peakBytes,
+    overMemoryBytes: peakBytes.reduce((most, peak) => Math.max(most, peak - memoryBytes), 0),
+    links,
+    sentBytes: links.reduce((sum, { bytes }) => sum + bytes, 0),
+    criticalPath: criticalPath(simulation),
+    proof: Int32Array.from(proof)
+  };
+}

@@ -1,0 +1,208 @@
+import type { PipelineTimes, Plan } from '../protocol/pipeline.generated';
+import { SeededRandom } from '../protocol/seeded-random';
+import { checkPlan } from './check-plan';
+import { ExactOrder } from './exact-order';
+import { greedyOrder, type IGreedyRule } from './greedy-order';
+import { MADE_SCHEDULES, makePlan, shapeOf, type MadeSchedule } from './make-plan';
+import { peakMemory } from './memory';
+import { OrderSearch } from './order-search';
+import { PlanError } from './plan-error';
+import { stageOf, virtualStages, type IPlanShape } from './plan-shape';
+import { Simulation } from './simulation';
+import { timesFor, type IStageTimes } from './stage-times';
+
+/** What a search is asked. */
+export interface ISearchRequest {
+  readonly stages: number;
+  readonly micro_batches: number;
+  /** Chunks of a stage in the orders that take several. */
+  readonly chunks: number;
+  readonly times: PipelineTimes;
+  /** Bytes that a stage may hold; Infinity where there is no limit. */
+  readonly memoryBytes: number;
+  readonly seed: number;
+  /** Orders that may be tried. */
+  readonly effort: number;
+}
+
+/** Operations that a search simulates at most, however many orders it may try: of 100,000 operations it tries some hundred. */
+const MOST_OPERATIONS = 4e7;
+
+/** Passes of list schedules by random preference, at most: 100 of 50 passes each. */
+const RANDOM_PASSES = 5000;
+
+/** States that the exact search may look at for each order that may be tried. */
+const STATES_PER_TRY = 10;
+
+/** Of so many of the best first orders the search goes on, for a while. */
+const KEPT = 4;
+
+interface IStart {
+  readonly plan: Plan;
+  readonly simulation: Simulation;
+  readonly step: number;
+}
+
+/**
+ * Look for the order with the shortest step under a memory limit.
+ *
+ * First orders are all other schedules, with backward passes in two parts, and list schedules of several rules for one chunk, for as many as are asked for, and for two in a V, all as far as they are within the
+ * limit. The best of them are improved by moves along their critical paths. So the result is no longer than any schedule that is within the limit, and the same for the same request.
+ *
+ * @throws PlanError `memory` where the weights and one micro-batch exceed the limit on a stage, whatever the order.
+ */
+export function* searchPlan(request: ISearchRequest): Generator<void, Plan> {
+  const { stages, micro_batches, chunks } = request;
+  const shapes: IPlanShape[] = [{ stages, chunks: 1, micro_batches, placement: 'loop' }];
+  if (stages > 1) {
+    shapes.push({ stages, chunks: 2, micro_batches, placement: 'v' });
+    if (chunks > 1) {
+      shapes.push({ stages, chunks, micro_batches, placement: 'loop' });
+    }
+  }
+  const starts: IStart[] = [];
+  for (const name of MADE_SCHEDULES) {
+    const plan = made(name, request);
+    if (plan !== null) {
+      keep(starts, plan, request);
+      yield;
+    }
+  }
+  for (const shape of shapes) {
+    yield* listSchedules(starts, shape, request);
+  }
+  return yield* improved(starts, request);
+}
+
+/**
+ * Look for the best order of one shape, as `searchPlan` does.
+ */
+export function* searchShape(shape: IPlanShape, request: ISearchRequest): Generator<void, Plan> {
+  const starts: IStart[] = [];
+  yield* listSchedules(starts, shape, request);
+  return yield* improved(starts, request);
+}
+
+function* improved(starts: IStart[], { seed, effort, memoryBytes }: ISearchRequest): Generator<void, Plan> {
+  const random = new SeededRandom(seed);
+  starts.sort((a, b) => a.step - b.step);
+  const kept = starts
+    .slice(0, KEPT)
+    .map(({ plan, simulation }) => ({ plan, simulation, search: new OrderSearch(simulation, memoryBytes) }));
+  const count = kept[0]!.simulation.table.count;
+  const tries = Math.max(1, Math.min(effort, Math.ceil(MOST_OPERATIONS / count)) - starts.length);
+  for (const { search } of kept) {
+    yield* search.improve(Math.ceil(tries / 2 / kept.length), random);
+  }
+  const best = kept.reduce((a, b) => (b.search.best < a.search.best ? b : a));
+  yield* best.search.improve(Math.ceil(tries / 2), random);
+  // Where the tries stand for more than there is to try, the best order can be found for certain.
+  const { table, times, order } = best.simulation;
+  order.set(
+    new ExactOrder(table, times, memoryBytes).find(best.search.best, STATES_PER_TRY * effort) ?? order
+  );
+  return {
+    ...best.plan,
+    schedule: 'search',
+    order: best.plan.order.map((_, stage) =>
+      Array.from(order.subarray(table.starts[stage], table.starts[stage + 1]), at => table.name(at)).join(' ')
+    )
+  };
+}
+
+function made(name: MadeSchedule, { times, ...numbers }: ISearchRequest): Plan | null {
+  try {
+    const shape = shapeOf(name, numbers);
+    return makePlan(name, shape, timesFor(times, shape));
+  } catch (error) {
+    if (error instanceof PlanError) {
+      return null;
+    }
+    throw error;
+  }
+}
+
+/** Keep a plan, its backward passes in two parts, as a first order where it is within the limit. */
+function keep(starts: IStart[], plan: Plan, { times: all, memoryBytes }: ISearchRequest): void {
+  const split = { ...plan, order: plan.order.map(text => text.replace(/(\d+)B(\d+)/g, '$1I$2 $1W$2')) };
+  const table = checkPlan(split);
+  const times = timesFor(all, plan);
+  if (peakMemory(table, times).every(peak => peak <= memoryBytes)) {
+    const simulation = new Simulation(table, times);
+    starts.push({ plan: split, simulation, step: simulation.run() });
+  }
+}
+
+/** Orders of one shape by several rules: which kind of pass comes first, in which order micro-batches go through chunks, how many are begun at once. */
+function* listSchedules(starts: IStart[], shape: IPlanShape, request: ISearchRequest): Generator<void> {
+  const times = timesFor(request.times, shape);
+  const fit = microBatchesThatFit(shape, times, request.memoryBytes);
+  const { stages, micro_batches } = shape;
+  const limits = [
+    fit,
+    fit.map((most, stage) => Math.min(most, stages - stage)),
+    fit.map((most, stage) => Math.min(most, 2 * (stages - stage) - 1)),
+    fit.map(() => Math.min(...fit)),
+    fit.map(() => 1)
+  ];
+  const ranks: IGreedyRule['rank'][] = [
+    (virtual, microBatch) => microBatch * virtualStages(shape) + virtual,
+    (virtual, microBatch) => virtual * micro_batches + microBatch,
+    (virtual, microBatch, backward) => (backward ? virtual : -virtual) * micro_batches + microBatch
+  ];
+  const firsts = [{ turns: true }, { turns: false }, { turns: false, forwardFirst: true }];
+  const enter = (rule: IGreedyRule): void => {
+    const order = greedyOrder(shape, times, { ...rule, split: true });
+    keep(starts, { schedule: 'search', ...shape, order: order.map(words => words.join(' ')) }, request);
+  };
+  for (const most of limits) {
+    for (const rank of shape.chunks > 1 ? ranks : ranks.slice(0, 1)) {
+      for (const first of firsts) {
+        enter({ rank, most, ...first });
+        yield;
+      }
+    }
+  }
+  const count = virtualStages(shape) * micro_batches;
+  const random = new SeededRandom(request.seed);
+  for (let at = 0; at < Math.min(request.effort / 20, RANDOM_PASSES / count); at += 1) {
+    const keys = Float64Array.from({ length: 2 * count }, () => random.centred());
+    enter({
+      rank: (virtual, microBatch, backward) =>
+        keys[(backward ? count : 0) + virtual * micro_batches + microBatch]!,
+      most: limits[random.below(limits.length)],
+      ...firsts[random.below(firsts.length)]!
+    });
+    yield;
+  }
+}
+
+/**
+ * How many micro-batches each stage can hold at once, whole.
+ *
+ * @throws PlanError `memory` where one does not fit.
+ */
+function microBatchesThatFit(shape: IPlanShape, times: IStageTimes, memoryBytes: number): number[] {
+  const each = new Float64Array(shape.stages);
+  times.activation.forEach((bytes, virtual) => (each[stageOf(virtual, shape)]! += bytes));
+  return Array.from(each, (bytes, stage) => {
+    const weights = times.weights[stage]!;
+    if (weights + bytes > memoryBytes) {
+      throw new PlanError(
+        'memory',
+        `Stage ${stage} needs ${size(weights + bytes)} for its weights and one micro-batch, got a limit of ${size(memoryBytes)}. Try more stages, or to compute activations again.`,
+        { stage }
+      );
+    }
+    return bytes === 0
+      ? shape.micro_batches
+      : Math.min(shape.micro_batches, Math.floor((memoryBytes - weights) / bytes));
+  });
+}
+
+/** Bytes with three digits. */
+function size(bytes: number): string {
+  const units = ['bytes', 'kB', 'MB', 'GB', 'TB', 'PB'];
+  const power = units.filter((_, at) => at > 0 && bytes >= 1000 ** at).length;
+  return `${Number((bytes / 1000 ** power).toPrecision(3))} ${units[power]}`;
+}

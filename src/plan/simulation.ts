@@ -1,0 +1,160 @@
+import type { OperationTable } from './operation-table';
+import { virtualStages } from './plan-shape';
+import type { IStageTimes } from './stage-times';
+
+/**
+ * Runs a plan's operations with given durations.
+ *
+ * Each stage runs its operations in their order, each as soon as the stage is free and the message that it waits for is there. Sending costs a stage nothing: messages
+ * of one direction follow one another as they were given to the link, and arrive the link's latency after their last byte left. A message to the own stage is there at once.
+ * The optimizer runs on each stage after its last operation. One pass over the operations, and no object for any of them.
+ */
+export class Simulation {
+  /**
+   * @param table - A checked plan.
+   * @param times - Of the same shape.
+   * @param overlapped - Forward passes that run as one with the operation after them: both begin when what both wait for is there, and give on what they have when both are done.
+   */
+  constructor(
+    readonly table: OperationTable,
+    times: IStageTimes,
+    overlapped: readonly number[] = []
+  ) {
+    const { count, links, shape } = table;
+    this.durations = new Float64Array(count);
+    this.begin = new Float64Array(count);
+    this.end = new Float64Array(count);
+    this.arrival = new Float64Array(count);
+    this.optimizer = new Float64Array(shape.stages);
+    this.send = new Float64Array(links.length);
+    this.latency = new Float64Array(links.length);
+    this.target = Int32Array.from(links, ({ to }) => to);
+    this.linkFree = new Float64Array(links.length);
+    this.next = new Int32Array(shape.stages);
+    this.free = new Float64Array(shape.stages);
+    this.work = new Int32Array(count + shape.stages);
+    this.order = Int32Array.from({ length: count }, (_, at) => at);
+    this.also = overlapped.length === 0 ? null : new Int32Array(count).fill(-1);
+    this.times = times;
+    this.retime(times);
+    for (const at of overlapped) {
+      this.also![at] = table.waits[at + 1]! < 0 ? -1 : at + 1;
+      this.durations[at]! += this.durations[at + 1]!;
+      this.durations[at + 1] = 0;
+    }
+  }
+
+  /** Take other times of the same shape. */
+  retime(times: IStageTimes): void {
+    const { durations, optimizer, send, latency } = this;
+    const { count, kind, virtual, links, shape } = this.table;
+    const width = virtualStages(shape);
+    for (let at = 0; at < count; at += 1) {
+      durations[at] = times.duration[kind[at]! * width + virtual[at]!]!;
+    }
+    optimizer.set(times.optimizer);
+    links.forEach((link, at) => {
+      const takes = times.link(link);
+      send[at] = takes.send;
+      latency[at] = takes.latency;
+    });
+    this.times = times;
+  }
+
+  times: IStageTimes;
+  /** ms of each operation, of the optimizer of each stage, and of the messages of each link. May be changed between runs. */
+  readonly durations: Float64Array;
+  readonly optimizer: Float64Array;
+  readonly send: Float64Array;
+  readonly latency: Float64Array;
+  /** Which operation stands at each place; may be changed between runs, within a stage. */
+  readonly order: Int32Array;
+  /** ms from the step's begin, of each operation; and when the message was there that it waits for, where it waits for one. */
+  readonly begin: Float64Array;
+  readonly end: Float64Array;
+  readonly arrival: Float64Array;
+  /** When each stage is done, with its optimizer. */
+  readonly free: Float64Array;
+
+  /**
+   * Run the step.
+   *
+   * @returns ms until the last stage is done; Infinity where operations wait for one another in a circle, which a checked plan's do not.
+   */
+  run(): number {
+    const { begin, end, arrival, durations, order, send, latency, target, linkFree, next, free, work, also } =
+      this;
+    const { starts, waits, feeds, route, shape } = this.table;
+    const { stages } = shape;
+    arrival.fill(-1);
+    linkFree.fill(0);
+    free.fill(0);
+    let works = 0;
+    for (let stage = stages - 1; stage >= 0; stage -= 1) {
+      next[stage] = starts[stage]!;
+      work[works++] = stage;
+    }
+    let done = 0;
+    while (works > 0) {
+      const stage = work[--works]!;
+      const stop = starts[stage + 1]!;
+      let place = next[stage]!;
+      let time = free[stage]!;
+      for (; place < stop; place += 1) {
+        const at = order[place]!;
+        if (waits[at]! >= 0) {
+          const there = arrival[at]!;
+          if (there < 0) {
+            break;
+          }
+          time = there > time ? there : time;
+        }
+        if (also !== null && also[at]! >= 0) {
+          const there = arrival[also[at]!]!;
+          if (there < 0) {
+            break;
+          }
+          time = there > time ? there : time;
+        }
+        begin[at] = time;
+        time += durations[at]!;
+        end[at] = time;
+        const fed = feeds[at]!;
+        if (fed >= 0) {
+          const link = route[at]!;
+          if (link < 0) {
+            arrival[fed] = time;
+          } else {
+            const left = (linkFree[link]! > time ? linkFree[link]! : time) + send[link]!;
+            linkFree[link] = left;
+            arrival[fed] = left + latency[link]!;
+            const other = target[link]!;
+            const waiting = next[other]!;
+            const first = waiting < starts[other + 1]! ? order[waiting]! : -1;
+            if (first >= 0 && (first === fed || (also !== null && also[first] === fed))) {
+              work[works++] = other;
+            }
+          }
+        }
+      }
+      done += place - next[stage]!;
+      next[stage] = place;
+      free[stage] = time;
+    }
+    if (done < this.table.count) {
+      return Infinity;
+    }
+    let last = 0;
+    for (let stage = 0; stage < stages; stage += 1) {
+      free[stage]! += this.optimizer[stage]!;
+      last = free[stage]! > last ? free[stage]! : last;
+    }
+    return last;
+  }
+
+  private readonly also: Int32Array | null;
+  private readonly target: Int32Array;
+  private readonly linkFree: Float64Array;
+  private readonly next: Int32Array;
+  private readonly work: Int32Array;
+}
