@@ -6,8 +6,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .errors import PipelineError
-from .plan import Plan
 from .plan_check import check_plan
+from .plan_type import Plan
 
 if TYPE_CHECKING:
     from .planner import plan

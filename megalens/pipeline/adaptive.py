@@ -10,9 +10,9 @@ from typing import Any
 
 from .board import Board
 from .executor import Done
-from .order_choice import OrderChoice, Rule
+from .order_choice import GreedyRule, OrderChoice
 from .placement import Placement
-from .plan import Plan
+from .plan_type import Plan
 
 __all__ = ["Adaptive", "Compare", "Measured"]
 
@@ -81,7 +81,7 @@ class Adaptive:
         self._layout, self._stage, self._board = layout, stage, board
         self._ask, self._say, self._compare = ask, say, compare
         # With one chunk both are the same.
-        both = (Rule("breadth"), Rule("depth")) if layout.chunks > 1 else (Rule("breadth"),)
+        both = (GreedyRule("breadth"), GreedyRule("depth")) if layout.chunks > 1 else (GreedyRule("breadth"),)
         self._rules = both if rules else ()
         self._known: dict[str, Measured] = {}
         self._now: Measured | None = None

@@ -13,16 +13,16 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils._pytree import tree_leaves
 
 from .errors import PipelineError
-from .plan import Operation
 from .plan_check import words_of
+from .plan_type import Operation
 
-__all__ = ["Chunk"]
+__all__ = ["StageChunk"]
 
 Gradients = Sequence[Tensor]
 """Of those tensors alone that take one."""
 
 
-class Chunk:
+class StageChunk:
     """Runs the passes of one virtual stage.
 
     torch's own stage knows how gradients of a stage are computed whole or in two parts, and how DDP and FSDP are kept from reducing them before the last; which pass is the

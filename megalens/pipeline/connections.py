@@ -14,7 +14,7 @@ from .inbox import Inbox, Key
 from .link import Link
 from .order_choice import OrderChoice
 from .placement import Placement
-from .plan import Plan
+from .plan_type import Plan
 
 __all__ = ["connect", "expected_messages", "mirrored"]
 
@@ -56,7 +56,7 @@ def connect(
                 backend=backend,
                 timeout=timedelta(seconds=timeout),
                 use_local_synchronization=True,
-                sort_ranks=False,
+                **({} if sorted(ranks) == list(ranks) else {"sort_ranks": False}),
             )
         except RuntimeError as error:
             raise PipelineError(

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from .chunk import Chunk
+from .chunk import StageChunk
 from .executor import Executor
 from .placement import Placement
 
@@ -24,7 +24,7 @@ class CopySum:
     ----------
     layout, stage : Placement, int
         What the pipeline is like, and this rank's stage.
-    chunks : mapping of int to Chunk
+    chunks : mapping of int to StageChunk
         Its virtual stages.
     executor : Executor
         Exchanges them.
@@ -36,7 +36,7 @@ class CopySum:
         self,
         layout: Placement,
         stage: int,
-        chunks: Mapping[int, Chunk],
+        chunks: Mapping[int, StageChunk],
         executor: Executor,
         pairs: Sequence[tuple[int, int]],
     ) -> None:

@@ -9,22 +9,22 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from .chunk import Chunk
+from .chunk import StageChunk
 from .errors import PipelineError
-from .inbox import Inbox, Key, Message
+from .inbox import Arrival, Inbox, Key
 from .link import Link, spec_of
 from .orders import IOrder
 from .placement import Placement
-from .plan import Operation
 from .plan_check import words_of
+from .plan_type import Operation
 from .together import Together
 
-__all__ = ["Batch", "Done", "Executor", "IWatch"]
+__all__ = ["StepBatch", "Done", "Executor", "IOperationWatch"]
 
 _clock = time.perf_counter_ns
 
 
-class IWatch(Protocol):
+class IOperationWatch(Protocol):
     """What hears of each operation and message: a :class:`megalens.Tracer`."""
 
     def operation_begins(self, kind: str, chunk: int, micro_batch: int) -> None:
@@ -49,7 +49,7 @@ class IWatch(Protocol):
         """Note a message that came or went."""
 
 
-class Batch(NamedTuple):
+class StepBatch(NamedTuple):
     """A step's data on this rank, by micro-batch."""
 
     args: Sequence[tuple[Any, ...]]
@@ -79,7 +79,7 @@ class Executor:
         What the pipeline is like.
     stage, rank : int
         Stage of this rank, and its global rank.
-    chunks : mapping of int to Chunk
+    chunks : mapping of int to StageChunk
         Its virtual stages.
     links : mapping of int to Link
         By stage, to those that it talks to.
@@ -98,7 +98,7 @@ class Executor:
         layout: Placement,
         stage: int,
         rank: int,
-        chunks: Mapping[int, Chunk],
+        chunks: Mapping[int, StageChunk],
         links: Mapping[int, Link],
         inbox: Inbox,
         *,
@@ -111,20 +111,20 @@ class Executor:
         self._number = {virtual: at for at, virtual in enumerate(sorted(chunks))}
         self._timeout, self._headers, self._together = timeout, headers, together
         self._in_headers, self._direct = headers, True
-        self.watch: IWatch | None = None
+        self.watch: IOperationWatch | None = None
         self.done: list[Done] = []
         """What the last step did."""
 
     # A step.
 
-    def run(self, order: IOrder, batch: Batch, expected: Mapping[int, Sequence[Key | None]]) -> None:
+    def run(self, order: IOrder, batch: StepBatch, expected: Mapping[int, Sequence[Key | None]]) -> None:
         """Do a step.
 
         Parameters
         ----------
         order : IOrder
             What is done when.
-        batch : Batch
+        batch : StepBatch
             With what.
         expected : mapping of int to sequence
             By stage the messages that will come from it, in order.
@@ -176,7 +176,7 @@ class Executor:
         return [each for each in message.tensors if each is not None]
 
     def _operate_watched(
-        self, operation: Operation, message: Message | None, batch: Batch, headers: bool, before: int
+        self, operation: Operation, message: Arrival | None, batch: StepBatch, headers: bool, before: int
     ) -> None:
         watch, (kind, virtual, number) = self.watch, operation
         assert watch is not None
@@ -189,7 +189,9 @@ class Executor:
         finally:
             watch.operation_ends()
 
-    def _tell_received(self, watch: IWatch, message: Message, before: int, chunk: int, number: int) -> None:
+    def _tell_received(
+        self, watch: IOperationWatch, message: Arrival, before: int, chunk: int, number: int
+    ) -> None:
         """Tell of what came from another rank, for which this one waited since ``before``."""
         if message.peer < 0:
             return
@@ -205,7 +207,9 @@ class Executor:
             micro_batch=number,
         )
 
-    def _operate(self, operation: Operation, message: Message | None, batch: Batch, headers: bool) -> None:
+    def _operate(
+        self, operation: Operation, message: Arrival | None, batch: StepBatch, headers: bool
+    ) -> None:
         try:
             self._run(operation, message, batch, headers)
         except PipelineError as error:
@@ -218,7 +222,7 @@ class Executor:
                 f"Rank {self._rank} (stage {self._stage}) could not do {operation}, the {words_of(operation)}: {type(error).__name__}: {str(error)[:400]}",
             ) from error
 
-    def _run(self, operation: Operation, message: Message | None, batch: Batch, headers: bool) -> None:
+    def _run(self, operation: Operation, message: Arrival | None, batch: StepBatch, headers: bool) -> None:
         kind, virtual, number = operation
         chunk = self._chunks[virtual]
         if kind == "F":
@@ -244,7 +248,7 @@ class Executor:
             if not chunk.first:
                 self._give(("B", virtual - 1, number), found, headers, operation)
 
-    def _inputs(self, operation: Operation, message: Message | None, batch: Batch) -> tuple[Any, ...]:
+    def _inputs(self, operation: Operation, message: Arrival | None, batch: StepBatch) -> tuple[Any, ...]:
         if message is None:
             return batch.args[operation.micro_batch]
         if message.peer < 0:
@@ -260,7 +264,7 @@ class Executor:
         stage = self._layout.stage_of(key[1])
         if stage == self._stage:
             kept = tuple(each.detach().requires_grad_(each.requires_grad) for each in tensors)
-            self._inbox.put(key, Message(kept))
+            self._inbox.put(key, Arrival(kept))
             return
         before = self._links[stage].send(key, tensors, headers)
         if before is not None:
@@ -314,7 +318,7 @@ class Executor:
             return ("B", virtual, number), self._layout.stage_of(virtual + 1)
         return None
 
-    def _input(self, operation: Operation) -> Message | None:
+    def _input(self, operation: Operation) -> Arrival | None:
         source = self._source(operation)
         return None if source is None else self._wait_for(source[0], operation, source[1])
 
@@ -323,7 +327,7 @@ class Executor:
         if source is not None:
             self._wait_for(source[0], operation, source[1], take=False)
 
-    def _wait_for(self, key: Key, operation: Operation | None, stage: int, *, take: bool = True) -> Message:
+    def _wait_for(self, key: Key, operation: Operation | None, stage: int, *, take: bool = True) -> Arrival:
         inbox = self._inbox
         link = self._links.get(stage)
         if self._direct and link is not None and key not in inbox.filed:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-__all__ = ["Inbox", "Key", "Message", "Spec"]
+__all__ = ["Inbox", "Key", "Arrival", "Spec"]
 
 Key = tuple[str, int, int]
 """What a message is for: ``F`` (activations), ``B`` (a gradient) or ``S`` (summed weights' gradients), virtual stage, micro-batch."""
@@ -17,7 +17,7 @@ Spec = tuple[Any, ...]
 """Of each tensor of a message dtype, shape, and whether it takes a gradient."""
 
 
-class Message(NamedTuple):
+class Arrival(NamedTuple):
     """What arrived: tensors, or None where there is no gradient.
 
     Times are ns of ``perf_counter_ns``: when the receive was posted and when it was done; 0 from the same rank.
@@ -54,7 +54,7 @@ class Inbox:
         self.lock = threading.Lock()
         self.changed = threading.Condition(self.lock)
         self.draining = False
-        self.filed: dict[Key, Message] = {}
+        self.filed: dict[Key, Arrival] = {}
         self.arrivals: deque[Key] = deque()
         self._specs: dict[bool, dict[tuple[str, int], Spec]] = {True: {}, False: {}}
         self.training = True
@@ -65,7 +65,7 @@ class Inbox:
         """By letter and virtual stage, what messages for it hold in such steps."""
         return self._specs[self.training]
 
-    def put(self, key: Key, message: Message) -> None:
+    def put(self, key: Key, message: Arrival) -> None:
         """File a message."""
         with self.changed:
             self.filed[key] = message

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .inbox import Inbox, Key, Message, Spec
+from .inbox import Arrival, Inbox, Key, Spec
 
 __all__ = ["Link", "Sent", "spec_of"]
 
@@ -210,7 +210,7 @@ class Link:
         number = self._numbers[1]
         self._numbers[1] += 1
         over = () if self._device.type == "cpu" else tuple(works)
-        self._inbox.put(key, Message(tuple(tensors), self.peer, began, _clock(), number, over))
+        self._inbox.put(key, Arrival(tuple(tensors), self.peer, began, _clock(), number, over))
 
     def _wait(self, work: Any, header: bool, seconds: float) -> None:
         began = time.monotonic()

@@ -8,10 +8,10 @@ from typing import Any
 
 from .errors import PipelineError
 from .placement import Placement
-from .plan import Plan
 from .plan_check import check_plan
+from .plan_type import Plan
 
-__all__ = ["NAMES", "OrderChoice", "Rule", "choice_from_json", "choice_of", "fits"]
+__all__ = ["NAMES", "OrderChoice", "GreedyRule", "choice_from_json", "choice_of", "fits"]
 
 NAMES = (
     *("gpipe", "1f1b", "interleaved_1f1b", "depth_first", "breadth_first", "megadpp"),
@@ -23,7 +23,7 @@ _PREFER = ("breadth", "depth")
 
 
 @dataclass(frozen=True)
-class Rule:
+class GreedyRule:
     """Greedy: backward passes first, then forward passes, of those whose inputs have arrived.
 
     Attributes
@@ -51,10 +51,10 @@ class Rule:
         return {"rule": "greedy", "prefer": self.prefer, "in_flight": self.in_flight}
 
 
-OrderChoice = Plan | Rule
+OrderChoice = Plan | GreedyRule
 
 
-def choice_of(given: Any, layout: Placement, rule: Rule) -> OrderChoice | str:
+def choice_of(given: Any, layout: Placement, rule: GreedyRule) -> OrderChoice | str:
     """Return what somebody asks for, checked; a name that only the planner can make a plan of as it is.
 
     Parameters
@@ -63,7 +63,7 @@ def choice_of(given: Any, layout: Placement, rule: Rule) -> OrderChoice | str:
         ``"greedy"``, the name of a schedule, a plan, the path of one, or what either gives as JSON.
     layout : Placement
         What the pipeline is like.
-    rule : Rule
+    rule : GreedyRule
         What ``"greedy"`` stands for here.
 
     Raises
@@ -71,7 +71,7 @@ def choice_of(given: Any, layout: Placement, rule: Rule) -> OrderChoice | str:
     PipelineError
         For a plan that is not right or not for this pipeline.
     """
-    if isinstance(given, Rule):
+    if isinstance(given, GreedyRule):
         return given
     if isinstance(given, str):
         if given == "greedy":
@@ -83,7 +83,7 @@ def choice_of(given: Any, layout: Placement, rule: Rule) -> OrderChoice | str:
                 f"order must be one of {', '.join((*NAMES, 'greedy', 'adaptive'))}, a plan, or the path of a .json file with one, got {given!r:.120}."
             )
     if isinstance(given, Mapping) and given.get("rule") == "greedy":
-        return Rule(given.get("prefer", rule.prefer), given.get("in_flight", rule.in_flight))
+        return GreedyRule(given.get("prefer", rule.prefer), given.get("in_flight", rule.in_flight))
     plan = Plan.of(given)
     fits(plan, layout)
     check_plan(plan)
@@ -113,5 +113,5 @@ def fits(plan: Plan, layout: Placement) -> None:
 def choice_from_json(given: Mapping[str, Any]) -> OrderChoice:
     """Return what another rank posted, which checked it."""
     if given.get("rule") == "greedy":
-        return Rule(given["prefer"], given["in_flight"])
+        return GreedyRule(given["prefer"], given["in_flight"])
     return Plan.of(given)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from .placement import Placement
-from .plan import Operation
+from .plan_type import Operation
 
 __all__ = ["FixedOrder", "GreedyOrder", "IOrder"]
 

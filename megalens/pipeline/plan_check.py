@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NoReturn
 
 from .errors import PipelineError
-from .plan import Operation, Plan
+from .plan_type import Operation, Plan
 
 __all__ = ["check_plan", "needed_by", "words_of"]
 
@@ -89,7 +89,7 @@ def _check_words(plan: Plan, stage: int, places: dict[Operation, int]) -> None:
             _wrong("doubled", each, stage, "this pass is in the plan already")
         places[each] = at
         operations.append(each)
-    plan._parsed[stage] = operations
+    plan.parsed[stage] = operations
 
 
 def _check_there(plan: Plan, virtual: int, number: int, places: dict[Operation, int]) -> None:

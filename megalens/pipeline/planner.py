@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .errors import PipelineError
 from .order_choice import NAMES
 from .placement import Placement
-from .plan import Plan
-from .plan_check import check_plan
+from .plan_type import Plan
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,27 +51,10 @@ class PipelinePlan:
 
     @property
     def operations(self) -> pd.DataFrame:
-        """Each operation of each stage: stage, operation, kind, virtual stage, micro-batch, and when it begins and ends, ms from the step's beginning."""
+        """Each operation of each stage in order: stage, virtual_stage, chunk, kind (``F``, ``B``, ``I``, ``W``), micro_batch, begin and end (ms from the step's beginning)."""
         import pandas as pd
 
-        rows: list[tuple[Any, ...]] = []
-        timed = self._answer.get("operations", {})
-        begin, end = timed.get("begin", []), timed.get("end", [])
-        for stage in range(self.plan.layout.stages):
-            for each in self.plan.operations(stage):
-                at = len(rows)
-                rows.append(
-                    (
-                        stage,
-                        str(each),
-                        *each,
-                        begin[at] if at < len(begin) else float("nan"),
-                        end[at] if at < len(end) else float("nan"),
-                    )
-                )
-        return pd.DataFrame(
-            rows, columns=["stage", "operation", "kind", "virtual", "micro_batch", "begin_ms", "end_ms"]
-        )
+        return pd.DataFrame(self._answer["operations"])
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as JSON, as a schedule and the view Pipeline take it."""
@@ -133,12 +115,7 @@ def plan(
         request["chunks"] = chunks
     if memory is not None:
         request["memory_bytes"] = _bytes(memory)
-    found = _planned(request)[0]
-    if "plan" not in found:
-        raise PipelineError(_refusal(found), code=str(found.get("code", "refused")))
-    made = PipelinePlan(found)
-    check_plan(made.plan)
-    return made
+    return PipelinePlan(_had(_planned(request)[0]))
 
 
 def plan_of_name(name: str, layout: Placement) -> Mapping[str, Any]:
@@ -152,9 +129,7 @@ def plan_of_name(name: str, layout: Placement) -> Mapping[str, Any]:
             "times": {"forward": 1},
         }
     )[0]
-    if "plan" not in found:
-        raise PipelineError(_refusal(found), code=str(found.get("code", "refused")))
-    return found["plan"]  # type: ignore[no-any-return]
+    return _had(found)["plan"]  # type: ignore[no-any-return]
 
 
 def compare_plans(
@@ -194,12 +169,21 @@ def _planned(request: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     from ..engine import run_job
 
     answer, _ = run_job("pipeline", request, {}, timeout=_SECONDS)
-    return answer["plans"] if isinstance(answer, Mapping) else answer  # type: ignore[no-any-return]
+    return answer["schedules"]  # type: ignore[no-any-return]
 
 
-def _refusal(found: Mapping[str, Any]) -> str:
-    refused = found.get("refused", found)
-    return str(refused.get("message", refused) if isinstance(refused, Mapping) else refused)
+def _had(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what was planned; raises ``PipelineError`` with the planner's reason where it was not."""
+    refused = found.get("refused")
+    if refused is None:
+        return found
+    raise PipelineError(
+        refused["message"],
+        code=refused["code"],
+        operation=refused["operation"],
+        stage=refused["stage"],
+        micro_batch=refused["micro_batch"],
+    )
 
 
 def _bytes(given: str | float) -> float:

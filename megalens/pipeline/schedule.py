@@ -15,18 +15,18 @@ from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining.microbatch import merge_chunks
 
 from .adaptive import Adaptive, Compare
-from .batch import cut_batch
 from .board import Board
-from .chunk import Chunk
+from .chunk import StageChunk
 from .connections import connect, expected_messages, mirrored
 from .copies import CopySum
+from .cut_batch import cut_batch
 from .errors import PipelineError
 from .executor import Done, Executor
 from .inbox import Inbox, Key
-from .order_choice import OrderChoice, Rule, choice_from_json, choice_of
+from .order_choice import GreedyRule, OrderChoice, choice_from_json, choice_of
 from .orders import FixedOrder, GreedyOrder, IOrder
 from .placement import Placement
-from .plan import Plan
+from .plan_type import Plan
 from .together import Together
 from .told_shapes import check_told_shapes
 
@@ -128,7 +128,7 @@ class DynamicSchedule:
         self._chunks = _chunks(given, self.layout, self.stage, device, group)
         self._loss_fn, self._scale = loss_fn, scale_grads
         self._specs = args_chunk_spec, kwargs_chunk_spec
-        self._rule = Rule(prefer, in_flight)
+        self._rule = GreedyRule(prefer, in_flight)
         self._planner, self._timeout, self._compare = planner, timeout, compare or _compared
         for name, value, least in (("ahead", ahead, 1), ("timeout", timeout, 0)):
             if (
@@ -184,7 +184,7 @@ class DynamicSchedule:
         if self._board.decides:
             self._board.post(1, self._first_order(choice))
         self.order: OrderChoice = choice_from_json(self._board.first())
-        """What runs: a :class:`Plan` or a :class:`Rule`."""
+        """What runs: a :class:`Plan` or a :class:`GreedyRule`."""
         self._script = self.order
         self._adapt(self._wants_adaptive)
         if tracer is not None:
@@ -474,14 +474,20 @@ class DynamicSchedule:
         return found
 
     def _refuse_alone(self, choice: OrderChoice | str) -> None:
-        if isinstance(choice, Rule) and self._alone and any(each.reduces for each in self._chunks.values()):
+        if (
+            isinstance(choice, GreedyRule)
+            and self._alone
+            and any(each.reduces for each in self._chunks.values())
+        ):
             raise PipelineError(
                 "This stage is held by several ranks, which talk to each other in its passes (DDP, FSDP or DTensor): with an order that follows what has arrived "
                 "they have to agree. Say peers=, the ranks that hold this stage, or take a plan."
             )
 
 
-def _chunks(given: Sequence[Any], layout: Placement, stage: int, device: Any, group: Any) -> dict[int, Chunk]:
+def _chunks(
+    given: Sequence[Any], layout: Placement, stage: int, device: Any, group: Any
+) -> dict[int, StageChunk]:
     chunks = {}
     for virtual, each in zip(layout.held_by(stage), given, strict=True):
         if isinstance(each, nn.Module):
@@ -495,7 +501,7 @@ def _chunks(given: Sequence[Any], layout: Placement, stage: int, device: Any, gr
                 stage=stage,
             )
         each.has_backward = True
-        chunks[virtual] = Chunk(
+        chunks[virtual] = StageChunk(
             each, virtual, layout.is_first(virtual), layout.is_last(virtual), len(layout.passing(virtual))
         )
     return chunks

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, distributed
 
 from .errors import PipelineError
-from .plan import Operation
+from .plan_type import Operation
 
 __all__ = ["Together"]
 

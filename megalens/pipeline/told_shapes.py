@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from .board import Board
-from .chunk import Chunk
+from .chunk import StageChunk
 from .errors import PipelineError
 from .placement import Placement
 
 __all__ = ["check_told_shapes"]
 
 
-def check_told_shapes(board: Board, layout: Placement, chunks: Mapping[int, Chunk]) -> None:
+def check_told_shapes(board: Board, layout: Placement, chunks: Mapping[int, StageChunk]) -> None:
     """Say on this rank's behalf what its stages were told, and compare with the stages beside them.
 
     Only a ``PipelineStage`` with ``input_args`` and ``output_args`` was told anything; what the others give and take is known from the first message on.
@@ -48,7 +48,7 @@ def _compare(layout: Placement, virtual: int, gives: Any, takes: Any) -> None:
     )
 
 
-def _told(chunk: Chunk) -> dict[str, Any]:
+def _told(chunk: StageChunk) -> dict[str, Any]:
     meta = getattr(chunk.stage, "_user_meta", None)
 
     def shapes(given: Any) -> list[list[Any]] | None:

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 
 from megalens.pipeline.placement import Placement
-from megalens.pipeline.plan import Operation
+from megalens.pipeline.plan_type import Operation
 
 __all__ = ["ALL", "SHAPES", "plan_named", "random_plan"]
 

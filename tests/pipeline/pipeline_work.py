@@ -109,13 +109,15 @@ def worst(held: dict[int, Part], layout: Placement, seed: int = 0) -> float:
     return off
 
 
-def schedules(rank: int, stages: int, micro_batches: int) -> dict[str, float]:
-    """Each schedule, and greedy in each placement."""
+def schedules(rank: int, stages: int, micro_batches: int, planned: bool) -> dict[str, float]:
+    """Each schedule, by its name or as these tests write it, and greedy in each placement."""
     off = {}
     for name in ALL:
         kind, chunks = SHAPES[name]
         layout = Placement(kind, stages, chunks, micro_batches)
-        schedule, held = made(rank, layout, plan_named(name, stages, micro_batches))
+        order = name if planned else plan_named(name, stages, micro_batches)
+        schedule, held = made(rank, layout, order)
+        assert schedule.running == name
         for seed in range(2):
             stepped(schedule, layout, seed)
             off[f"{name} {seed}"] = worst(held, layout, seed)

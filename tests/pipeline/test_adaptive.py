@@ -7,9 +7,9 @@ from own_plans import plan_named
 from processes import run_job
 
 from megalens.pipeline.adaptive import Adaptive
-from megalens.pipeline.order_choice import Rule
+from megalens.pipeline.order_choice import GreedyRule
 from megalens.pipeline.placement import Placement
-from megalens.pipeline.plan import Plan
+from megalens.pipeline.plan_type import Plan
 
 
 @pytest.mark.slow
@@ -91,18 +91,18 @@ def test_a_rule_is_tried_once_and_left_where_it_is_not_faster() -> None:
     adaptive = Adaptive(plan.layout, 0, _Board(), lambda *given: asked.append(given), said.append, None)
     adaptive._board.say("times/1", {"F1": 1.0, "B1": 2.0, "F3": 1.0})
     _run(adaptive, plan, "1f1b", [100.0, 101.0] * 6)
-    assert asked[-1][0] == Rule("breadth")
-    _run(adaptive, Rule("breadth"), "greedy (breadth first)", [100.0, 101.0] * 6)
+    assert asked[-1][0] == GreedyRule("breadth")
+    _run(adaptive, GreedyRule("breadth"), "greedy (breadth first)", [100.0, 101.0] * 6)
     assert asked[-1][0] == plan
     _run(adaptive, plan, "1f1b", [100.0, 101.0] * 6)
-    assert asked[-1][0] == Rule("depth")
-    _run(adaptive, Rule("depth"), "greedy (depth first)", [80.0, 81.0] * 6)
+    assert asked[-1][0] == GreedyRule("depth")
+    _run(adaptive, GreedyRule("depth"), "greedy (depth first)", [80.0, 81.0] * 6)
     assert "greedy (depth first) stays" in said[-2]
     assert len(asked) == 3
     # It gets slow: others are looked at anew.
-    _run(adaptive, Rule("depth"), "greedy (depth first)", [140.0, 141.0] * 5)
+    _run(adaptive, GreedyRule("depth"), "greedy (depth first)", [140.0, 141.0] * 5)
     assert any("looked at anew" in each for each in said)
-    assert asked[-1][0] == Rule("breadth")
+    assert asked[-1][0] == GreedyRule("breadth")
 
 
 def test_a_greedy_choice_costs_microseconds_however_many_micro_batches_there_are() -> None:

@@ -7,9 +7,9 @@ from processes import run_job
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 
-@pytest.mark.parametrize("stages", [2, 3])
-def test_gradients_of_every_schedule_are_those_of_one_process(stages: int) -> None:
-    results = run_job(stages, "pipeline_work:schedules", stages, 4)
+@pytest.mark.parametrize(("stages", "planned"), [(2, True), (3, False)])
+def test_gradients_of_every_schedule_are_those_of_one_process(stages: int, planned: bool) -> None:
+    results = run_job(stages, "pipeline_work:schedules", stages, 4, planned)
     for off in results:
         assert len(off) == 2 * len(ALL) + 2 * 16
         assert {name: value for name, value in off.items() if not value < 1e-6} == {}

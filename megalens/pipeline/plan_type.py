@@ -53,12 +53,14 @@ class Plan:
         Stages, chunks, micro-batches, and where which virtual stage lies.
     order : tuple of str
         By stage, operations separated by one space.
+    parsed : dict
+        By stage, what :meth:`operations` found so far.
     """
 
     schedule: str
     layout: Placement
     order: tuple[str, ...]
-    _parsed: dict[int, list[Operation]] = field(default_factory=dict, compare=False, repr=False)
+    parsed: dict[int, list[Operation]] = field(default_factory=dict, compare=False, repr=False)
 
     @staticmethod
     def of(given: Any) -> Plan:
@@ -107,9 +109,9 @@ class Plan:
 
     def operations(self, stage: int) -> list[Operation]:
         """Return what a stage does, in order; raises ``ValueError`` for a word that is no operation."""
-        found = self._parsed.get(stage)
+        found = self.parsed.get(stage)
         if found is None:
-            found = self._parsed[stage] = [Operation.of(word) for word in self.order[stage].split()]
+            found = self.parsed[stage] = [Operation.of(word) for word in self.order[stage].split()]
         return found
 
     def to_json(self) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from torch.distributed.pipelining.microbatch import split_args_kwargs_into_chunk
 from torch.utils._pytree import tree_leaves
 
 from .errors import PipelineError
-from .executor import Batch
+from .executor import StepBatch
 
 __all__ = ["cut_batch"]
 
@@ -26,7 +26,7 @@ def cut_batch(
     loss_fn: Callable[[Any, Any], Tensor] | None,
     scale: bool,
     keep_outputs: bool,
-) -> Batch:
+) -> StepBatch:
     """Return a step's data by micro-batch.
 
     Parameters
@@ -69,7 +69,7 @@ def cut_batch(
         def loss(output: Any, number: int) -> Tensor:
             return loss_fn(output, targets[number][0])
 
-    return Batch(cut_args, cut_kwargs, loss, 1 / micro_batches if scale else 1.0, keep_outputs)
+    return StepBatch(cut_args, cut_kwargs, loss, 1 / micro_batches if scale else 1.0, keep_outputs)
 
 
 def _check(given: Any, what: str, micro_batches: int) -> None:
