@@ -48,6 +48,8 @@ def connect(
     timeout : float
         Seconds that connecting may take.
     """
+    # Older versions of torch have no such argument.
+    unsorted: dict[str, Any] = {} if sorted(ranks) == list(ranks) else {"sort_ranks": False}
 
     def group(backend: str) -> Any:
         try:
@@ -56,7 +58,7 @@ def connect(
                 backend=backend,
                 timeout=timedelta(seconds=timeout),
                 use_local_synchronization=True,
-                **({} if sorted(ranks) == list(ranks) else {"sort_ranks": False}),
+                **unsorted,
             )
         except RuntimeError as error:
             raise PipelineError(
@@ -74,6 +76,16 @@ def connect(
     for peer in sorted(_neighbours(layout, stage)):
         out, into = (up, down) if stage < peer else (down, up)
         links[peer] = Link(inbox, ranks[peer], peer, out, into, control, device, ahead)
+    for peer, link in links.items():
+        # NCCL connects two ranks in the first message between them, and both wait for it: better here, in one order for all pairs, than in the middle of a step.
+        try:
+            link.greet(stage < peer, timeout)
+        except (RuntimeError, TimeoutError) as error:
+            raise PipelineError(
+                f"Rank {ranks[stage]} could not reach rank {ranks[peer]} (stage {peer}) within {timeout:.3g} s: {str(error)[:200]}",
+                code="lost",
+                stage=stage,
+            ) from error
     return links
 
 

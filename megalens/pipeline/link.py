@@ -104,6 +104,15 @@ class Link:
 
     # The training thread.
 
+    def greet(self, first: bool, seconds: float) -> None:
+        """Exchange a first message; ``first`` on the end that sends before it receives."""
+        word = torch.zeros(1, device=self._device)
+        for sends in (first, not first):
+            work = (
+                self._out.send([word], self._at, _DATA) if sends else self._into.recv([word], self._at, _DATA)
+            )
+            self._wait(work, False, seconds)
+
     def begin(self, expected: Iterable[Key | None], headers: bool, dynamic: bool) -> None:
         """Say what is to come in this step, in order: None each where headers will say it."""
         with self._inbox.lock:

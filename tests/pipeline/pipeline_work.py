@@ -269,3 +269,20 @@ def growing(rank: int, stages: int) -> float:
                 parameter.grad = None
     schedule.close()
     return off
+
+
+class _Late(Part):
+    def forward(self, x: Tensor) -> Tensor:
+        time.sleep(0.05)
+        return super().forward(x)
+
+
+def arrivals(rank: int, late: int) -> tuple[list[str], float]:
+    """What a rank does by the greedy rule where one of two is late, and how long it waited, in shares of the step."""
+    module = (_Late if rank == late else Part)(rank, 2)
+    schedule = DynamicSchedule(module, 4, "greedy", loss_fn, timeout=60)
+    x, target = data(4)
+    for _ in range(2):
+        schedule.step(*((x,) if rank == 0 else ()), target=target if rank else None)
+    schedule.close()
+    return [str(each.operation) for each in schedule.done], sum(each.waited for each in schedule.done) / 1e9

@@ -52,3 +52,16 @@ def test_a_rank_that_dies_or_stops_ends_the_step_of_the_others_within_their_limi
         assert (said["operation"], said["micro_batch"]) == ("1B1", 1)
     else:
         assert "rank 2" in said["message"] or "ranks 0, 2" in said["message"]
+
+
+def test_the_greedy_order_does_what_has_arrived_and_waits_for_nothing_else() -> None:
+    (first, _), (second, _) = run_job(2, "pipeline_work:arrivals", 1)
+    # Rank 1 is late: all forward passes of rank 0 are done before a gradient comes.
+    assert first == ["0F0", "0F1", "0F2", "0F3", "0B0", "0B1", "0B2", "0B3"]
+    # And it has a backward pass to do after each forward pass.
+    assert second == ["1F0", "1B0", "1F1", "1B1", "1F2", "1B2", "1F3", "1B3"]
+    (first, _), (_, waited) = run_job(2, "pipeline_work:arrivals", 0)
+    # Rank 0 is late: gradients are there while it still has forward passes to do, and they come first.
+    assert first.index("0B0") < first.index("0F2")
+    assert first.index("0B1") < first.index("0F3")
+    assert waited > 0.1
