@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import adapters
+    from . import adapters, pipeline
     from .client.direction import save_direction
     from .client.errors import ClientError
     from .engine.errors import EngineError
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .hub.errors import HubError
     from .launch import add_arguments, trace_from
     from .notebook import NotebookRun, connect, open, open_all
+    from .pipeline.errors import PipelineError
     from .protocol import (
         AddVector,
         BitFlip,
@@ -49,6 +50,7 @@ __all__ = [
     "HubError",
     "EngineError",
     "GenerationError",
+    "PipelineError",
     "ClientError",
     "AddVector",
     "BitFlip",
@@ -72,6 +74,7 @@ __all__ = [
     "monitor",
     "open",
     "open_all",
+    "pipeline",
     "save_direction",
     "serve",
     "trace",
@@ -98,6 +101,7 @@ _HOMES = {
     ".engine.errors": ("EngineError",),
     ".generation.errors": ("GenerationError",),
     ".hub.errors": ("HubError",),
+    ".pipeline.errors": ("PipelineError",),
     ".report.errors": ("ReportError",),
     ".tracer.errors": ("TracerError",),
     ".widgets.errors": ("WidgetError",),
@@ -114,8 +118,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "adapters":
-        return import_module(".adapters", __name__)
+    if name in ("adapters", "pipeline"):
+        return import_module(f".{name}", __name__)
     for home, names in _HOMES.items():
         if name in names:
             value = getattr(import_module(home, __name__), name)

@@ -12,6 +12,7 @@ from ..protocol import (
     check_settings_size,
     named_flags,
     parse_budget,
+    pipeline_settings,
 )
 from ..protocol.messages_generated import (
     ConfigPatch,
@@ -77,6 +78,7 @@ class Controls(ABC):
         replicas: str | None = None,
         instruments: Mapping[str, Mapping[str, Any]] | None = None,
         timeline: str | Mapping[str, Any] | None = None,
+        pipeline: Any = None,
         **flags: Compressor | Mapping[str, Any] | bool | None,
     ) -> int:
         """Change what is traced, while training goes on.
@@ -103,6 +105,8 @@ class Controls(ABC):
             Settings of instruments by name: ``{"monitor": {"rules": {"jump": {"threshold": 12.0}}}, "moments": {"every": {"grad": 0}}}``. What is not named stays, None takes one back to its default.
         timeline : str or mapping, optional
             How finely steps are timed: ``"off"``, ``"steps"``, ``"phases"``, ``"layers"`` or ``"operations"``, or ``{"granularity": "phases", "every": 10}``.
+        pipeline : str, mapping or plan, optional
+            The order of a pipeline's operations, where the script has a ``megalens.pipeline.DynamicSchedule`` that says ``tracer=``: ``"greedy"``, ``"adaptive"``, the name of a schedule, or a plan.
         **flags
             Trace points by name: a compressor such as ``Tile(96)``, ``True`` (on, as it is set now or with what suits it), ``False`` or
             ``None`` (off), or a whole setting as a dict. Flags that are not named stay as they are.
@@ -125,6 +129,8 @@ class Controls(ABC):
         if timeline is not None:
             spans = {"granularity": timeline} if isinstance(timeline, str) else timeline
             instruments = {**(instruments or {}), "timeline": spans}
+        if pipeline is not None:
+            instruments = {**(instruments or {}), "pipeline": pipeline_settings(pipeline)}
         if instruments is not None:
             with as_arguments():
                 check_settings_size(instruments)

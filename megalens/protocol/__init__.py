@@ -23,6 +23,7 @@ from . import (
     outside_file,
     pace,
     perturbations,
+    pipeline_order,
     plain_json,
     ranges,
     settings,
@@ -43,6 +44,7 @@ from .old_names import *
 from .outside_file import *
 from .pace import *
 from .perturbations import *
+from .pipeline_order import *
 from .plain_json import *
 from .ranges import *
 from .replace_file import replace_file
@@ -66,6 +68,7 @@ __all__ += old_names.__all__
 __all__ += outside_file.__all__
 __all__ += pace.__all__
 __all__ += perturbations.__all__
+__all__ += pipeline_order.__all__
 __all__ += plain_json.__all__
 __all__ += ranges.__all__
 __all__ += settings.__all__

@@ -93,6 +93,26 @@ class Instrument:
     def backward_ends(self) -> None:
         """Note that it is over."""
 
+    def operation_begins(self, kind: str, chunk: int, micro_batch: int) -> None:
+        """Note that a pipeline's schedule begins an operation: ``forward``, ``backward`` or ``wgrad``. The passes in it are told of as well, without saying of which micro-batch they are."""
+
+    def operation_ends(self) -> None:
+        """Note that it is over."""
+
+    def message(
+        self,
+        kind: str,
+        began: int,
+        ended: int,
+        blocked: int,
+        nbytes: int,
+        peer: int,
+        sequence: int,
+        chunk: int,
+        micro_batch: int,
+    ) -> None:
+        """Note a message of a pipeline's schedule that is over: ``send`` or ``receive``, times in ns of ``perf_counter_ns``, the other's global rank, which of the messages that way it is, and for or from which operation."""
+
     def step_ends(self) -> None:
         """End the step and hand over what it gave."""
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from ..protocol import COMMON_SETTINGS, named_flags
+from ..protocol import COMMON_SETTINGS, named_flags, pipeline_settings
 from ..protocol.messages_generated import Config, Control, Phase, Status
 from .coordinator import Coordinator
 from .errors import TracerError, plain_text, said
@@ -306,6 +306,34 @@ class Tracer:
         if self.points.place.rank == 0 and not self._closed:
             self._instruments.tell("samples_are", self._started, ids)
 
+    # What the schedule of a pipeline says.
+
+    def operation_begins(self, kind: str, chunk: int, micro_batch: int) -> None:
+        """Say that an operation of a pipeline begins: ``forward``, ``backward`` or ``wgrad`` of a model chunk and a micro-batch. Never raises."""
+        self._instruments.tell("operation_begins", kind, chunk, micro_batch)
+
+    def operation_ends(self) -> None:
+        """Say that it is over."""
+        self._instruments.tell("operation_ends")
+
+    def message(
+        self,
+        kind: str,
+        began: int,
+        ended: int,
+        *,
+        blocked: int,
+        nbytes: int,
+        peer: int,
+        sequence: int,
+        chunk: int,
+        micro_batch: int,
+    ) -> None:
+        """Say that a message of a pipeline is over; see :meth:`Instrument.message`."""
+        self._instruments.tell(
+            "message", kind, began, ended, blocked, nbytes, peer, sequence, chunk, micro_batch
+        )
+
     # Instruments.
 
     def attach(self, instrument: Instrument) -> None:
@@ -368,6 +396,7 @@ class Tracer:
         /,
         *,
         timeline: str | Mapping[str, Any] | None = None,
+        pipeline: Any = None,
         **flags: Any,
     ) -> int:
         """Change what is traced, from the next step on: ``tracer.configure(HiddenStates=True, every=10)``.
@@ -380,6 +409,8 @@ class Tracer:
             By flag name a compressor, True (on, as it is or with what suits it), None or False (off), or a ``FlagSetting``; or names, which are switched on. Other flags stay.
         timeline : str or mapping, optional
             How finely steps are timed, as in :func:`megalens.trace`.
+        pipeline : str, mapping or plan, optional
+            The order of a pipeline's operations, of a ``megalens.pipeline.DynamicSchedule`` with this tracer.
         **flags
             The same by keywords, and ``layers``, ``every``, ``samples``, ``phases``, ``passes``, ``replicas`` of the flags that are named and do not say their own.
 
@@ -407,6 +438,11 @@ class Tracer:
         settings = settings_from(asked, common, self.points.flags, now)
         if timeline is not None:
             settings["instruments"] = {"timeline": TimelineSettings.given(timeline).to_message()}
+        if pipeline is not None:
+            settings["instruments"] = {
+                **settings.get("instruments", {}),
+                "pipeline": pipeline_settings(pipeline),
+            }
         return self._coordinator.change(settings)
 
     def connected(self, timeout: float = 0.0) -> bool:

@@ -19,6 +19,7 @@ from .loop import LoopHooks
 from .modules import ModuleHooks, layers_of, operations_of
 from .rows import Span, SpanSender
 from .settings import TimelineSettings
+from .stages import StageHooks
 
 if TYPE_CHECKING:
     from ..host import Host
@@ -57,6 +58,7 @@ class TimelineInstrument(Instrument):
         self._sender: SpanSender | None = None
         self._communication = CommunicationHooks(self._note, self._failed)
         self._loop = LoopHooks(self._note)
+        self._stages = StageHooks(self)
         self._modules: list[ModuleHooks] = []
         # Spans of the step that goes on, and those since the step before, which are the next one's.
         self._spans: list[Span] = []
@@ -69,6 +71,8 @@ class TimelineInstrument(Instrument):
         self._backward: list[tuple[int, int, int]] = []
         self._entered: dict[int, int] = {}
         self._user: list[tuple[str, str, int]] = []
+        # What a pipeline's schedule says that it does: kind, chunk, micro-batch, beginning.
+        self._operation: tuple[str, int, int, int] | None = None
         self.reconfigure: Callable[..., int] | None = None
         # A rank was found slow; steps that are timed more finely since; what is to be in force after them.
         self._slow = False
@@ -114,6 +118,7 @@ class TimelineInstrument(Instrument):
             return
         self._communication.begin()
         self._loop.begin()
+        self._stages.begin()
         found = {"layers": layers_of, "operations": operations_of}.get(self._settings.granularity)
         if found is not None:
             self._modules = [
@@ -158,6 +163,7 @@ class TimelineInstrument(Instrument):
     def _unhook(self) -> None:
         self._communication.end()
         self._loop.end()
+        self._stages.end()
         self._spans.clear()
 
     def _unhook_modules(self) -> None:
@@ -176,6 +182,7 @@ class TimelineInstrument(Instrument):
         self._forward.clear()
         self._backward.clear()
         self._entered.clear()
+        self._operation = None
         self._communication.forget()
         if not self._taken:
             self._spans = []
@@ -239,7 +246,8 @@ class TimelineInstrument(Instrument):
     def forward_begins(self, chunk: int) -> None:
         """Note the beginning of a forward pass."""
         if self._taken and not self._others:
-            self._forward.append((chunk, self._counts[chunk], _clock()))
+            number = self._counts[chunk] if self._operation is None else self._operation[2]
+            self._forward.append((chunk, number, _clock()))
             self._counts[chunk] += 1
 
     def forward_ends(self, output: Any) -> None:
@@ -248,6 +256,8 @@ class TimelineInstrument(Instrument):
             return
         now = _clock()
         chunk, number, began = self._forward.pop()
+        if self._operation is not None:
+            return
         self._note(Span("forward", began, now, chunk=chunk, micro_batch=number, blocked=now - began))
         step = self._step
         when_backpropagated(output, lambda: self._enter(step, chunk, number))
@@ -262,7 +272,8 @@ class TimelineInstrument(Instrument):
         if self._taken:
             # The last module hears of the gradient of the model's output first.
             began = min((_clock(), *(each.backward_began for each in self._modules)))
-            self._backward.append((chunk, self._entered.pop(chunk, -1), began))
+            number = self._entered.pop(chunk, -1) if self._operation is None else self._operation[2]
+            self._backward.append((chunk, number, began))
 
     def backward_ends(self) -> None:
         """Note its end."""
@@ -272,8 +283,55 @@ class TimelineInstrument(Instrument):
             each.backward_ends()
         now = _clock()
         chunk, number, began = self._backward.pop()
-        self._note(Span("backward", began, now, chunk=chunk, micro_batch=number, blocked=now - began))
+        if self._operation is None:
+            self._note(Span("backward", began, now, chunk=chunk, micro_batch=number, blocked=now - began))
         self._communication.backward_ended(began)
+
+    def operation_begins(self, kind: str, chunk: int, micro_batch: int) -> None:
+        """Note the beginning of what a pipeline's schedule does: from now on its passes are no spans of their own."""
+        if self._taken and not self._others:
+            self._operation = kind, chunk, micro_batch, _clock()
+
+    def operation_ends(self) -> None:
+        """Note its end."""
+        if self._operation is not None:
+            now = _clock()
+            (kind, chunk, number, began), self._operation = self._operation, None
+            self._note(Span(kind, began, now, chunk=chunk, micro_batch=number, blocked=now - began))
+
+    def message(
+        self,
+        kind: str,
+        began: int,
+        ended: int,
+        blocked: int,
+        nbytes: int,
+        peer: int,
+        sequence: int,
+        chunk: int,
+        micro_batch: int,
+    ) -> None:
+        """Note a message of a pipeline's schedule."""
+        if not self._taken:
+            return
+        self._note(
+            Span(
+                kind,
+                began,
+                ended,
+                "pipeline",
+                chunk,
+                micro_batch,
+                blocked,
+                nbytes,
+                self._pair(peer),
+                peer,
+                sequence,
+            )
+        )
+
+    def _pair(self, peer: int) -> str:
+        return ",".join(map(str, sorted((self._host.place.rank, peer))))
 
     def span_begins(self, name: str, kind: str) -> None:
         """Note the beginning of a span of the script's own."""

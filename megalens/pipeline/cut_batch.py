@@ -1,0 +1,82 @@
+"""A step's data, cut into micro-batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch import Tensor
+from torch.distributed.pipelining.microbatch import split_args_kwargs_into_chunks
+from torch.utils._pytree import tree_leaves
+
+from .errors import PipelineError
+from .executor import StepBatch
+
+__all__ = ["cut_batch"]
+
+
+def cut_batch(
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    target: Any,
+    micro_batches: int,
+    *,
+    args_spec: Any,
+    kwargs_spec: Any,
+    loss_fn: Callable[[Any, Any], Tensor] | None,
+    scale: bool,
+    keep_outputs: bool,
+) -> StepBatch:
+    """Return a step's data by micro-batch.
+
+    Parameters
+    ----------
+    args, kwargs : tuple, mapping
+        Of the model's first, and of each stage's module. Tensors are cut along their first dimension; what is no tensor goes to each.
+    target : tensor or pytree
+        What the loss compares with; None where this rank computes none.
+    micro_batches : int
+        How many.
+    args_spec, kwargs_spec
+        How tensors are cut otherwise, as torch's schedules take it.
+    loss_fn : callable or None
+        Takes an output and a part of the target.
+    scale : bool
+        Whether the gradient is that of the mean of the losses; of their sum otherwise.
+    keep_outputs : bool
+        Whether outputs are wanted.
+
+    Raises
+    ------
+    PipelineError
+        ``shape``, when something cannot be cut into equal parts.
+    """
+    if args_spec is None:
+        _check(args, "The batch", micro_batches)
+    if kwargs_spec is None:
+        _check(kwargs, "A keyword argument", micro_batches)
+    _check(target, "target", micro_batches)
+    if args or kwargs:
+        cut_args, cut_kwargs = split_args_kwargs_into_chunks(
+            args, dict(kwargs), micro_batches, args_spec, kwargs_spec
+        )
+    else:
+        cut_args, cut_kwargs = [()] * micro_batches, [{}] * micro_batches
+    loss = None
+    if loss_fn is not None and target is not None:
+        targets, _ = split_args_kwargs_into_chunks((target,), None, micro_batches)
+
+        def loss(output: Any, number: int) -> Tensor:
+            return loss_fn(output, targets[number][0])
+
+    return StepBatch(cut_args, cut_kwargs, loss, 1 / micro_batches if scale else 1.0, keep_outputs)
+
+
+def _check(given: Any, what: str, micro_batches: int) -> None:
+    for each in tree_leaves(given):
+        if isinstance(each, Tensor) and (each.dim() == 0 or each.size(0) % micro_batches):
+            got = f"{each.size(0)} samples" if each.dim() else "a tensor without dimensions"
+            raise PipelineError(
+                f"{what} must divide into {micro_batches} equal micro-batches, got {got}: give as many samples as a multiple of {micro_batches}, or another n_microbatches.",
+                code="shape",
+            )

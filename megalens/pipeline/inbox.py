@@ -1,0 +1,80 @@
+"""Where what arrived waits for the operation that needs it."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+__all__ = ["Inbox", "Key", "Arrival", "Spec"]
+
+Key = tuple[str, int, int]
+"""What a message is for: ``F`` (activations), ``B`` (a gradient) or ``S`` (summed weights' gradients), virtual stage, micro-batch."""
+
+Spec = tuple[Any, ...]
+"""Of each tensor of a message dtype, shape, and whether it takes a gradient."""
+
+
+class Arrival(NamedTuple):
+    """What arrived: tensors, or None where there is no gradient.
+
+    Times are ns of ``perf_counter_ns``: when the receive was posted and when it was done; 0 from the same rank.
+    """
+
+    tensors: tuple[Tensor | None, ...]
+    peer: int = -1
+    posted: int = 0
+    arrived: int = 0
+    sequence: int = -1
+    works: tuple[Any, ...] = ()
+
+
+class Inbox:
+    """Messages by key. The threads of the links put them in; the training thread takes them out.
+
+    Attributes
+    ----------
+    lock : threading.Lock
+        Guards all of it, and what links share with their threads.
+    changed : threading.Condition
+        On which the training thread waits: notified of every message, and of failures.
+    draining : bool
+        Whether it waits there until everything is sent.
+    arrivals : deque of Key
+        Keys that came from other ranks since a dynamic order last looked.
+    training : bool
+        Whether the step that goes on has backward passes: otherwise nothing takes a gradient.
+    failure : (int, BaseException) or None
+        Global rank whose link failed first, and how.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.changed = threading.Condition(self.lock)
+        self.draining = False
+        self.filed: dict[Key, Arrival] = {}
+        self.arrivals: deque[Key] = deque()
+        self._specs: dict[bool, dict[tuple[str, int], Spec]] = {True: {}, False: {}}
+        self.training = True
+        self.failure: tuple[int, BaseException] | None = None
+
+    @property
+    def specs(self) -> dict[tuple[str, int], Spec]:
+        """By letter and virtual stage, what messages for it hold in such steps."""
+        return self._specs[self.training]
+
+    def put(self, key: Key, message: Arrival) -> None:
+        """File a message."""
+        with self.changed:
+            self.filed[key] = message
+            self.arrivals.append(key)
+            self.changed.notify()
+
+    def fail(self, peer: int, error: BaseException) -> None:
+        """Note that a link failed; only the first failure says why."""
+        with self.changed:
+            if self.failure is None:
+                self.failure = peer, error
+            self.changed.notify()

@@ -1,0 +1,307 @@
+"""Messages between this rank and one other, both ways.
+
+Messages of one direction keep the order in which they were sent: NCCL matches them by it, and gloo does within a tag. In a fixed order both ends know it, and
+the training thread posts receives ahead, and waits for the one that it needs. In a dynamic one only the sender knows it: each message has a header that says what it is,
+and a thread receives, since a work of gloo is done only once somebody has waited for it. A header also says the shapes, the first time that a message crosses a boundary.
+Another thread waits for what is sent, so that its memory is free as soon as it has gone.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from queue import SimpleQueue
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .inbox import Arrival, Inbox, Key, Spec
+
+__all__ = ["Link", "Sent", "spec_of"]
+
+_DATA, _HEADER = 1, 2
+_HEADER_NUMBERS = 128
+_LONG_SECONDS = 86400.0
+"""How long a thread waits for one message: the training thread has the time limit."""
+_POLL_SECONDS = 5e-5
+
+_DTYPES = (
+    *(torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.int64, torch.int32, torch.int16),
+    *(torch.int8, torch.uint8, torch.bool, torch.complex64, torch.complex128),
+    *(getattr(torch, name) for name in ("float8_e4m3fn", "float8_e5m2") if hasattr(torch, name)),
+)
+_LETTERS = "FBS"
+
+Sent = tuple[Key, int, int, int, int]
+"""Key, ns when a send was posted and when it was done, bytes, number of the message."""
+
+_Posted = tuple[Key, list[Any], list[Tensor], int]
+"""Key, works, tensors, ns when it was posted."""
+_Sending = tuple[Key, int, list[tuple[Any, bool]], list[Tensor], int, int]
+"""Key, ns when it was posted, works with whether each is a header, tensors, bytes, number."""
+
+_clock = time.perf_counter_ns
+
+
+def spec_of(tensors: Sequence[Tensor]) -> Spec:
+    """Return dtype, shape and whether a gradient comes back, of each."""
+    return tuple((each.dtype, tuple(each.shape), each.requires_grad) for each in tensors)
+
+
+class Link:
+    """Sends to one rank and receives from it.
+
+    Parameters
+    ----------
+    inbox : Inbox
+        Where messages are filed.
+    peer, at : int
+        The other rank, globally and in the groups.
+    out, into, control : torch.distributed.ProcessGroup
+        For sending, for receiving, and for headers, which are on the CPU.
+    device : torch.device
+        Where tensors are received.
+    ahead : int
+        Receives that may be posted, and messages that a thread may have received, before the training thread has taken those before.
+    """
+
+    def __init__(
+        self,
+        inbox: Inbox,
+        peer: int,
+        at: int,
+        out: Any,
+        into: Any,
+        control: Any,
+        device: torch.device,
+        ahead: int,
+    ) -> None:
+        self.peer = peer
+        self._inbox, self._at, self._device, self._ahead = inbox, at, device, ahead
+        self._out, self._into, self._control = out, into, control
+        # Of each message that is to come its key, or None where its header will say it; then those whose receives are posted.
+        self._expected: deque[Key | None] = deque()
+        self._posted: deque[_Posted] = deque()
+        self._headers = self._dynamic = False
+        self._credit = ahead
+        self.hungry = False
+        """Whether the training thread has nothing to do until a message comes: then the thread may be any number ahead."""
+        self._go = threading.Condition(inbox.lock)
+        self._receives = False
+        self._said: dict[tuple[bool, int], Spec] = {}
+        self._sending: SimpleQueue[_Sending | None] = SimpleQueue()
+        self._numbers = [0, 0]
+        self._finished = 0
+        self.done: deque[Sent] = deque(maxlen=100_000)
+        """Sends that are over, where somebody asked for them with :attr:`timed`."""
+        self.timed = False
+        self._closed = False
+        self._start(self._finish_all)
+
+    # The training thread.
+
+    def greet(self, first: bool, seconds: float) -> None:
+        """Exchange a first message; ``first`` on the end that sends before it receives."""
+        word = torch.zeros(1, device=self._device)
+        for sends in (first, not first):
+            work = (
+                self._out.send([word], self._at, _DATA) if sends else self._into.recv([word], self._at, _DATA)
+            )
+            self._wait(work, False, seconds)
+
+    def begin(self, expected: Iterable[Key | None], headers: bool, dynamic: bool) -> None:
+        """Say what is to come in this step, in order: None each where headers will say it."""
+        with self._inbox.lock:
+            self._expected.extend(expected)
+            self._headers, self._dynamic, self._credit = headers, dynamic, self._ahead
+            self._go.notify()
+        if not dynamic:
+            self.post_ahead()
+        elif not self._receives:
+            self._receives = True
+            self._start(self._receive_all)
+
+    def post_ahead(self) -> None:
+        """Post receives of messages of which it is known what they hold, as many as may be. In a fixed order."""
+        while self._expected and len(self._posted) < self._ahead and not self._headers:
+            key = self._expected[0]
+            spec = None if key is None else self._inbox.specs.get(key[:2])
+            if key is None or spec is None:
+                return
+            self._expected.popleft()
+            self._posted.append(self._post(key, spec, _clock()))
+
+    def receive(self, key: Key, seconds: float) -> None:
+        """Receive, in order, until a message has come; in a fixed order. Raises ``TimeoutError`` where none comes in time, and what the group raises where the other is gone."""
+        filed = self._inbox.filed
+        while key not in filed:
+            self.post_ahead()
+            if not self._posted:
+                self._posted.append(self._post_unknown(self._expected.popleft(), seconds))
+            self._file(self._posted[0], seconds)
+            self._posted.popleft()
+
+    def send(self, key: Key, tensors: Sequence[Tensor], headers: bool) -> Spec | None:
+        """Post a message. Returns what messages of its kind held before where this one differs and no header would say so; then nothing is sent."""
+        spec = spec_of(tensors)
+        letter, virtual, _ = key
+        if letter == "F":
+            before = self._said.get((self._inbox.training, virtual))
+            if not headers and before is not None and before != spec:
+                return before
+            # Both ends know it from the first message on.
+            headers = headers or before is None
+            self._said[self._inbox.training, virtual] = spec
+        posted, works, kept = _clock(), [], list[Tensor]()
+        if headers:
+            header = _header(key, spec)
+            works.append((self._control.send([header], self._at, _HEADER), True))
+            kept.append(header)
+        # What the works still read is kept with them.
+        kept += [each.detach().contiguous() for each in tensors]
+        works += [(self._out.send([each], self._at, _DATA), False) for each in kept[len(works) :]]
+        nbytes = sum(each.numel() * each.element_size() for each in tensors)
+        self._sending.put((key, posted, works, kept, nbytes, self._numbers[0]))
+        self._numbers[0] += 1
+        return None
+
+    def taken(self) -> None:
+        """Let one more message come, since one was taken. With the lock held."""
+        self._credit += 1
+        if self._receives:
+            self._go.notify()
+
+    def starve(self, hungry: bool) -> None:
+        """Set :attr:`hungry`. With the lock held."""
+        self.hungry = hungry
+        if hungry and self._receives:
+            self._go.notify()
+
+    @property
+    def sent(self) -> bool:
+        """Whether everything is sent."""
+        return self._finished == self._numbers[0]
+
+    def close(self) -> None:
+        """Have the threads end. Safe twice."""
+        with self._inbox.lock:
+            self._closed = True
+            self._go.notify_all()
+        self._sending.put(None)
+
+    def _post(self, key: Key, spec: Spec, began: int) -> _Posted:
+        tensors = [torch.empty(shape, dtype=dtype, device=self._device) for dtype, shape, _ in spec]
+        return key, [self._into.recv([each], self._at, _DATA) for each in tensors], tensors, began
+
+    def _post_header(self) -> tuple[Any, Tensor, int]:
+        numbers = torch.empty(_HEADER_NUMBERS, dtype=torch.int64)
+        return self._control.recv([numbers], self._at, _HEADER), numbers, _clock()
+
+    def _post_unknown(self, key: Key | None, seconds: float, header: Any = None) -> _Posted:
+        """Wait for a header, and post the receive of its message."""
+        work, numbers, began = self._post_header() if header is None else header
+        self._wait(work, True, seconds)
+        said, spec = _of_header(numbers)
+        if key is not None and said != key:
+            raise ValueError(f"the message for {key} was expected, and that for {said} came")
+        if said[0] == "F":
+            self._inbox.specs["F", said[1]] = spec
+        return self._post(said, spec, began)
+
+    def _file(self, posted: _Posted, seconds: float) -> None:
+        key, works, tensors, began = posted
+        for work in works:
+            self._wait(work, False, seconds)
+        number = self._numbers[1]
+        self._numbers[1] += 1
+        over = () if self._device.type == "cpu" else tuple(works)
+        self._inbox.put(key, Arrival(tuple(tensors), self.peer, began, _clock(), number, over))
+
+    def _wait(self, work: Any, header: bool, seconds: float) -> None:
+        began = time.monotonic()
+        if header or self._device.type == "cpu":
+            try:
+                work.wait(timedelta(seconds=seconds))
+            except RuntimeError as error:
+                if time.monotonic() - began >= seconds:
+                    raise TimeoutError from error
+                raise
+            return
+        # Here wait() would only have a stream wait.
+        while not work.is_completed():
+            if time.monotonic() - began > seconds:
+                raise TimeoutError
+            time.sleep(_POLL_SECONDS)
+
+    # The threads.
+
+    def _start(self, work: Any) -> None:
+        def guarded() -> None:
+            try:
+                if self._device.type == "cuda":
+                    torch.cuda.set_device(self._device)
+                work()
+            except Exception as error:
+                self._inbox.fail(self.peer, error)
+
+        threading.Thread(target=guarded, name=f"megalens-pipeline-{self.peer}", daemon=True).start()
+
+    def _finish_all(self) -> None:
+        while (sending := self._sending.get()) is not None:
+            key, posted, works, kept, nbytes, number = sending
+            for work, header in works:
+                self._wait(work, header, _LONG_SECONDS)
+            del sending, works, kept, work
+            if self.timed:
+                self.done.append((key, posted, _clock(), nbytes, number))
+            self._finished += 1
+            if self._inbox.draining:
+                with self._inbox.lock:
+                    self._inbox.changed.notify()
+
+    def _receive_all(self) -> None:
+        header = None
+        while self._may_post():
+            # The next header travels while this message does.
+            posted = self._post_unknown(None, _LONG_SECONDS, header)
+            header = self._post_header() if self._expected else None
+            self._file(posted, _LONG_SECONDS)
+
+    def _may_post(self) -> bool:
+        """Wait until one more message may come; False once all is closed."""
+        with self._inbox.lock:
+            while not (self._expected and self._dynamic and (self._credit > 0 or self.hungry)):
+                if self._closed:
+                    return False
+                self._go.wait()
+            self._expected.popleft()
+            self._credit -= 1
+            return True
+
+
+def _header(key: Key, spec: Spec) -> Tensor:
+    numbers = [_LETTERS.index(key[0]), key[1], key[2], len(spec)]
+    for dtype, shape, gradient in spec:
+        if dtype not in _DTYPES:
+            raise TypeError(f"tensors between stages cannot be {dtype}")
+        numbers += [_DTYPES.index(dtype), int(gradient), len(shape), *shape]
+    if len(numbers) > _HEADER_NUMBERS:
+        raise TypeError(
+            f"{len(spec)} tensors with {sum(len(each[1]) for each in spec)} dimensions are too many between two stages"
+        )
+    return torch.tensor(numbers + [0] * (_HEADER_NUMBERS - len(numbers)), dtype=torch.int64)
+
+
+def _of_header(numbers: Tensor) -> tuple[Key, Spec]:
+    said = numbers.tolist()
+    key: Key = (_LETTERS[said[0]], said[1], said[2])
+    spec, at = [], 4
+    for _ in range(said[3]):
+        dtype, gradient, rank = said[at : at + 3]
+        spec.append((_DTYPES[dtype], tuple(said[at + 3 : at + 3 + rank]), bool(gradient)))
+        at += 3 + rank
+    return key, tuple(spec)

@@ -1,0 +1,525 @@
+"""A pipeline schedule for ``torch.distributed.pipelining`` whose order of operations is a plan, or what has arrived."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, distributed, nn
+from torch.distributed.pipelining import PipelineStage
+from torch.distributed.pipelining.microbatch import merge_chunks
+
+from .adaptive import Adaptive, Compare
+from .board import Board
+from .chunk import StageChunk
+from .connections import connect, expected_messages, mirrored
+from .copies import CopySum
+from .cut_batch import cut_batch
+from .errors import PipelineError
+from .executor import Done, Executor
+from .inbox import Inbox, Key
+from .order_choice import GreedyRule, OrderChoice, choice_from_json, choice_of
+from .orders import FixedOrder, GreedyOrder, IOrder
+from .placement import Placement
+from .plan_type import Plan
+from .together import Together
+from .told_shapes import check_told_shapes
+
+__all__ = ["DynamicSchedule", "Planner"]
+
+_MOST_DECISIONS = 100
+_log = logging.getLogger(__name__)
+
+Planner = Callable[[str, Placement], Mapping[str, Any]]
+"""Makes a plan of a schedule's name and a layout."""
+
+
+class DynamicSchedule:
+    """Runs a pipeline's steps as torch's schedules do, in any order that is right, and changes the order between two steps.
+
+    Parameters
+    ----------
+    stages : PipelineStage, nn.Module, or sequence of them
+        This rank's, by chunk: of a ``PipelineStage`` its module and group are taken; modules are taken as the virtual stages that ``placement`` gives this rank.
+    n_microbatches : int
+        Micro-batches of a step.
+    order : str, mapping, path, or plan
+        ``"greedy"``: backward passes first, then forward passes, by what has arrived. ``"adaptive"``: whatever was fastest, by its own measurements. The name of a schedule
+        that the planner makes (``"1f1b"``, ``"zb_h1"``, …), a plan, or the path of its JSON file. Where ranks disagree, the first one decides.
+    loss_fn : callable, optional
+        Takes an output and its part of ``target`` and returns a scalar. Without it there are forward passes only.
+    placement : str
+        Where virtual stages lie: ``loop``, ``v`` or ``two_way``.
+    group : torch.distributed.ProcessGroup, optional
+        The pipeline's ranks, by stage; that of the stages, or all ranks.
+    peers : sequence of int, or torch.distributed.ProcessGroup, optional
+        Ranks that hold the same stage and talk to each other in its passes (tensor, data or context parallel), this one among them. They do dynamic orders alike, and change orders at one step.
+    args_chunk_spec, kwargs_chunk_spec
+        How arguments are cut into micro-batches, as torch's schedules take it.
+    scale_grads : bool
+        Whether gradients are those of the mean of the micro-batches' losses, as of torch's schedules; of their sum otherwise.
+    prefer, in_flight : str, int or None
+        Of ``greedy``: ``breadth`` or ``depth`` first of what is ready; micro-batches that may be under way.
+    static_shapes : bool
+        Whether what crosses between two stages has the same shape in every micro-batch and step. Otherwise each message says its shape.
+    ahead : int
+        Receives that may be posted before what came is used, on each link.
+    timeout : float
+        Seconds to wait for another rank before the step ends in a ``PipelineError``.
+    device : torch.device, optional
+        Where modules run; that of the first parameter, or the CPU.
+    tracer : megalens.Tracer, optional
+        Times each operation and message (``timeline="phases"``), and lets viewers change the order: ``run.configure(pipeline="breadth_first")``.
+    planner : callable, optional
+        Makes a plan of a schedule's name and a layout, instead of the engine's planner.
+    compare : callable, optional
+        Simulates plans for ``adaptive``, instead of the engine's planner: :data:`megalens.pipeline.adaptive.Compare`.
+
+    Raises
+    ------
+    PipelineError
+        Before anything runs: what does not fit.
+    """
+
+    def __init__(
+        self,
+        stages: Any,
+        n_microbatches: int,
+        order: Any = "1f1b",
+        loss_fn: Callable[[Any, Any], Tensor] | None = None,
+        *,
+        placement: str = "loop",
+        group: Any = None,
+        peers: Any = None,
+        args_chunk_spec: Any = None,
+        kwargs_chunk_spec: Any = None,
+        scale_grads: bool = True,
+        prefer: str = "breadth",
+        in_flight: int | None = None,
+        static_shapes: bool = True,
+        ahead: int = 4,
+        timeout: float = 300.0,
+        device: torch.device | None = None,
+        tracer: Any = None,
+        planner: Planner | None = None,
+        compare: Compare | None = None,
+    ) -> None:
+        given = list(stages) if isinstance(stages, (list, tuple)) else [stages]
+        if not given:
+            raise PipelineError("stages must be at least one stage or module, got none.")
+        group = (
+            group
+            if group is not None
+            else next((each.group for each in given if not isinstance(each, nn.Module)), None)
+        )
+        ranks = distributed.get_process_group_ranks(group if group is not None else distributed.group.WORLD)
+        self.rank = distributed.get_rank()
+        if self.rank not in ranks:
+            raise PipelineError(f"Rank {self.rank} is none of the pipeline's ranks {ranks}.")
+        self.stage = ranks.index(self.rank)
+        """This rank's stage, counted from 0."""
+        self.layout = Placement(placement, len(ranks), len(given), n_microbatches)
+        """Stages, chunks, micro-batches and placement."""
+        self._chunks = _chunks(given, self.layout, self.stage, device, group)
+        self._loss_fn, self._scale = loss_fn, scale_grads
+        self._specs = args_chunk_spec, kwargs_chunk_spec
+        self._rule = GreedyRule(prefer, in_flight)
+        self._planner, self._timeout, self._compare = planner, timeout, compare or _compared
+        for name, value, least in (("ahead", ahead, 1), ("timeout", timeout, 0)):
+            if (
+                not isinstance(value, (int, float))
+                or not value >= least
+                or (name == "timeout" and value == 0)
+            ):
+                raise PipelineError(
+                    f"{name} must be a number {'above 0' if name == 'timeout' else 'from 1'}, got {value!r:.80}."
+                )
+        together = _ranks(peers)
+        if together and self.rank not in together:
+            raise PipelineError(f"peers must have this rank, {self.rank}, among them, got {together}.")
+        # The adaptive order begins with what needs no planner.
+        asked = "greedy" if isinstance(order, str) and order == "adaptive" else order
+        self._alone = not together
+        choice = self._checked(asked)
+        decider = None
+        if self.stage == 0:
+            decider = min(together) if together else self.rank
+        self._board = Board(ranks[0], decider, self.rank, timeout)
+        check_told_shapes(self._board, self.layout, self._chunks)
+        self._together = Together(together, timeout) if len(together) > 1 else None
+        self._inbox = Inbox()
+        where = next(iter(self._chunks.values())).stage.device
+        self._links = connect(
+            self.layout, self.stage, ranks, self._inbox, where, ahead=ahead, timeout=timeout
+        )
+        self._executor = Executor(
+            self.layout,
+            self.stage,
+            self.rank,
+            self._chunks,
+            self._links,
+            self._inbox,
+            timeout=timeout,
+            headers=not static_shapes,
+            together=self._together,
+        )
+        self._copies = CopySum(
+            self.layout, self.stage, self._chunks, self._executor, mirrored(self.layout, self.stage)
+        )
+        self._step = 0
+        self._pending: tuple[OrderChoice, str] | None = None
+        self._imposed: OrderChoice | None = None
+        self._lock = threading.Lock()
+        self._posted: deque[int] = deque()
+        self._adaptive: Adaptive | None = None
+        self._wants_adaptive = isinstance(order, str) and order == "adaptive"
+        self._broken: str | None = None
+        self.decisions: list[str] = []
+        """What the order was changed to, and why; the newest last."""
+        if self._board.decides:
+            self._board.post(1, self._first_order(choice))
+        self.order: OrderChoice = choice_from_json(self._board.first())
+        """What runs: a :class:`Plan` or a :class:`GreedyRule`."""
+        self._script = self.order
+        self._adapt(self._wants_adaptive)
+        if tracer is not None:
+            from .instrument import PipelineInstrument
+
+            self._executor.watch = tracer
+            tracer.attach(PipelineInstrument(self))
+        # Of the order that runs, with and without backward passes: the order of this rank, what comes to it, whether passes are split.
+        self._made: dict[bool, tuple[IOrder, Mapping[int, Sequence[Key | None]], bool]] = {}
+
+    # Steps.
+
+    def step(
+        self,
+        *args: Any,
+        target: Any = None,
+        losses: list[Tensor] | None = None,
+        return_outputs: bool = True,
+        **kwargs: Any,
+    ) -> Any:
+        """Run one step: all micro-batches forward and backward; gradients are added to those of the parameters.
+
+        Parameters
+        ----------
+        *args
+            The model's input, on ranks with its first virtual stage.
+        target : tensor or pytree, optional
+            What the loss compares with, on ranks with its last one.
+        losses : list, optional
+            Is filled with the loss of each micro-batch, there.
+        return_outputs : bool
+            Whether outputs are kept.
+        **kwargs
+            What this rank's modules are called with besides.
+
+        Returns
+        -------
+        Any
+            On a rank with the last virtual stage the outputs of its micro-batches, joined along the first dimension; None elsewhere.
+
+        Raises
+        ------
+        PipelineError
+            With operation, stage and micro-batch where one is at fault. After it the schedule runs no more.
+        """
+        if self._loss_fn is None:
+            raise PipelineError(
+                "step(…) needs the loss_fn that the schedule is made with; eval(…) does without."
+            )
+        self._step += 1
+        self._begin_step()
+        began = time.perf_counter_ns()
+        outputs = self._run(True, args, kwargs, target, losses, return_outputs)
+        if self._adaptive is not None:
+            ms = (time.perf_counter_ns() - began) / 1e6
+            self._adaptive.step_ended(self.order, self.running, ms, self.done)
+        return outputs
+
+    def eval(
+        self,
+        *args: Any,
+        target: Any = None,
+        losses: list[Tensor] | None = None,
+        return_outputs: bool = True,
+        **kwargs: Any,
+    ) -> Any:
+        """Run the forward passes alone, without gradients; as :meth:`step` otherwise."""
+        with torch.no_grad():
+            return self._run(False, args, kwargs, target, losses, return_outputs)
+
+    @property
+    def done(self) -> list[Done]:
+        """What this rank did in the last step: operations, with their times."""
+        return self._executor.done
+
+    # The order.
+
+    def use(self, order: Any, why: str = "asked for") -> None:
+        """Change the order, at the beginning of the same step on all ranks: the next one but one.
+
+        The pipeline's first rank decides, so that others may call it alike or not at all. The name of a schedule is made a plan in another thread, and in force once there is one.
+
+        Parameters
+        ----------
+        order : str, mapping, path, or plan
+            As of the schedule.
+        why : str
+            What :attr:`decisions` is to say.
+
+        Raises
+        ------
+        PipelineError
+            For a plan that is not right or not for this pipeline; then nothing changes.
+        """
+        adaptive = isinstance(order, str) and order == "adaptive"
+        choice = None if adaptive else self._checked(order)
+        if not self._board.decides:
+            return
+        self._wants_adaptive = adaptive
+        if isinstance(choice, str):
+            self._plan_apart(choice, why)
+        else:
+            self._ask(
+                self.order if choice is None else choice, "adaptive begins with it" if adaptive else why
+            )
+
+    def check(self, order: Any) -> None:
+        """Raise ``PipelineError`` where :meth:`use` would. Any thread; nothing changes."""
+        self._checked(order)
+
+    def follow_settings(self, order: Any, step: int) -> None:
+        """Run another order from the next step on, as the settings of the run say: all ranks call it between the same two steps."""
+        if order == "script":
+            order = self._script
+        adaptive = isinstance(order, str) and order == "adaptive"
+        self._adapt(adaptive)
+        self._wants_adaptive = adaptive
+        choice = None if adaptive else self._checked(order)
+        if isinstance(choice, str):
+            if self._board.decides:
+                self._plan_apart(choice, f"the settings of the run, at step {step} of the trace")
+        elif choice is not None:
+            self._imposed = choice
+            self._decide(f"From step {self._step + 1} on {_name(choice)}: the settings of the run.")
+
+    @property
+    def running(self) -> str:
+        """What runs, in a word or two."""
+        return _name(self.order)
+
+    def close(self) -> None:
+        """End the threads of the links. Safe twice."""
+        self._broken = self._broken or "it is closed"
+        for link in self._links.values():
+            link.close()
+
+    # Inside.
+
+    def _first_order(self, choice: OrderChoice | str) -> dict[str, Any]:
+        try:
+            return (self._planned(choice) if isinstance(choice, str) else choice).to_json()
+        except Exception as error:
+            # The others wait for it.
+            return {"error": f"The first rank, {self.rank}, could not make the order: {error}"}
+
+    def _planned(self, name: str) -> Plan:
+        from .planner import plan_of_name
+
+        plan = (self._planner or plan_of_name)(name, self.layout)
+        found = choice_of(plan, self.layout, self._rule)
+        assert isinstance(found, Plan)
+        return found
+
+    def _checked(self, order: Any) -> OrderChoice | str:
+        choice = choice_of(order, self.layout, self._rule)
+        self._refuse_alone(choice)
+        return choice
+
+    def _ask(self, choice: OrderChoice, why: str) -> None:
+        with self._lock:
+            self._pending = choice, why
+
+    def _plan_apart(self, name: str, why: str) -> None:
+        """Have a schedule planned in another thread, so that no step waits for the planner."""
+
+        def work() -> None:
+            try:
+                planned = self._planned(name)
+            except Exception as error:
+                self._decide(f"{name} was asked for and could not be planned: {error}")
+            else:
+                self._ask(planned, why)
+
+        threading.Thread(target=work, name="megalens-pipeline-plan", daemon=True).start()
+
+    def _decide(self, words: str) -> None:
+        self.decisions.append(words)
+        del self.decisions[:-_MOST_DECISIONS]
+        _log.info("pipeline: %s", words)
+
+    def _adapt(self, wanted: bool) -> None:
+        """Have the order chosen by measurements, or not any more."""
+        if not wanted:
+            self._adaptive = None
+        elif self._adaptive is None:
+            rules = not (self._alone and any(each.reduces for each in self._chunks.values()))
+            self._adaptive = Adaptive(
+                self.layout, self.stage, self._board, self._ask, self._decide, self._compare, rules
+            )
+
+    def _begin_step(self) -> None:
+        board, step = self._board, self._step
+        if step > 1:
+            posted = board.look(step)
+            if posted is not None:
+                self._adapt(bool(posted.pop("adaptive", False)))
+                self._follow(choice_from_json(posted))
+                if board.decides:
+                    self._posted.append(step)
+            if board.decides and self._posted and self._posted[0] < step:
+                # All have begun that step, and so read it.
+                board.forget(self._posted.popleft())
+        if board.decides:
+            with self._lock:
+                pending, self._pending = self._pending, None
+            if pending is not None:
+                choice, why = pending
+                board.post(step + 1, {**choice.to_json(), "adaptive": self._wants_adaptive})
+                self._decide(f"From step {step + 1} on {_name(choice)}: {why}.")
+        imposed, self._imposed = self._imposed, None
+        if imposed is not None:
+            self._follow(imposed)
+
+    def _follow(self, order: OrderChoice) -> None:
+        self.order = order
+        self._made.clear()
+
+    def _run(
+        self,
+        training: bool,
+        args: Any,
+        kwargs: Any,
+        target: Any,
+        losses: list[Tensor] | None,
+        return_outputs: bool,
+    ) -> Any:
+        if self._broken is not None:
+            raise PipelineError(
+                f"This schedule runs no more: {self._broken}. Make another one, in processes that are all alive."
+            )
+        firsts = any(each.first for each in self._chunks.values())
+        lasts = [each for each in self._chunks.values() if each.last]
+        if firsts != bool(args) and not firsts:
+            raise PipelineError(
+                "Only ranks with the first virtual stage take the model's input; call step() without it here."
+            )
+        batch = cut_batch(
+            args,
+            kwargs,
+            target,
+            self.layout.micro_batches,
+            args_spec=self._specs[0],
+            kwargs_spec=self._specs[1],
+            loss_fn=self._loss_fn,
+            scale=self._scale,
+            keep_outputs=return_outputs,
+        )
+        if lasts and training and batch.loss is None:
+            raise PipelineError("target must be given on a rank with the last virtual stage, got None.")
+        order, expected, split = self._prepared(training)
+        for each in self._chunks.values():
+            each.begin(split)
+        try:
+            self._copies.begin(training)
+            self._executor.run(order, batch, expected)
+            self._copies.end(training)
+        except BaseException as error:
+            self._broken = f"a step ended in an error ({str(error)[:300]})"
+            raise
+        if losses is not None and lasts:
+            losses[:] = [
+                loss
+                for each in lasts
+                for number in self.layout.passing(each.virtual)
+                if (loss := each.loss(number)) is not None
+            ]
+        outputs = [each.outputs[number] for each in lasts for number in sorted(each.outputs)]
+        for each in self._chunks.values():
+            each.clear()
+        return merge_chunks(outputs, None) if outputs else None
+
+    def _prepared(self, training: bool) -> tuple[IOrder, Mapping[int, Sequence[Key | None]], bool]:
+        found = self._made.get(training)
+        if found is None:
+            order, split = self.order, False
+            made: IOrder
+            if isinstance(order, Plan):
+                operations = order.operations(self.stage)
+                split = any(each.kind == "I" for each in operations)
+                made = FixedOrder(
+                    operations if training else [each for each in operations if each.kind == "F"]
+                )
+            else:
+                made = GreedyOrder(self.layout, tuple(self._chunks), order.prefer, order.in_flight, training)
+            expected = expected_messages(self.layout, self.stage, order, training, tuple(self._links))
+            found = self._made[training] = made, expected, split
+        return found
+
+    def _refuse_alone(self, choice: OrderChoice | str) -> None:
+        if (
+            isinstance(choice, GreedyRule)
+            and self._alone
+            and any(each.reduces for each in self._chunks.values())
+        ):
+            raise PipelineError(
+                "This stage is held by several ranks, which talk to each other in its passes (DDP, FSDP or DTensor): with an order that follows what has arrived "
+                "they have to agree. Say peers=, the ranks that hold this stage, or take a plan."
+            )
+
+
+def _chunks(
+    given: Sequence[Any], layout: Placement, stage: int, device: Any, group: Any
+) -> dict[int, StageChunk]:
+    chunks = {}
+    for virtual, each in zip(layout.held_by(stage), given, strict=True):
+        if isinstance(each, nn.Module):
+            if device is None:
+                device = next((parameter.device for parameter in each.parameters()), torch.device("cpu"))
+            each = PipelineStage(each, virtual, layout.virtual_stages, device, group=group)
+        elif each.stage_index != virtual or each.num_stages != layout.virtual_stages:
+            raise PipelineError(
+                f"Stage {stage} holds virtual stages {layout.held_by(stage)} of {layout.virtual_stages} (placement {layout.kind}), in this order; got a PipelineStage {each.stage_index} of {each.num_stages}.",
+                code="shape",
+                stage=stage,
+            )
+        each.has_backward = True
+        chunks[virtual] = StageChunk(
+            each, virtual, layout.is_first(virtual), layout.is_last(virtual), len(layout.passing(virtual))
+        )
+    return chunks
+
+
+def _ranks(peers: Any) -> tuple[int, ...]:
+    if peers is None:
+        return ()
+    if isinstance(peers, distributed.ProcessGroup):
+        peers = distributed.get_process_group_ranks(peers)
+    return tuple(sorted(int(each) for each in peers))
+
+
+def _compared(layout: Placement, times: Mapping[str, Any], running: Plan | None) -> Sequence[Any]:
+    from .planner import compare_plans
+
+    return compare_plans(layout, times, running)
+
+
+def _name(choice: OrderChoice) -> str:
+    return choice.schedule if isinstance(choice, Plan) else f"greedy ({choice.prefer} first)"

@@ -1,0 +1,67 @@
+"""Ranks that hold the same stage do the operations of a dynamic order alike: the first chooses, the others follow."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch
+from torch import Tensor, distributed
+
+from .errors import PipelineError
+from .plan_type import Operation
+
+__all__ = ["Together"]
+
+_TAG = 3
+_KINDS = "FBIW"
+_MOST_KEPT = 64
+
+
+class Together:
+    """Tells which operation is next.
+
+    What the first has the input of, the others' neighbours have computed or will: they follow the ranks beside the first.
+
+    Parameters
+    ----------
+    ranks : sequence of int
+        Global ranks that hold one stage and talk to each other in its passes: its tensor-parallel, context-parallel and data-parallel ranks.
+    timeout : float
+        Seconds that connecting may take.
+    """
+
+    def __init__(self, ranks: Sequence[int], timeout: float) -> None:
+        self._group = distributed.new_group(
+            list(ranks), backend="gloo", timeout=timedelta(seconds=timeout), use_local_synchronization=True
+        )
+        self._others = range(1, len(ranks))
+        self.first = min(ranks)
+        """Global rank that chooses."""
+        self.leads = distributed.get_rank(self._group) == 0
+        """Whether this one chooses."""
+        self._sent: deque[tuple[Any, Tensor]] = deque()
+
+    def choose(self, operation: Operation) -> None:
+        """Tell the others, without waiting for them."""
+        said = torch.tensor([_KINDS.index(operation.kind), operation.virtual, operation.micro_batch])
+        for other in self._others:
+            self._sent.append((self._group.send([said], other, _TAG), said))
+        while len(self._sent) > _MOST_KEPT * len(self._others):
+            # They are a few bytes, which the network took long ago.
+            self._sent.popleft()[0].wait()
+
+    def chosen(self, timeout: float) -> Operation:
+        """Return what the first rank does next; raises ``PipelineError`` when it does not say so in time."""
+        said = torch.empty(3, dtype=torch.int64)
+        try:
+            self._group.recv([said], 0, _TAG).wait(timedelta(seconds=timeout))
+        except RuntimeError as error:
+            raise PipelineError(
+                f"Rank {self.first}, which holds the same stage, did not say within {timeout:.3g} s which operation is next: {str(error)[:200]}",
+                code="waited",
+            ) from error
+        kind, virtual, number = said.tolist()
+        return Operation(_KINDS[kind], virtual, number)
