@@ -150,6 +150,28 @@ class Controls(ABC):
         )
         return self._configure(settings, timeout)
 
+    def pipeline(self, order: Any, timeout: float = 30.0) -> int:
+        """Run the pipeline's steps in another order, on all ranks at once.
+
+        Parameters
+        ----------
+        order : str, mapping or plan
+            ``"greedy"``, ``"adaptive"``, the name of a schedule such as ``"breadth_first"``, a plan of :func:`megalens.pipeline.plan`, or ``"script"``: as the script says.
+        timeout : float
+            Seconds to wait until it is applied.
+
+        Returns
+        -------
+        int
+            The step from which on it is in force; what is only named is planned meanwhile, and in force a few steps later.
+
+        Raises
+        ------
+        ProtocolError
+            ``bad-parameter`` for a plan that is wrong or of another pipeline, and where the script has no ``DynamicSchedule(…, tracer=tracer)``. Nothing is changed then.
+        """
+        return self.configure(pipeline=order, timeout=timeout)
+
     def pause(self, timeout: float = 30.0) -> int:
         """Let the training wait before its next step.
 

@@ -16,7 +16,7 @@ from .plan_type import Plan
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["PipelinePlan", "compare_plans", "plan", "plan_of_name", "times_of"]
+__all__ = ["PipelinePlan", "compare_plans", "plan", "plan_of_name"]
 
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _SECONDS = 120.0
@@ -75,26 +75,32 @@ def plan(
     run_or_times: Any,
     schedule: str = "search",
     *,
-    stages: int,
-    micro_batches: int,
+    stages: int | None = None,
+    micro_batches: int | None = None,
     chunks: int | None = None,
     memory: str | float | None = None,
     seed: int = 1,
+    steps: tuple[int, int] | None = None,
+    **times: Any,
 ) -> PipelinePlan:
     """Plan a pipeline's step.
 
     Parameters
     ----------
     run_or_times : Run or mapping
-        A run with a timeline, whose measured times are taken; or ``PipelineTimes`` of ``protocol/pipeline.schema.json``: ms of ``forward``, ``input_gradient``, ``weight_gradient``, bytes, and so on.
+        A run with ``timeline="phases"``, whose measured times are taken, and of a pipeline its stages and micro-batches; the model of another is cut into equal stages. Or ``PipelineTimes`` of ``protocol/pipeline.schema.json``: ms of ``forward``, ``input_gradient``, ``weight_gradient``, bytes, and so on.
     schedule : str
-        Name of a schedule, or ``search``: the best order that is found.
+        Name of a schedule; ``search``: the best order that is found; of a run also ``measured``: the order in which its own steps ran.
     stages, micro_batches, chunks : int
-        What the pipeline is like; 2 chunks where the schedule takes several and nothing is said.
+        What the pipeline is like: of a run as it is, or 4 stages and 8 micro-batches; 2 chunks where the schedule takes several and nothing is said.
     memory : str or float, optional
         What a stage may hold: ``"20GiB"``, or bytes.
     seed : int
         Of the search.
+    steps : tuple of int, optional
+        First and last step of the run to measure by; the newest 10.
+    **times
+        Members of ``PipelineTimes`` that are not measured, or are to be others: ``activation_bytes=4e8``.
 
     Raises
     ------
@@ -103,19 +109,35 @@ def plan(
     EngineError
         When the engine cannot run.
     """
-    times = run_or_times if isinstance(run_or_times, Mapping) else times_of(run_or_times)
-    request: dict[str, Any] = {
-        "schedules": [schedule],
-        "stages": stages,
-        "micro_batches": micro_batches,
-        "times": dict(times),
-        "seed": seed,
-    }
+    request: dict[str, Any] = {"schedules": [schedule], "seed": seed, "times": times}
+    answers: dict[str, Any] = {}
+    if isinstance(run_or_times, Mapping):
+        for name, given in (("stages", stages), ("micro_batches", micro_batches)):
+            if given is None:
+                raise PipelineError(f"plan(…) of times must have {name}=, got none.")
+        request["times"] = {**run_or_times, **times}
+    else:
+        answers = _answers_of(run_or_times)
+        request["run"] = next(iter(answers))
+        if steps is not None:
+            request["first"], request["last"] = steps
+        if schedule == "measured":
+            # It is planned from what was measured, and comes first.
+            request["schedules"] = ["1f1b"]
+    if stages is not None:
+        request["stages"] = stages
+    if micro_batches is not None:
+        request["micro_batches"] = micro_batches
     if chunks is not None:
         request["chunks"] = chunks
     if memory is not None:
         request["memory_bytes"] = _bytes(memory)
-    return PipelinePlan(_had(_planned(request)[0]))
+    found = [each for each in _planned(request, answers) if each["schedule"] == schedule]
+    if not found:
+        raise PipelineError(
+            "measured must be the order of a pipeline with so many stages and micro-batches, and nothing of one was recorded. Train with timeline=\"phases\", or name a schedule."
+        )
+    return PipelinePlan(_had(found[0]))
 
 
 def plan_of_name(name: str, layout: Placement) -> Mapping[str, Any]:
@@ -152,23 +174,26 @@ def compare_plans(
     ]
 
 
-def times_of(run: Any) -> Mapping[str, Any]:
-    """Return the ``PipelineTimes`` that a run's timeline measured.
+def _answers_of(run: Any) -> dict[str, Any]:
+    """Return what answers the planner's question about a run, by the run's id."""
+    from ..client.answers import RunAnswers
+    from ..client.run import Run
 
-    Raises
-    ------
-    PipelineError
-        As long as nothing reads them.
-    """
-    raise PipelineError(
-        f"The first argument of plan(…) must be times, such as {{'forward': 4.0}}, got a {type(run).__name__}."
-    )
+    # What a notebook holds is around one.
+    run = run if isinstance(run, Run) else getattr(run, "run", run)
+    if not isinstance(run, Run):
+        raise PipelineError(
+            f"The first argument of plan(…) must be a run, or times such as {{'forward': 4.0}}, got a {type(run).__name__}."
+        )
+    return {run.id: RunAnswers(run)}
 
 
-def _planned(request: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _planned(
+    request: Mapping[str, Any], answers: Mapping[str, Any] | None = None
+) -> list[Mapping[str, Any]]:
     from ..engine import run_job
 
-    answer, _ = run_job("pipeline", request, {}, timeout=_SECONDS)
+    answer, _ = run_job("pipeline", request, answers or {}, timeout=_SECONDS)
     return answer["schedules"]  # type: ignore[no-any-return]
 
 
