@@ -73,8 +73,20 @@ export function* searchPlan(request: ISearchRequest): Generator<void, Plan> {
       yield;
     }
   }
+  let tooSmall: PlanError | null = null;
   for (const shape of shapes) {
-    yield* listSchedules(starts, shape, request);
+    try {
+      yield* listSchedules(starts, shape, request);
+    } catch (error) {
+      if (!(error instanceof PlanError)) {
+        throw error;
+      }
+      tooSmall ??= error;
+    }
+  }
+  // Layers may lie so that one shape fits where another does not.
+  if (starts.length === 0 && tooSmall !== null) {
+    throw tooSmall;
   }
   return yield* improved(starts, request);
 }
@@ -144,13 +156,14 @@ function* listSchedules(starts: IStart[], shape: IPlanShape, request: ISearchReq
   const fit = microBatchesThatFit(shape, times, request.memoryBytes);
   const { stages, micro_batches } = shape;
   const limits = [
-    // One micro-batch after the other always fits.
-    fit.map(() => 1),
+    // As many as there is memory for, in part; whole; and as 1F1B, ZB-H2 and nobody have.
+    undefined,
     fit,
-    fit.map((most, stage) => Math.min(most, stages - stage)),
-    fit.map((most, stage) => Math.min(most, 2 * (stages - stage) - 1)),
-    fit.map(() => Math.min(...fit))
+    fit.map((_, stage) => stages - stage),
+    fit.map((_, stage) => 2 * (stages - stage) - 1),
+    fit.map(() => 1)
   ];
+  const room = times.weights.map(weights => request.memoryBytes * (1 + 1e-9) - weights);
   const ranks: IGreedyRule['rank'][] = [
     (virtual, microBatch) => microBatch * virtualStages(shape) + virtual,
     (virtual, microBatch) => virtual * micro_batches + microBatch,
@@ -158,7 +171,11 @@ function* listSchedules(starts: IStart[], shape: IPlanShape, request: ISearchReq
   ];
   const firsts = [{ turns: true }, { turns: false }, { turns: false, forwardFirst: true }];
   const enter = (rule: IGreedyRule): void => {
-    const order = greedyOrder(shape, times, { ...rule, split: true });
+    const order = greedyOrder(shape, times, {
+      ...rule,
+      ...(Number.isFinite(request.memoryBytes) ? { room } : {}),
+      split: true
+    });
     keep(starts, { schedule: 'search', ...shape, order: order.map(words => words.join(' ')) }, request);
   };
   let left = LIST_PASSES;
