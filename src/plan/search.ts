@@ -7,7 +7,7 @@ import { MADE_SCHEDULES, makePlan, shapeOf, type MadeSchedule } from './make-pla
 import { overLimit, peakMemory } from './memory';
 import { OrderSearch } from './order-search';
 import { PlanError } from './plan-error';
-import { stageOf, virtualStages, type IPlanShape } from './plan-shape';
+import { checkShape, stageOf, virtualStages, type IPlanShape } from './plan-shape';
 import { Simulation } from './simulation';
 import { timesFor, type IStageTimes } from './stage-times';
 
@@ -73,7 +73,7 @@ export function* searchPlan(request: ISearchRequest): Generator<void, Plan> {
       yield;
     }
   }
-  let tooSmall: PlanError | null = null;
+  let refused: PlanError | null = null;
   for (const shape of shapes) {
     try {
       yield* listSchedules(starts, shape, request);
@@ -81,12 +81,12 @@ export function* searchPlan(request: ISearchRequest): Generator<void, Plan> {
       if (!(error instanceof PlanError)) {
         throw error;
       }
-      tooSmall ??= error;
+      refused ??= error;
     }
   }
   // Layers may lie so that one shape fits where another does not.
-  if (starts.length === 0 && tooSmall !== null) {
-    throw tooSmall;
+  if (starts.length === 0 && refused !== null) {
+    throw refused;
   }
   return yield* improved(starts, request);
 }
@@ -152,6 +152,7 @@ function keep(starts: IStart[], plan: Plan, { times: all, memoryBytes }: ISearch
 
 /** Orders of one shape by several rules: which kind of pass comes first, in which order micro-batches go through chunks, how many are begun at once. */
 function* listSchedules(starts: IStart[], shape: IPlanShape, request: ISearchRequest): Generator<void> {
+  checkShape(shape);
   const times = timesFor(request.times, shape);
   const fit = microBatchesThatFit(shape, times, request.memoryBytes);
   const { stages, micro_batches } = shape;
