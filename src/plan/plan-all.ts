@@ -1,7 +1,7 @@
 import type { Plan, PipelineTimes } from '../protocol/pipeline.generated';
 import { makePlan, scheduleTitle, shapeOf } from './make-plan';
 import { PlanError } from './plan-error';
-import { fullRequest, type IFullRequest } from './plan-request';
+import { fullRequest } from './plan-request';
 import { planned, type IPlanned } from './planned';
 import { searchPlan } from './search';
 import { timesFor } from './stage-times';
@@ -38,17 +38,15 @@ export async function planAll(request: unknown, options: IPlanOptions = {}): Pro
   const jobs = [
     ...(full.plan === undefined
       ? []
-      : [{ schedule: full.plan.schedule, work: () => planned(full.plan!, setting(full)) }]),
+      : [{ schedule: full.plan.schedule, work: () => planned(full.plan!, full) }]),
     ...full.schedules.map(schedule => ({
       schedule,
       work: function* (): Generator<void, IPlanned> {
-        const { times, memory_bytes, seed, effort } = full;
         if (schedule === 'search') {
-          const found = yield* searchPlan({ ...full, memoryBytes: memory_bytes, times, seed, effort });
-          return yield* planned(found, setting(full));
+          return yield* planned(yield* searchPlan(full), full);
         }
         const shape = shapeOf(schedule, full);
-        return yield* planned(makePlan(schedule, shape, timesFor(times, shape)), setting(full));
+        return yield* planned(makePlan(schedule, shape, timesFor(full.times, shape)), full);
       }
     }))
   ];
@@ -81,14 +79,6 @@ export function simulatePlan(
       return step.value;
     }
   }
-}
-
-function setting({ times, memory_bytes, seed }: IFullRequest): {
-  times: PipelineTimes;
-  memoryBytes: number;
-  seed: number;
-} {
-  return { times, memoryBytes: memory_bytes, seed };
 }
 
 async function inSlices<T>(work: Generator<void, T>, { signal, breathe }: IPlanOptions): Promise<T> {

@@ -34,8 +34,8 @@ const LIST_PASSES = 2e5;
 /** Passes of list schedules by random preference, at most: 100 of 50 passes each. */
 const RANDOM_PASSES = 5000;
 
-/** States that the exact search may look at for each order that may be tried. */
-const STATES_PER_TRY = 10;
+/** States that the exact search may look at, however many orders may be tried: it does not breathe. */
+const MOST_STATES = 20_000;
 
 /** Of so many of the best first orders the search goes on, for a while. */
 const KEPT = 4;
@@ -116,7 +116,8 @@ function* improved(starts: IStart[], { seed, effort, memoryBytes }: ISearchReque
   // Where the tries stand for more than there is to try, the best order can be found for certain.
   const { table, times, order } = best.simulation;
   order.set(
-    new ExactOrder(table, times, memoryBytes).find(best.search.best, STATES_PER_TRY * effort) ?? order
+    new ExactOrder(table, times, memoryBytes).find(best.search.best, Math.min(MOST_STATES, 10 * effort)) ??
+      order
   );
   return {
     ...best.plan,
