@@ -6,7 +6,6 @@ import { greedyOrder, type IGreedyRule } from './greedy-order';
 import { MADE_SCHEDULES, makePlan, shapeOf, type MadeSchedule } from './make-plan';
 import { overLimit, peakMemory } from './memory';
 import { FORWARD, operationName } from './operation';
-import type { OperationTable } from './operation-table';
 import { OrderSearch } from './order-search';
 import { PlanError } from './plan-error';
 import { checkShape, stageOf, virtualStages, type IPlanShape } from './plan-shape';
@@ -121,19 +120,34 @@ function* improved(starts: IStarts, { seed, effort, memoryBytes }: ISearchReques
   for (const { search } of kept) {
     yield* search.improve(Math.ceil(tries / 2 / kept.length), random);
   }
-  const best = kept.reduce((a, b) => (b.search.best < a.search.best ? b : a));
+  let best = kept.reduce((a, b) => (b.search.best < a.search.best ? b : a));
   yield* best.search.improve(Math.ceil(tries / 2), random);
-  // Where the tries stand for more than there is to try, the best order can be found for certain.
-  const { table, times, order } = best.simulation;
-  order.set(
-    new ExactOrder(table, times, memoryBytes).find(best.search.best, Math.min(MOST_STATES, 10 * effort)) ??
-      order
-  );
-  return { ...best.plan, schedule: 'search', order: ordered(table, order) };
+  // Where there is less to try than that, the best order of each shape can be found for certain.
+  let shortest = best.search.best;
+  const tried = new Set<string>();
+  for (const each of kept) {
+    const shape = `${each.plan.chunks} ${each.plan.placement}`;
+    if (!tried.has(shape)) {
+      tried.add(shape);
+      const { table, times, order } = each.simulation;
+      const found = new ExactOrder(table, times, memoryBytes).find(
+        shortest,
+        Math.min(MOST_STATES, 10 * effort)
+      );
+      if (found !== null) {
+        order.set(found);
+        shortest = each.simulation.run();
+        best = each;
+      }
+      yield;
+    }
+  }
+  return { ...best.plan, schedule: 'search', order: ordered(best.simulation) };
 }
 
 /** Write an order down. Micro-batches are alike, and numbered as they begin. */
-function ordered({ kind, virtual, microBatch, starts, shape }: OperationTable, order: Int32Array): string[] {
+function ordered({ table, order }: Simulation): string[] {
+  const { kind, virtual, microBatch, starts, shape } = table;
   const numbers = new Map<number, number>();
   for (const at of order) {
     if (kind[at] === FORWARD && virtual[at] === 0) {
