@@ -175,7 +175,7 @@ function made(name: MadeSchedule, { times, ...numbers }: ISearchRequest): Plan |
 
 /** Keep a plan, its backward passes in two parts, as a first order where it is within the limit. */
 function keep(starts: IStarts, plan: Plan, { times: all, memoryBytes }: ISearchRequest): void {
-  const split = { ...plan, order: plan.order.map(text => text.replace(/(\d+)B(\d+)/g, '$1I$2 $1W$2')) };
+  const split = { ...plan, order: plan.order.map(text => text.split(' ').map(inTwoParts).join(' ')) };
   const table = checkPlan(split);
   const times = timesFor(all, plan);
   const peak = Math.max(...peakMemory(table, times));
@@ -195,6 +195,10 @@ function keep(starts: IStarts, plan: Plan, { times: all, memoryBytes }: ISearchR
       .sort((a, b) => a.step - b.step || a.peak - b.peak)
       .slice(0, KEPT);
   }
+}
+
+function inTwoParts(word: string): string {
+  return word.includes('B') ? `${word.replace('B', 'I')} ${word.replace('B', 'W')}` : word;
 }
 
 /** Orders of one shape by several rules: which kind of pass comes first, in which order micro-batches go through chunks, how many are begun at once. */
