@@ -151,7 +151,8 @@ def trace(
     ):  # fmt: skip
         if not fits:
             raise TracerError(f"{argument}=… must be {expected}, got {value!r:.100}.")
-    points = _placed(_points(model, adapter), place)
+    # Times need no trace points.
+    points = _known(model, adapter, place, lenient=timeline is not None and flags is None)
     folders = [Path(folder) for folder in vectors_folders]
     spans = TimelineInstrument(TimelineSettings.given(timeline))
     others = [spans, *instruments_from(instruments)]
@@ -263,15 +264,22 @@ def model_points(
     lenient : bool
         Whether a module that no adapter knows has no trace points, where it otherwise is an error.
     """
+    return _known(model, adapter, None, lenient=lenient)
+
+
+def _known(
+    model: nn.Module | Sequence[nn.Module], adapter: IAdapter | None, place: Place | None, *, lenient: bool
+) -> ModelPoints:
     try:
-        return _placed(_points(model, adapter), None)
+        return _placed(_points(model, adapter), place)
     except TracerError as error:
-        if not lenient or adapter is not None or not isinstance(model, nn.Module):
+        chunks = tuple(model) if isinstance(model, (list, tuple)) else (model,)
+        if not lenient or adapter is not None or not all(isinstance(each, nn.Module) for each in chunks):
             raise
         reason = str(error).partition(" Its modules are:")[0][:400]
         unknown = {flag: FlagPoints(reason=reason) for flag in FLAGS}
-        described: Model = {"name": type(model).__name__, "layers": 0}
-        return _placed(ModelPoints((model,), described, unknown), None)
+        described: Model = {"name": type(chunks[0]).__name__, "layers": 0}
+        return _placed(ModelPoints(chunks, described, unknown), place)
 
 
 def _points(model: nn.Module | Sequence[nn.Module], adapter: IAdapter | None) -> ModelPoints:

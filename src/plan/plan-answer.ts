@@ -44,7 +44,6 @@ export function bestOf(outcomes: readonly Outcome[]): IPlanned | null {
 
 function answer(planned: IPlanned) {
   const { table, plan, times } = planned;
-  const { virtual, microBatch, kind, count } = table;
   return {
     schedule: planned.schedule,
     plan,
@@ -65,15 +64,20 @@ function answer(planned: IPlanned) {
     sent_bytes: planned.sentBytes,
     links: planned.links,
     critical_path: planned.criticalPath,
-    operations: {
-      stage: Array.from({ length: count }, (_, at) => table.stage(at)),
-      virtual_stage: [...virtual],
-      chunk: Array.from(virtual, each => Math.floor(each / plan.stages)),
-      kind: Array.from(kind, each => KINDS[each]!),
-      micro_batch: [...microBatch],
-      begin: [...planned.begin],
-      end: [...planned.end]
-    },
+    operations: operationColumns(planned),
     proof: [...planned.proof]
+  };
+}
+
+/** The operations of a simulated step as columns of one length, stage after stage in their order; times are ms from the step's begin. */
+export function operationColumns({ table, plan, begin, end }: IPlanned) {
+  return {
+    stage: Array.from({ length: table.count }, (_, at) => table.stage(at)),
+    virtual_stage: [...table.virtual],
+    chunk: Array.from(table.virtual, each => Math.floor(each / plan.stages)),
+    kind: Array.from(table.kind, each => KINDS[each]!),
+    micro_batch: [...table.microBatch],
+    begin: [...begin],
+    end: [...end]
   };
 }

@@ -43,7 +43,7 @@ function small(sizes: readonly (readonly [number, number, number])[]): ISmall {
 }
 
 function searched({ shape, times, memoryBytes }: ISmall): { plan: Plan; step: number } {
-  const plan = finish(searchShape(shape, { ...shape, times, memoryBytes, seed: 1, effort: 500 }));
+  const plan = finish(searchShape(shape, { ...shape, times, memoryBytes, seed: 1, effort: 400 }));
   expect(Math.max(...peakMemory(checkPlan(plan), timesFor(times, shape)))).toBeLessThanOrEqual(
     memoryBytes + 1e-6
   );
@@ -63,17 +63,14 @@ const gpt = (request: Partial<PlanRequest> = {}): PlanRequest => ({
     weight_gradient_bytes: 5e8,
     weight_bytes: 4e9
   },
-  effort: 400,
+  effort: 200,
   ...request
 });
 
 describe('the search', () => {
   it('the reference itself finds what trying every order finds', () => {
-    for (let round = 0; round < 30; round += 1) {
-      const { shape, times, memoryBytes } = small([
-        [2, 2, 1],
-        [3, 2, 1]
-      ]);
+    for (let round = 0; round < 9; round += 1) {
+      const { shape, times, memoryBytes } = small([round % 3 === 0 ? [3, 2, 1] : [2, 2, 1]]);
       const own = timesFor(times, shape);
       expect(exhaustive(shape, own, memoryBytes, Infinity)).toBeCloseTo(
         enumerated(shape, own, memoryBytes),
@@ -83,7 +80,7 @@ describe('the search', () => {
   });
 
   it('is within 1 % of the best of all orders on small cases', () => {
-    for (let round = 0; round < 120; round += 1) {
+    for (let round = 0; round < 80; round += 1) {
       const each = small([
         [2, 2, 1],
         [2, 3, 1],

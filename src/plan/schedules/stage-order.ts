@@ -43,7 +43,7 @@ export class StageOrder {
 
   /** Leave out micro-batches from one on. */
   drop(microBatch: number): void {
-    this.words = this.words.filter(word => Number(/\d+$/.exec(word)?.[0]) < microBatch);
+    this.words = this.words.filter(word => Number(word.split(/[FBIW]/)[1]) < microBatch);
   }
 
   private readonly owed: string[] = [];
