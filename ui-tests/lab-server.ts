@@ -6,6 +6,7 @@ import { join, resolve } from 'path';
 import { start, until, type IProcess } from './processes';
 
 const ROOT = resolve(__dirname, '..');
+const PIPELINE = join(ROOT, 'examples/pipeline/train.py');
 const PYTHON = join(ROOT, '.venv/bin/python');
 /** Seconds that a process may take until it answers; torch alone is imported in 20 on a busy machine. */
 const START_WITHIN = 75;
@@ -19,7 +20,7 @@ export interface ILab {
   readonly token: string;
   /** The hubs that are up: some outlive their training for a while. */
   hubs(): { id: string; pid: number }[];
-  /** Start a training run that is recorded below the server's root; `job` is one of eight processes, as the wire sees it, and allows as much as `allowing`. */
+  /** Start a training run that is recorded below the server's root; `job` is one of eight processes, as the wire sees it, and allows as much as `allowing`; `pipeline` is that of two stages in examples/. */
   train(
     name: string,
     options?: {
@@ -30,6 +31,7 @@ export interface ILab {
       timeline?: boolean;
       rate?: number;
       job?: boolean;
+      pipeline?: boolean;
     }
   ): Promise<ITraining>;
 }
@@ -101,32 +103,40 @@ export async function withLab(basePath: string, use: (lab: ILab) => Promise<void
       .filter(name => /^hub-.*\.json$/.test(name))
       .map(name => JSON.parse(readFileSync(join(runtime, name), 'utf-8')) as { id: string; pid: number });
   const train: ILab['train'] = async (name, options = {}) => {
+    const pipeline = [
+      ...['-m', 'torch.distributed.run', '--nproc-per-node=2', '--master-port=0', PIPELINE],
+      ...[`--name=${name}`, `--record=${join(folder, 'megalens-runs')}`, '--steps=1000000', '--layers=4']
+    ];
     const training = start(
       PYTHON,
-      [
-        join(__dirname, options.job ? 'job.py' : 'trainer.py'),
-        `--name=${name}`,
-        `--record=${join(folder, 'megalens-runs')}`,
-        `--rate=${options.rate ?? 8}`,
-        ...(options.traced ? ['--traced'] : []),
-        ...(options.allowing ? ['--allowing'] : []),
-        ...(options.statistics ? ['--statistics'] : []),
-        ...(options.monitor ? ['--monitor'] : []),
-        ...(options.timeline ? ['--timeline=phases'] : [])
-      ],
-      env
+      options.pipeline
+        ? pipeline
+        : [
+            join(__dirname, options.job ? 'job.py' : 'trainer.py'),
+            `--name=${name}`,
+            `--record=${join(folder, 'megalens-runs')}`,
+            `--rate=${options.rate ?? 8}`,
+            ...(options.traced ? ['--traced'] : []),
+            ...(options.allowing ? ['--allowing'] : []),
+            ...(options.statistics ? ['--statistics'] : []),
+            ...(options.monitor ? ['--monitor'] : []),
+            ...(options.timeline ? ['--timeline=phases'] : [])
+          ],
+      { ...env, OMP_NUM_THREADS: options.pipeline ? '1' : env.OMP_NUM_THREADS }
     );
     processes.push(training);
     const named = () => {
       if (training.child.exitCode !== null) {
         throw new Error(training.output.join('\n'));
       }
-      return training.output.find(line => /^[A-Za-z0-9._-]+$/.test(line));
+      return options.pipeline
+        ? hubs().find(entry => entry.id.includes(name))?.id
+        : training.output.find(line => /^[A-Za-z0-9._-]+$/.test(line));
     };
     const id = await until(`the training ${name}`, named, START_WITHIN);
     const hub = await until('the hub', () => hubs().find(entry => entry.id === id)?.pid);
     // What torch loads for the first step is work too: no test counts it as waiting for a picture.
-    const stepped = () => (named(), training.output.includes('first step taken'));
+    const stepped = () => (named(), options.pipeline || training.output.includes('first step taken'));
     await until(`the first step of ${name}`, stepped, START_WITHIN);
     const tell = (line: string) => void training.child.stdin?.write(`${line}\n`);
     return { id, name, process: training, hub, spoil: () => tell('nan'), tell };

@@ -53,6 +53,7 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=8)
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--name", default="gpt-pipeline")
+    parser.add_argument("--record", default="megalens-runs", help="folder of recordings (%(default)s)")
     options = parser.parse_args()
 
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
@@ -67,7 +68,7 @@ def main() -> None:
 
     mesh = init_device_mesh("cpu", (stages,), mesh_dim_names=("pp",))
     with megalens.trace(
-        parts, name=options.name, timeline="phases", place=mesh_place(mesh), record="megalens-runs"
+        parts, name=options.name, timeline="phases", place=mesh_place(mesh), record=options.record
     ) as tracer:
         schedule = megalens.pipeline.DynamicSchedule(
             parts,

@@ -108,7 +108,7 @@ it('is asked by the endpoint and through the engine with one request', async () 
   });
   const reader = new PipeReader('r1', (method, body) => {
     asked.push([method, body]);
-    return Promise.resolve({ json: pipelineAnswer() });
+    return Promise.resolve({ json: pipelineAnswer(), bytes: null });
   });
   const request = { first: 3, last: 4, replica: 0 };
   expect(await api.pipeline('r 1', request)).toEqual(await reader.pipeline('r1', request));

@@ -1,0 +1,45 @@
+import type { Locator, Page } from '@playwright/test';
+import { expect, ready, runCell, shots, showPanel, test, writeNotebook } from '../lab';
+
+const drawn = (within: Locator | Page): Locator => within.locator('.jp-MegalensPlot canvas').first();
+
+test('a pipeline of real processes is drawn with what it measures, is planned anew, and runs what is applied', async ({
+  open,
+  lab
+}) => {
+  test.setTimeout(180_000);
+  writeNotebook(lab, 'pipeline.ipynb', [
+    'import megalens\nrun = megalens.connect("gpt-stages")\nrun.pipeline_plan(kind="plan")',
+    'plan = megalens.pipeline.plan(run, "gpipe")\nprint(plan, run.pipeline(plan) > 0)'
+  ]);
+  const [, page] = await Promise.all([
+    lab.train('gpt-stages', { pipeline: true }),
+    open('lab/tree/pipeline.ipynb?reset')
+  ]);
+  const panel = await showPanel(page);
+  await expect(panel.getByRole('option', { name: /gpt-stages/ })).toHaveAttribute('aria-selected', 'true');
+  await ready(page);
+  await panel.getByRole('button', { name: 'Pipeline', exact: true }).click();
+  const tab = page.locator('.jp-MegalensViewTab:visible');
+  await expect(drawn(tab)).toBeVisible({ timeout: 60_000 });
+  const text = tab.locator('.jp-MegalensView').first();
+  // Its own times, once steps are recorded.
+  await expect(text).toContainText(/Times are the medians of \d+ measured steps/, { timeout: 60_000 });
+  await tab.getByLabel('Schedule').selectOption('measured');
+  await expect(text).toContainText('1F1B as measured: 2 stages, 8 micro-batches');
+  await shots(page, 'lab-pipeline');
+  await tab.getByRole('button', { name: 'Apply at the next step' }).click();
+  await expect(text).toContainText(/runs from step [\d\u2009]+ on\./, { timeout: 30_000 });
+  // In a cell, and by code.
+  await runCell(page, 0);
+  await expect(drawn(page.locator('.jp-OutputArea-output .jp-MegalensCellView').first())).toBeVisible({
+    timeout: 60_000
+  });
+  await runCell(page, 1);
+  await expect(page.locator('.jp-OutputArea-output').last()).toContainText(
+    /PipelinePlan gpipe: 2 stages, 1 chunks, 8 micro-batches.*True/,
+    { timeout: 60_000 }
+  );
+  await tab.getByLabel('Schedule').selectOption('measured');
+  await expect(text).toContainText('GPipe as measured: 2 stages', { timeout: 60_000 });
+});
