@@ -10,9 +10,10 @@ from ..protocol.messages_generated import Status
 from ..tracer.instrument import Instrument
 from .errors import PipelineError
 from .order_choice import NAMES
+from .order_control import name_of
 
 if TYPE_CHECKING:
-    from .schedule import DynamicSchedule
+    from .order_control import OrderControl
 
 __all__ = ["PipelineInstrument"]
 
@@ -26,15 +27,15 @@ class PipelineInstrument(Instrument):
 
     Parameters
     ----------
-    schedule : DynamicSchedule
+    control : OrderControl
         Whose order it is.
     """
 
     name = "pipeline"
     title = "Pipeline"
 
-    def __init__(self, schedule: DynamicSchedule) -> None:
-        self._schedule = schedule
+    def __init__(self, control: OrderControl) -> None:
+        self._control = control
         self._settings: Mapping[str, Any] = {"order": "script"}
 
     @property
@@ -85,7 +86,7 @@ class PipelineInstrument(Instrument):
         if order in ("script", "adaptive"):
             return found
         try:
-            self._schedule.check(found["plan"] if order == "plan" else self._asked(found))
+            self._control.checked(found["plan"] if order == "plan" else self._asked(found))
             if order == "plan":
                 pipeline_settings(plan)
         except PipelineError as error:
@@ -99,14 +100,14 @@ class PipelineInstrument(Instrument):
         self._settings = settings
         order = settings["order"]
         asked = settings["plan"] if order == "plan" else self._asked(settings)
-        self._schedule.follow_settings(asked, step)
+        self._control.follow_settings(asked, step)
 
     def report(self, status: Status) -> None:
         """Add the settings, what runs, and the last changes with why they were made."""
         shown = {
             **{name: value for name, value in self._settings.items() if name != "plan"},
-            "running": self._schedule.running,
-            "decisions": list(self._schedule.decisions[-_SAID:]),
+            "running": name_of(self._control.order),
+            "decisions": list(self._control.decisions[-_SAID:]),
         }
         status.setdefault("instruments", {})[self.name] = shown
 
