@@ -45,7 +45,7 @@ export class ExactOrder {
           )
     );
     this.links = links.map(link => times.link(link));
-    this.room = times.weights.map(weights => (memoryBytes - weights) * (1 + 1e-12));
+    this.room = times.weights.map(weights => memoryBytes * (1 + 1e-9) - weights);
     this.held = new Float64Array(shape.stages);
     this.rest = times.optimizer.slice();
     this.duration.forEach((duration, at) => (this.rest[this.stage[at]!]! += duration));

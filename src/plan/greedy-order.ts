@@ -1,6 +1,6 @@
 import { Heap } from './heap';
 import { BACKWARD, FORWARD, INPUT_GRADIENT, operationName, WEIGHT_GRADIENT } from './operation';
-import { stageOf, virtualStages, type IPlanShape } from './plan-shape';
+import { stageOf, virtualOf, virtualStages, type IPlanShape } from './plan-shape';
 import type { IStageTimes } from './stage-times';
 
 /** How a stage that is free chooses among what is ready. */
@@ -15,6 +15,11 @@ export interface IGreedyRule {
   readonly forwardFirst?: boolean;
   /** Micro-batches that each stage has begun and not ended, at most; all when absent. One at least, so that each can be ended. */
   readonly most?: readonly number[];
+  /**
+   * Bytes of activations that each stage may hold, one whole micro-batch at least; no limit when absent. Micro-batches are then begun in the order of their numbers, and room is kept for what the
+   * oldest that is begun still has to do: it can always go on, on every stage, and so no stage waits for ever.
+   */
+  readonly room?: ArrayLike<number>;
 }
 
 /**
@@ -38,6 +43,9 @@ class Ready {
   readonly words: string[] = [];
   paid = 0;
   begun = 0;
+  /** Bytes of activations; the lowest micro-batch that is not ended. */
+  held = 0;
+  oldest = 0;
   free = true;
   /** In turns: whether the last was a backward pass. */
   wasBackward = false;
@@ -52,6 +60,14 @@ class Greedy {
     this.count = virtualStages(shape);
     this.stages = Array.from({ length: shape.stages }, () => new Ready());
     this.parts = new Uint8Array(shape.stages * shape.micro_batches);
+    this.chunksBegun = new Uint8Array(shape.stages * shape.micro_batches);
+    this.rests = this.stages.map((_, stage) => {
+      const rests = [0];
+      for (let chunk = shape.chunks - 1; chunk >= 0; chunk -= 1) {
+        rests.unshift(rests[0]! + times.activation[virtualOf(stage, chunk, shape)]!);
+      }
+      return rests;
+    });
     this.linkFree = new Map();
   }
 
@@ -93,8 +109,11 @@ class Greedy {
     const stage = stageOf(virtual, this.shape);
     const ready = this.stages[stage]!;
     const code = this.code(kind, virtual, microBatch);
-    const rank = this.rule.rank(virtual, microBatch, kind !== FORWARD);
-    const isFresh = this.parts[stage * this.shape.micro_batches + microBatch] === 0;
+    const isFresh = this.chunksBegun[stage * this.shape.micro_batches + microBatch] === 0;
+    const rank =
+      isFresh && this.rule.room !== undefined
+        ? microBatch
+        : this.rule.rank(virtual, microBatch, kind !== FORWARD);
     (kind !== FORWARD ? ready.backward : isFresh ? ready.fresh : ready.forward).push(rank, code);
   }
 
@@ -103,18 +122,48 @@ class Greedy {
     if (!ready.free) {
       return;
     }
-    const { turns, forwardFirst = false, most } = this.rule;
-    const fits = ready.begun < (most?.[stage] ?? Infinity);
-    const fresh = fits ? ready.fresh.key : Infinity;
-    const forward = Math.min(ready.forward.key, fresh);
+    const { turns, forwardFirst = false } = this.rule;
     const first = turns ? ready.wasBackward : forwardFirst;
-    if (forward < Infinity && (first || ready.backward.size === 0)) {
-      this.start(stage, (ready.forward.key <= fresh ? ready.forward : ready.fresh).pop());
+    const forward = first || ready.backward.size === 0 ? this.nextForward(stage) : -1;
+    if (forward >= 0) {
+      this.start(stage, forward);
     } else if (ready.backward.size > 0) {
       this.start(stage, ready.backward.pop());
     } else if (ready.paid < ready.weight.length) {
       this.start(stage, ready.weight[ready.paid++]!);
     }
+  }
+
+  /** Take the forward pass out that comes first of those that there is room for; -1 where there is none. */
+  private nextForward(stage: number): number {
+    const { forward, fresh, begun } = this.stages[stage]!;
+    const begins = begun < (this.rule.most?.[stage] ?? Infinity) && this.hasRoom(stage, fresh.first);
+    const aside: [number, number][] = [];
+    let found = -1;
+    while (found < 0 && forward.size > 0 && !(begins && fresh.key < forward.key)) {
+      const key = forward.key;
+      const code = forward.pop();
+      if (this.hasRoom(stage, code)) {
+        found = code;
+      } else {
+        aside.push([key, code]);
+      }
+    }
+    aside.forEach(([key, code]) => forward.push(key, code));
+    return found < 0 && begins ? fresh.pop() : found;
+  }
+
+  private hasRoom(stage: number, code: number): boolean {
+    const { room } = this.rule;
+    if (room === undefined || code < 0) {
+      return code >= 0;
+    }
+    const { micro_batches } = this.shape;
+    const { held, oldest } = this.stages[stage]!;
+    const rest = this.rests[stage]!;
+    const keep =
+      code % micro_batches === oldest ? 0 : rest[this.chunksBegun[stage * micro_batches + oldest]!]!;
+    return held + this.times.activation[Math.floor(code / micro_batches)]! + keep <= room[stage]!;
   }
 
   private start(stage: number, code: number): void {
@@ -128,10 +177,21 @@ class Greedy {
     if (kind === FORWARD) {
       ready.begun += this.parts[begun] === 0 ? 1 : 0;
       this.parts[begun]! += 1;
+      this.chunksBegun[begun]! += 1;
     } else if (kind === BACKWARD || kind === WEIGHT_GRADIENT) {
       // All chunks of a micro-batch are begun before the first of them is ended.
       this.parts[begun]! -= 1;
       ready.begun -= this.parts[begun] === 0 ? 1 : 0;
+    }
+    const { activation, kept } = times;
+    const [whole, left] = [activation[virtual]!, kept[virtual]!];
+    ready.held += [whole, -whole, left - whole, -left][kind]!;
+    for (
+      let own = stage * micro_batches + ready.oldest;
+      this.chunksBegun[own]! > 0 && this.parts[own] === 0;
+      own += 1
+    ) {
+      ready.oldest += 1;
     }
     ready.words.push(operationName(virtual, kind, microBatch));
     ready.free = false;
@@ -173,5 +233,8 @@ class Greedy {
   private readonly events = new Heap();
   /** By stage and micro-batch: chunks that are begun and not ended. */
   private readonly parts: Uint8Array;
+  /** By stage and micro-batch: chunks that were ever begun. By stage and chunks: bytes of the forward passes of the chunks from there on. */
+  private readonly chunksBegun: Uint8Array;
+  private readonly rests: number[][];
   private readonly linkFree: Map<number, { free: number; send: number; latency: number }>;
 }

@@ -27,6 +27,11 @@ export class Heap {
     return this.keys[0] ?? Infinity;
   }
 
+  /** The value of the least key; -1 where there is none. */
+  get first(): number {
+    return this.values[0] ?? -1;
+  }
+
   /** Take the value of the least key out; -1 where there is none. */
   pop(): number {
     const { keys, values } = this;

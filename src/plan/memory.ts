@@ -15,6 +15,11 @@ export function memoryChange(table: OperationTable, { activation, kept }: IStage
         : -kept[virtual]!;
 }
 
+/** By how many bytes a limit is exceeded; 0 within it, and where rounding alone goes beyond it. */
+export function overLimit(bytes: number, limit: number): number {
+  return bytes > limit * (1 + 1e-9) ? bytes - limit : 0;
+}
+
 /** The most that each stage holds, weights and activations, in bytes. It depends on the order alone, not on times. */
 export function peakMemory(table: OperationTable, times: IStageTimes): Float64Array {
   return times.weights.map((weights, stage) => {

@@ -23,7 +23,7 @@ export class OrderSearch {
     const { table, times } = simulation;
     this.change = Float64Array.from({ length: table.count }, (_, at) => memoryChange(table, times, at));
     // A limit is meant to be reached: rounding must not stand in the way.
-    this.room = times.weights.map(weights => (memoryBytes - weights) * (1 + 1e-12));
+    this.room = times.weights.map(weights => memoryBytes * (1 + 1e-9) - weights);
     this.stageOf = Int32Array.from({ length: table.count }, (_, at) => table.stage(at));
     this.place = new Int32Array(table.count);
     this.held = new Float64Array(table.count);

@@ -1,62 +1,13 @@
-import type { Plan } from '../protocol/pipeline.generated';
-import type { PathPart } from './critical-path';
 import { memoryLine } from './memory';
 import { KINDS } from './operation';
 import type { Outcome } from './plan-all';
-import type { IPlanned, ISent } from './planned';
+import type { IPlanned } from './planned';
 
-/** A planned schedule as JSON. Times are ms from the step's begin, sizes bytes; lists are of stages where nothing else is said. */
-export interface IPlannedAnswer {
-  readonly schedule: string;
-  readonly plan: Plan;
-  readonly step_ms: number;
-  readonly low_ms: number;
-  readonly high_ms: number;
-  readonly nominal_ms: number;
-  readonly period_ms: number;
-  readonly bubble: number[];
-  readonly busy_ms: number[];
-  readonly done_ms: number[];
-  readonly peak_bytes: number[];
-  readonly over_memory_bytes: number;
-  readonly memory: { readonly time: number[]; readonly bytes: number[] }[];
-  readonly sent_bytes: number;
-  readonly links: readonly ISent[];
-  readonly critical_path: readonly PathPart[];
-  readonly operations: {
-    readonly stage: number[];
-    readonly virtual_stage: number[];
-    readonly chunk: number[];
-    readonly kind: string[];
-    readonly micro_batch: number[];
-    readonly begin: number[];
-    readonly end: number[];
-  };
-  readonly proof: number[];
-}
-
-/** A refused schedule as JSON. */
-export interface IRefusedAnswer {
-  readonly schedule: string;
-  readonly refused: {
-    readonly code: string;
-    readonly message: string;
-    readonly operation: string | null;
-    readonly stage: number | null;
-    readonly micro_batch: number | null;
-    readonly cycle: readonly string[];
-  };
-}
-
-/** What the engine's job `pipeline` answers. */
-export interface IPlanAnswer {
-  readonly schedules: (IPlannedAnswer | IRefusedAnswer)[];
-  /** Which of them has the shortest step within the memory limit; null where none is within it. */
-  readonly best: number | null;
-}
+/** What the engine's job `pipeline` answers; `protocol/README.md` says what its members are. */
+export type PlanAnswer = ReturnType<typeof planAnswer>;
 
 /** Write what was planned as JSON. */
-export function planAnswer(outcomes: readonly Outcome[]): IPlanAnswer {
+export function planAnswer(outcomes: readonly Outcome[]) {
   const best = bestOf(outcomes);
   return {
     schedules: outcomes.map(outcome => {
@@ -91,9 +42,8 @@ export function bestOf(outcomes: readonly Outcome[]): IPlanned | null {
   return best;
 }
 
-function answer(planned: IPlanned): IPlannedAnswer {
+function answer(planned: IPlanned) {
   const { table, plan, times } = planned;
-  const { virtual, microBatch, kind, count } = table;
   return {
     schedule: planned.schedule,
     plan,
@@ -114,15 +64,20 @@ function answer(planned: IPlanned): IPlannedAnswer {
     sent_bytes: planned.sentBytes,
     links: planned.links,
     critical_path: planned.criticalPath,
-    operations: {
-      stage: Array.from({ length: count }, (_, at) => table.stage(at)),
-      virtual_stage: [...virtual],
-      chunk: Array.from(virtual, each => Math.floor(each / plan.stages)),
-      kind: Array.from(kind, each => KINDS[each]!),
-      micro_batch: [...microBatch],
-      begin: [...planned.begin],
-      end: [...planned.end]
-    },
+    operations: operationColumns(planned),
     proof: [...planned.proof]
+  };
+}
+
+/** The operations of a simulated step as columns of one length, stage after stage in their order; times are ms from the step's begin. */
+export function operationColumns({ table, plan, begin, end }: IPlanned) {
+  return {
+    stage: Array.from({ length: table.count }, (_, at) => table.stage(at)),
+    virtual_stage: [...table.virtual],
+    chunk: Array.from(table.virtual, each => Math.floor(each / plan.stages)),
+    kind: Array.from(table.kind, each => KINDS[each]!),
+    micro_batch: [...table.microBatch],
+    begin: [...begin],
+    end: [...end]
   };
 }

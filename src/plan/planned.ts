@@ -3,7 +3,7 @@ import { checkPlan } from './check-plan';
 import { criticalPath, type PathPart } from './critical-path';
 import { findCycle } from './find-cycle';
 import { spreadOf } from './jitter';
-import { peakMemory } from './memory';
+import { overLimit, peakMemory } from './memory';
 import type { ILink, OperationTable } from './operation-table';
 import { Simulation } from './simulation';
 import { timesFor, type IStageTimes } from './stage-times';
@@ -107,7 +107,7 @@ export function* planned(plan: Plan, { times: all, memoryBytes, seed }: ISetting
     // What is lost to rounding is no idle time.
     bubble: busyMs.map(busy => (nominalMs > 0 ? Math.max(0, 1 - busy / nominalMs) : 0)),
     peakBytes,
-    overMemoryBytes: peakBytes.reduce((most, peak) => Math.max(most, peak - memoryBytes), 0),
+    overMemoryBytes: peakBytes.reduce((most, peak) => Math.max(most, overLimit(peak, memoryBytes)), 0),
     links,
     sentBytes: links.reduce((sum, { bytes }) => sum + bytes, 0),
     criticalPath: criticalPath(simulation),

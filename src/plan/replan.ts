@@ -1,6 +1,6 @@
 import type { PipelineTimes, Plan } from '../protocol/pipeline.generated';
 import { checkPlan } from './check-plan';
-import { peakMemory } from './memory';
+import { overLimit, peakMemory } from './memory';
 import { Simulation } from './simulation';
 import { timesFor } from './stage-times';
 
@@ -49,6 +49,6 @@ export function replan(
 ): IReplanned[] {
   return candidates
     .map(candidate => candidate.step(times))
-    .filter(({ peakBytes }) => peakBytes <= memoryBytes)
+    .filter(({ peakBytes }) => overLimit(peakBytes, memoryBytes) === 0)
     .sort((a, b) => a.stepMs - b.stepMs);
 }

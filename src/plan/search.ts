@@ -4,10 +4,10 @@ import { checkPlan } from './check-plan';
 import { ExactOrder } from './exact-order';
 import { greedyOrder, type IGreedyRule } from './greedy-order';
 import { MADE_SCHEDULES, makePlan, shapeOf, type MadeSchedule } from './make-plan';
-import { peakMemory } from './memory';
+import { overLimit, peakMemory } from './memory';
 import { OrderSearch } from './order-search';
 import { PlanError } from './plan-error';
-import { stageOf, virtualStages, type IPlanShape } from './plan-shape';
+import { checkShape, stageOf, virtualStages, type IPlanShape } from './plan-shape';
 import { Simulation } from './simulation';
 import { timesFor, type IStageTimes } from './stage-times';
 
@@ -28,6 +28,9 @@ export interface ISearchRequest {
 /** Operations that a search simulates at most, however many orders it may try: of 100,000 operations it tries some hundred. */
 const MOST_OPERATIONS = 4e7;
 
+/** Forward passes of all list schedules of a shape, at most: of a large plan there are a few only. */
+const LIST_PASSES = 2e5;
+
 /** Passes of list schedules by random preference, at most: 100 of 50 passes each. */
 const RANDOM_PASSES = 5000;
 
@@ -46,8 +49,9 @@ interface IStart {
 /**
  * Look for the order with the shortest step under a memory limit.
  *
- * First orders are all other schedules, with backward passes in two parts, and list schedules of several rules for one chunk, for as many as are asked for, and for two in a V, all as far as they are within the
- * limit. The best of them are improved by moves along their critical paths. So the result is no longer than any schedule that is within the limit, and the same for the same request.
+ * First orders are all other schedules with one copy of the model, their backward passes in two parts, and list schedules of several rules for one chunk, for as many as are asked for, and for two in a V, all as
+ * far as they are within the limit. The best of them are improved by moves along their critical paths; small plans are then searched for certain. So the result is no longer than any of those schedules that is within the
+ * limit, and the same for the same request.
  *
  * @throws PlanError `memory` where the weights and one micro-batch exceed the limit on a stage, whatever the order.
  */
@@ -63,13 +67,26 @@ export function* searchPlan(request: ISearchRequest): Generator<void, Plan> {
   const starts: IStart[] = [];
   for (const name of MADE_SCHEDULES) {
     const plan = made(name, request);
-    if (plan !== null) {
+    // Two copies of a model are another thing: what they exchange at a step's end is in no times.
+    if (plan !== null && plan.placement !== 'two_way') {
       keep(starts, plan, request);
       yield;
     }
   }
+  let refused: PlanError | null = null;
   for (const shape of shapes) {
-    yield* listSchedules(starts, shape, request);
+    try {
+      yield* listSchedules(starts, shape, request);
+    } catch (error) {
+      if (!(error instanceof PlanError)) {
+        throw error;
+      }
+      refused ??= error;
+    }
+  }
+  // Layers may lie so that one shape fits where another does not.
+  if (starts.length === 0 && refused !== null) {
+    throw refused;
   }
   return yield* improved(starts, request);
 }
@@ -127,7 +144,7 @@ function keep(starts: IStart[], plan: Plan, { times: all, memoryBytes }: ISearch
   const split = { ...plan, order: plan.order.map(text => text.replace(/(\d+)B(\d+)/g, '$1I$2 $1W$2')) };
   const table = checkPlan(split);
   const times = timesFor(all, plan);
-  if (peakMemory(table, times).every(peak => peak <= memoryBytes)) {
+  if (peakMemory(table, times).every(peak => overLimit(peak, memoryBytes) === 0)) {
     const simulation = new Simulation(table, times);
     starts.push({ plan: split, simulation, step: simulation.run() });
   }
@@ -135,16 +152,19 @@ function keep(starts: IStart[], plan: Plan, { times: all, memoryBytes }: ISearch
 
 /** Orders of one shape by several rules: which kind of pass comes first, in which order micro-batches go through chunks, how many are begun at once. */
 function* listSchedules(starts: IStart[], shape: IPlanShape, request: ISearchRequest): Generator<void> {
+  checkShape(shape);
   const times = timesFor(request.times, shape);
   const fit = microBatchesThatFit(shape, times, request.memoryBytes);
   const { stages, micro_batches } = shape;
   const limits = [
+    // As many as there is memory for, in part; whole; and as 1F1B, ZB-H2 and nobody have.
+    undefined,
     fit,
-    fit.map((most, stage) => Math.min(most, stages - stage)),
-    fit.map((most, stage) => Math.min(most, 2 * (stages - stage) - 1)),
-    fit.map(() => Math.min(...fit)),
+    fit.map((_, stage) => stages - stage),
+    fit.map((_, stage) => 2 * (stages - stage) - 1),
     fit.map(() => 1)
   ];
+  const room = times.weights.map(weights => request.memoryBytes * (1 + 1e-9) - weights);
   const ranks: IGreedyRule['rank'][] = [
     (virtual, microBatch) => microBatch * virtualStages(shape) + virtual,
     (virtual, microBatch) => virtual * micro_batches + microBatch,
@@ -152,14 +172,22 @@ function* listSchedules(starts: IStart[], shape: IPlanShape, request: ISearchReq
   ];
   const firsts = [{ turns: true }, { turns: false }, { turns: false, forwardFirst: true }];
   const enter = (rule: IGreedyRule): void => {
-    const order = greedyOrder(shape, times, { ...rule, split: true });
+    const order = greedyOrder(shape, times, {
+      ...rule,
+      ...(Number.isFinite(request.memoryBytes) ? { room } : {}),
+      split: true
+    });
     keep(starts, { schedule: 'search', ...shape, order: order.map(words => words.join(' ')) }, request);
   };
+  let left = LIST_PASSES;
   for (const most of limits) {
     for (const rank of shape.chunks > 1 ? ranks : ranks.slice(0, 1)) {
       for (const first of firsts) {
-        enter({ rank, most, ...first });
-        yield;
+        if (left > 0) {
+          enter({ rank, most, ...first });
+          left -= virtualStages(shape) * micro_batches;
+          yield;
+        }
       }
     }
   }
@@ -187,7 +215,7 @@ function microBatchesThatFit(shape: IPlanShape, times: IStageTimes, memoryBytes:
   times.activation.forEach((bytes, virtual) => (each[stageOf(virtual, shape)]! += bytes));
   return Array.from(each, (bytes, stage) => {
     const weights = times.weights[stage]!;
-    if (weights + bytes > memoryBytes) {
+    if (overLimit(weights + bytes, memoryBytes) > 0) {
       throw new PlanError(
         'memory',
         `Stage ${stage} needs ${size(weights + bytes)} for its weights and one micro-batch, got a limit of ${size(memoryBytes)}. Try more stages, or to compute activations again.`,
@@ -196,7 +224,7 @@ function microBatchesThatFit(shape: IPlanShape, times: IStageTimes, memoryBytes:
     }
     return bytes === 0
       ? shape.micro_batches
-      : Math.min(shape.micro_batches, Math.floor((memoryBytes - weights) / bytes));
+      : Math.min(shape.micro_batches, Math.max(1, Math.floor((memoryBytes * (1 + 1e-9) - weights) / bytes)));
   });
 }
 

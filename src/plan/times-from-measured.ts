@@ -20,6 +20,7 @@ export interface IMeasuredTimes {
  *
  * - `latency` is the lower quartile of the time from the end of an operation on one stage to the begin of the one that waits for it on another, where that stage was idle by then:
  *   whatever else delays a begin makes it longer, nothing makes it shorter. It holds what a message takes at its size, so bandwidth and bytes are left to whoever knows them.
+ * - A stage's optimizer is shared out evenly to its virtual stages.
  * - `jitter` is 1.4826 times the median of the deviations from the medians, as shares: the standard deviation where durations are normal, and blind to a few that are far off.
  *
  * @param rows - Several steps, best without the first. The times of all stages by one clock.
@@ -89,7 +90,14 @@ export function timesFromMeasured(rows: IMeasured, shape: IPlanShape): IMeasured
       forward,
       input_gradient: split ? input : half,
       weight_gradient: split ? weight : half,
-      ...(optimizer.every(each => each.length > 0) ? { optimizer: optimizer.map(median) } : {}),
+      ...(optimizer.every(each => each.length > 0)
+        ? {
+            optimizer: Array.from(
+              { length: parts },
+              (_, part) => median(optimizer[stageOf(part, shape)]!) / shape.chunks
+            )
+          }
+        : {}),
       latency: Number.isFinite(least) ? Math.max(0, least) : 0,
       jitter: Math.min(2, 1.4826 * median(deviations))
     },

@@ -1,7 +1,9 @@
-import { memoryChange } from '../memory';
+import { checkPlan } from '../check-plan';
+import { memoryChange, peakMemory } from '../memory';
 import { FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT } from '../operation';
 import { OperationTable } from '../operation-table';
 import { stageOf, virtualStages, type IPlanShape } from '../plan-shape';
+import { Simulation } from '../simulation';
 import type { IStageTimes } from '../stage-times';
 
 interface IState {
@@ -95,7 +97,7 @@ export function exhaustive(
         continue;
       }
       const stage = table.stage(at);
-      if (table.kind[at] === FORWARD && held[stage]! + change[at]! > memoryBytes * (1 + 1e-12)) {
+      if (table.kind[at] === FORWARD && held[stage]! + change[at]! > memoryBytes * (1 + 1e-9)) {
         continue;
       }
       const begin = Math.max(state.free[stage]!, table.waits[at]! < 0 ? 0 : state.arrival[at]!);
@@ -140,5 +142,45 @@ export function exhaustive(
     },
     total
   );
+  return best;
+}
+
+/** The shortest step of all orders, each of them simulated: one chunk and two micro-batches, or it takes for ever. */
+export function enumerated(shape: IPlanShape, times: IStageTimes, memoryBytes: number): number {
+  const { stages, micro_batches } = shape;
+  const orders = (stage: number): string[] => {
+    const all: string[] = [];
+    const next = new Array<number>(micro_batches).fill(0);
+    const extend = (words: readonly string[]): void => {
+      if (words.length === 3 * micro_batches) {
+        all.push(words.join(' '));
+      }
+      next.forEach((done, microBatch) => {
+        if (done < 3) {
+          next[microBatch]! += 1;
+          extend([...words, `${stage}${'FIW'[done]}${microBatch}`]);
+          next[microBatch]! -= 1;
+        }
+      });
+    };
+    extend([]);
+    return all;
+  };
+  let best = Infinity;
+  const choose = (chosen: readonly string[]): void => {
+    if (chosen.length < stages) {
+      orders(chosen.length).forEach(order => choose([...chosen, order]));
+      return;
+    }
+    try {
+      const table = checkPlan({ schedule: 'any', ...shape, order: [...chosen] });
+      if (peakMemory(table, times).every(peak => peak <= memoryBytes * (1 + 1e-9))) {
+        best = Math.min(best, new Simulation(table, times).run());
+      }
+    } catch {
+      // A circle.
+    }
+  };
+  choose([]);
   return best;
 }

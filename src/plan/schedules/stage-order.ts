@@ -2,7 +2,7 @@ import { BACKWARD, FORWARD, INPUT_GRADIENT, operationName, WEIGHT_GRADIENT } fro
 
 /** Writes down what one stage does, one operation after the other. */
 export class StageOrder {
-  readonly words: string[] = [];
+  words: string[] = [];
 
   forward(virtual: number, microBatch: number): void {
     this.words.push(operationName(virtual, FORWARD, microBatch));
@@ -19,16 +19,19 @@ export class StageOrder {
     this.owed.push(operationName(virtual, WEIGHT_GRADIENT, microBatch));
   }
 
-  /** The weights' gradients that have been owed longest; nothing where none are. */
-  weightGradient(): void {
-    if (this.paid < this.owed.length) {
-      this.words.push(this.owed[this.paid++]!);
-    }
+  /**
+   * The weights' gradients that have been owed longest; nothing where none are.
+   *
+   * @param virtual - Of this virtual stage; of any when absent.
+   */
+  weightGradient(virtual?: number): void {
+    const at = virtual === undefined ? 0 : this.owed.findIndex(word => word.startsWith(`${virtual}W`));
+    this.words.push(...this.owed.splice(at < 0 ? this.owed.length : at, 1));
   }
 
   /** Weights' gradients that are owed. */
   get owes(): number {
-    return this.owed.length - this.paid;
+    return this.owed.length;
   }
 
   /** All that are owed. */
@@ -38,6 +41,10 @@ export class StageOrder {
     }
   }
 
+  /** Leave out micro-batches from one on. */
+  drop(microBatch: number): void {
+    this.words = this.words.filter(word => Number(/\d+$/.exec(word)?.[0]) < microBatch);
+  }
+
   private readonly owed: string[] = [];
-  private paid = 0;
 }

@@ -44,8 +44,13 @@ export function zeroBubbleV(stage: number, stages: number, microBatches: number)
   }
   for (let at = 0; at < stages - stage; at += 1) {
     backDown();
-    order.weightGradient();
+    order.weightGradient(down);
+  }
+  // The second chunk's last ones first: they have waited longest.
+  for (let at = 0; at < stage; at += 1) {
+    order.weightGradient(up);
   }
   order.payAll();
+  order.drop(microBatches);
   return order;
 }
