@@ -401,6 +401,13 @@ class Executor:
         """Wait until everything is sent: nothing else is left to do."""
         deadline = time.monotonic() + self._timeout
         inbox = self._inbox
+        for link in self._links.values():
+            try:
+                link.flush(self._timeout)
+            except TimeoutError:
+                raise self._late(None) from None
+            except RuntimeError as error:
+                raise self._lost(None, link.peer, error) from error
         inbox.draining = True
         with inbox.lock:
             while not all(link.sent for link in self._links.values()):
