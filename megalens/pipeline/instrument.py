@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["PipelineInstrument"]
 
 _SAID = 5
+_ORDERS = ("script", "greedy", "adaptive", *NAMES, "plan")
 
 
 class PipelineInstrument(Instrument):
@@ -54,7 +55,7 @@ class PipelineInstrument(Instrument):
             "properties": {
                 "order": {
                     "type": "string",
-                    "enum": ["script", "greedy", "adaptive", *NAMES, "plan"],
+                    "enum": list(_ORDERS),
                     "default": "script",
                     "title": "Order",
                     "description": "script: as the training script says; greedy: what has arrived, backward first; adaptive: what was fastest so far; plan: the one given; else a schedule by name.",
@@ -75,6 +76,11 @@ class PipelineInstrument(Instrument):
                 )
         order = found.setdefault("order", "script")
         plan = found.get("plan")
+        # Whoever may change settings names no files of this machine.
+        if order not in _ORDERS:
+            raise _wrong(f"order must be one of {', '.join(_ORDERS)}, got {order!r:.80}.", "order")
+        if plan is not None and not isinstance(plan, Mapping):
+            raise _wrong(f"plan must be an object, got a {type(plan).__name__}.", "plan")
         if plan is not None and order != "plan":
             # Which of the two is new says what is meant.
             if plan == self._settings.get("plan"):
