@@ -50,16 +50,16 @@ export function checkPlan(plan: Plan): OperationTable {
   const cycle = findCycle(table);
   if (cycle !== null) {
     const names = cycle.map(operation => table.name(operation));
-    const circle = names.flatMap((name, place) =>
-      place % 2 === 1
-        ? []
-        : [
-            `${name} waits for ${names[place + 1]}, which stands behind ${names[(place + 2) % names.length]} on stage ${table.stage(cycle[place + 1]!)}`
-          ]
-    );
+    const circle = cycle.map((at, place) => {
+      const next = cycle[(place + 1) % cycle.length]!;
+      const name = table.name(next);
+      return table.waits[at] === next
+        ? `waits for ${name}`
+        : `stands behind ${name} on stage ${table.stage(next)}`;
+    });
     throw new PlanError(
       'cycle',
-      `Operations must not wait for one another in a circle: ${circle.join('; ')}. Try another order on one of these stages.`,
+      `Operations must not wait for one another in a circle: ${names[0]} ${circle.join(', which ')}. Try another order on one of these stages.`,
       { ...table.details(cycle[0]!), cycle: names }
     );
   }

@@ -6,7 +6,7 @@ import type { OperationTable } from './operation-table';
  * Kahn's algorithm over two kinds of edges: the operation before on the same stage, and the one whose message is waited for.
  *
  * @param proof - Filled with an order in which each operation comes after all that it waits for, where there is one.
- * @returns null where every operation can run; otherwise one circle, two by two from the lowest stage on: an operation that cannot run, and the one it waits for, which stands behind the next that cannot.
+ * @returns null where every operation can run; otherwise one circle, from the lowest stage on: each operation waits for the one after it, or stands behind it on its stage, and the last so for the first.
  */
 export function findCycle(table: OperationTable, proof: number[] = []): number[] | null {
   const { starts, waits, feeds, shape } = table;
@@ -43,7 +43,10 @@ export function findCycle(table: OperationTable, proof: number[] = []): number[]
         (least, at, place) => (table.stage(at) < table.stage(circle[least]!) ? place : least),
         0
       );
-      return [...circle.slice(lowest), ...circle.slice(0, lowest)].flatMap(at => [at, waits[at]!]);
+      return [...circle.slice(lowest), ...circle.slice(0, lowest)].flatMap((at, place, all) => {
+        const sender = waits[at]!;
+        return sender === all[(place + 1) % all.length] ? [at] : [at, sender];
+      });
     }
     seen.set(stage, path.length);
     path.push(next[stage]!);

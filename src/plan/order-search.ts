@@ -8,7 +8,7 @@ import type { Simulation } from './simulation';
 const REACH = 12;
 
 /**
- * Improves the order of a simulation: moves operations, mostly of the critical path, within their stage, keeps what is no longer, and at first also what is longer by up to two operations, less and less so
+ * Improves the order of a simulation: moves operations, mostly of the critical path, within their stage, keeps what is no longer, and at first also what is longer by up to half an operation, less and less so
  * (threshold accepting, Dueck and Scheuer 1990). What would exceed the memory limit or deadlock is never kept.
  */
 export class OrderSearch {
@@ -65,7 +65,7 @@ export class OrderSearch {
       }
       tried += 1;
       const step = simulation.run();
-      const slack = 2 * mean * Math.max(0, 1 - (1.3 * tried) / tries);
+      const slack = 0.5 * mean * Math.max(0, 1 - (1.3 * tried) / tries);
       if (step <= this.step || step <= this.best + slack * (random.centred() + 0.5)) {
         this.step = step;
         if (step < this.best) {

@@ -28,7 +28,7 @@ export interface IPlanErrorDetails {
   readonly microBatch?: number;
   /** Dotted path of the request's member at fault. */
   readonly field?: string;
-  /** Of a cycle: its operations, each of which waits for the one after it, the last for the first. */
+  /** Of a cycle: its operations, each of which waits for the one after it, or stands behind it on its stage; the last so for the first. */
   readonly cycle?: readonly string[];
 }
 

@@ -1,15 +1,21 @@
-import { PIPELINE_SCHEMA, type PlanRequest, type ScheduleName } from '../protocol/pipeline.generated';
+import {
+  PIPELINE_SCHEMA,
+  type PipelineTimes,
+  type PlanRequest,
+  type ScheduleName
+} from '../protocol/pipeline.generated';
 import { schemaCheck } from '../protocol/schema-check';
 import { MADE_SCHEDULES, shapeOf } from './make-plan';
 import { PlanError } from './plan-error';
+import type { ISetting } from './planned';
 
 const check = schemaCheck({ $ref: '#/$defs/PlanRequest' }, PIPELINE_SCHEMA.$defs);
 
-/** A request with no member left out but the plan. */
-export interface IFullRequest extends Required<Omit<PlanRequest, 'plan' | 'memory_bytes'>> {
-  readonly plan: PlanRequest['plan'];
-  /** Infinity where there is no limit. */
-  readonly memory_bytes: number;
+/** A request with no member left out but the plan, and with a limit of memory that is Infinity where there is none. */
+export interface IFullRequest
+  extends Required<Omit<PlanRequest, 'plan' | 'memory_bytes'>>, Pick<PlanRequest, 'plan'>, ISetting {
+  readonly times: PipelineTimes;
+  readonly seed: number;
 }
 
 /**
@@ -53,7 +59,7 @@ export function fullRequest(value: unknown): IFullRequest {
     micro_batches,
     chunks,
     times,
-    memory_bytes: request.memory_bytes ?? Infinity,
+    memoryBytes: request.memory_bytes ?? Infinity,
     seed: request.seed ?? 1,
     effort: request.effort ?? 2000
   };

@@ -13,7 +13,7 @@ export interface IPlanShape {
 }
 
 /** More forward passes than this, or virtual stages times micro-batches, are not planned: a page has to hold them all. */
-export const MOST_PASSES = 1 << 21;
+export const MOST_PASSES = 1 << 19;
 
 /** Virtual stages of a plan. */
 export function virtualStages({ stages, chunks }: IPlanShape): number {

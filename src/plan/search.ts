@@ -5,6 +5,7 @@ import { ExactOrder } from './exact-order';
 import { greedyOrder, type IGreedyRule } from './greedy-order';
 import { MADE_SCHEDULES, makePlan, shapeOf, type MadeSchedule } from './make-plan';
 import { overLimit, peakMemory } from './memory';
+import { FORWARD, operationName } from './operation';
 import { OrderSearch } from './order-search';
 import { PlanError } from './plan-error';
 import { checkShape, stageOf, virtualStages, type IPlanShape } from './plan-shape';
@@ -34,8 +35,8 @@ const LIST_PASSES = 2e5;
 /** Passes of list schedules by random preference, at most: 100 of 50 passes each. */
 const RANDOM_PASSES = 5000;
 
-/** States that the exact search may look at for each order that may be tried. */
-const STATES_PER_TRY = 10;
+/** States that the exact search may look at, however many orders may be tried: it does not breathe. */
+const MOST_STATES = 20_000;
 
 /** Of so many of the best first orders the search goes on, for a while. */
 const KEPT = 4;
@@ -44,6 +45,13 @@ interface IStart {
   readonly plan: Plan;
   readonly simulation: Simulation;
   readonly step: number;
+  readonly peak: number;
+}
+
+/** First orders: how many there were, and the best of them. */
+interface IStarts {
+  count: number;
+  best: IStart[];
 }
 
 /**
@@ -64,7 +72,7 @@ export function* searchPlan(request: ISearchRequest): Generator<void, Plan> {
       shapes.push({ stages, chunks, micro_batches, placement: 'loop' });
     }
   }
-  const starts: IStart[] = [];
+  const starts: IStarts = { count: 0, best: [] };
   for (const name of MADE_SCHEDULES) {
     const plan = made(name, request);
     // Two copies of a model are another thing: what they exchange at a step's end is in no times.
@@ -85,7 +93,7 @@ export function* searchPlan(request: ISearchRequest): Generator<void, Plan> {
     }
   }
   // Layers may lie so that one shape fits where another does not.
-  if (starts.length === 0 && refused !== null) {
+  if (starts.count === 0 && refused !== null) {
     throw refused;
   }
   return yield* improved(starts, request);
@@ -95,36 +103,62 @@ export function* searchPlan(request: ISearchRequest): Generator<void, Plan> {
  * Look for the best order of one shape, as `searchPlan` does.
  */
 export function* searchShape(shape: IPlanShape, request: ISearchRequest): Generator<void, Plan> {
-  const starts: IStart[] = [];
+  const starts: IStarts = { count: 0, best: [] };
   yield* listSchedules(starts, shape, request);
   return yield* improved(starts, request);
 }
 
-function* improved(starts: IStart[], { seed, effort, memoryBytes }: ISearchRequest): Generator<void, Plan> {
+function* improved(starts: IStarts, { seed, effort, memoryBytes }: ISearchRequest): Generator<void, Plan> {
   const random = new SeededRandom(seed);
-  starts.sort((a, b) => a.step - b.step);
-  const kept = starts
-    .slice(0, KEPT)
-    .map(({ plan, simulation }) => ({ plan, simulation, search: new OrderSearch(simulation, memoryBytes) }));
+  const kept = starts.best.map(({ plan, simulation }) => ({
+    plan,
+    simulation,
+    search: new OrderSearch(simulation, memoryBytes)
+  }));
   const count = kept[0]!.simulation.table.count;
-  const tries = Math.max(1, Math.min(effort, Math.ceil(MOST_OPERATIONS / count)) - starts.length);
+  const tries = Math.max(1, Math.min(effort, Math.ceil(MOST_OPERATIONS / count)) - starts.count);
   for (const { search } of kept) {
     yield* search.improve(Math.ceil(tries / 2 / kept.length), random);
   }
-  const best = kept.reduce((a, b) => (b.search.best < a.search.best ? b : a));
+  let best = kept.reduce((a, b) => (b.search.best < a.search.best ? b : a));
   yield* best.search.improve(Math.ceil(tries / 2), random);
-  // Where the tries stand for more than there is to try, the best order can be found for certain.
-  const { table, times, order } = best.simulation;
-  order.set(
-    new ExactOrder(table, times, memoryBytes).find(best.search.best, STATES_PER_TRY * effort) ?? order
+  // Where there is less to try than that, the best order of each shape can be found for certain.
+  let shortest = best.search.best;
+  const tried = new Set<string>();
+  for (const each of kept) {
+    const shape = `${each.plan.chunks} ${each.plan.placement}`;
+    if (!tried.has(shape)) {
+      tried.add(shape);
+      const { table, times, order } = each.simulation;
+      const found = new ExactOrder(table, times, memoryBytes).find(
+        shortest,
+        Math.min(MOST_STATES, 10 * effort)
+      );
+      if (found !== null) {
+        order.set(found);
+        shortest = each.simulation.run();
+        best = each;
+      }
+      yield;
+    }
+  }
+  return { ...best.plan, schedule: 'search', order: ordered(best.simulation) };
+}
+
+/** Write an order down. Micro-batches are alike, and numbered as they begin. */
+function ordered({ table, order }: Simulation): string[] {
+  const { kind, virtual, microBatch, starts, shape } = table;
+  const numbers = new Map<number, number>();
+  for (const at of order) {
+    if (kind[at] === FORWARD && virtual[at] === 0) {
+      numbers.set(microBatch[at]!, numbers.size);
+    }
+  }
+  return Array.from({ length: shape.stages }, (_, stage) =>
+    Array.from(order.subarray(starts[stage], starts[stage + 1]), at =>
+      operationName(virtual[at]!, kind[at]!, numbers.get(microBatch[at]!)!)
+    ).join(' ')
   );
-  return {
-    ...best.plan,
-    schedule: 'search',
-    order: best.plan.order.map((_, stage) =>
-      Array.from(order.subarray(table.starts[stage], table.starts[stage + 1]), at => table.name(at)).join(' ')
-    )
-  };
 }
 
 function made(name: MadeSchedule, { times, ...numbers }: ISearchRequest): Plan | null {
@@ -140,18 +174,31 @@ function made(name: MadeSchedule, { times, ...numbers }: ISearchRequest): Plan |
 }
 
 /** Keep a plan, its backward passes in two parts, as a first order where it is within the limit. */
-function keep(starts: IStart[], plan: Plan, { times: all, memoryBytes }: ISearchRequest): void {
+function keep(starts: IStarts, plan: Plan, { times: all, memoryBytes }: ISearchRequest): void {
   const split = { ...plan, order: plan.order.map(text => text.replace(/(\d+)B(\d+)/g, '$1I$2 $1W$2')) };
   const table = checkPlan(split);
   const times = timesFor(all, plan);
-  if (peakMemory(table, times).every(peak => overLimit(peak, memoryBytes) === 0)) {
-    const simulation = new Simulation(table, times);
-    starts.push({ plan: split, simulation, step: simulation.run() });
+  const peak = Math.max(...peakMemory(table, times));
+  if (overLimit(peak, memoryBytes) > 0) {
+    return;
+  }
+  const simulation = new Simulation(table, times);
+  const step = simulation.run();
+  starts.count += 1;
+  // Of orders of one shape that take the same time, the one that holds least: they are mostly alike.
+  const twin = starts.best.find(
+    each => each.step === step && each.plan.chunks === plan.chunks && each.plan.placement === plan.placement
+  );
+  if (twin === undefined || peak < twin.peak) {
+    const others = starts.best.filter(each => each !== twin);
+    starts.best = [...others, { plan: split, simulation, step, peak }]
+      .sort((a, b) => a.step - b.step || a.peak - b.peak)
+      .slice(0, KEPT);
   }
 }
 
 /** Orders of one shape by several rules: which kind of pass comes first, in which order micro-batches go through chunks, how many are begun at once. */
-function* listSchedules(starts: IStart[], shape: IPlanShape, request: ISearchRequest): Generator<void> {
+function* listSchedules(starts: IStarts, shape: IPlanShape, request: ISearchRequest): Generator<void> {
   checkShape(shape);
   const times = timesFor(request.times, shape);
   const fit = microBatchesThatFit(shape, times, request.memoryBytes);

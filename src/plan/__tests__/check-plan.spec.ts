@@ -41,7 +41,7 @@ describe('checking a plan', () => {
     const error = errorOf(plan)!;
     expect(error.cycle).toEqual(['0B0', '1B0', '1F1', '0F1']);
     expect(error.message).toContain(
-      '0B0 waits for 1B0, which stands behind 1F1 on stage 1; 1F1 waits for 0F1, which stands behind 0B0 on stage 0'
+      '0B0 waits for 1B0, which stands behind 1F1 on stage 1, which waits for 0F1, which stands behind 0B0 on stage 0.'
     );
   });
 });
