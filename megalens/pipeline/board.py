@@ -20,6 +20,7 @@ from typing import Any
 from torch.distributed import distributed_c10d
 from torch.distributed.distributed_c10d import PrefixStore
 
+from ..protocol import parse_json
 from .errors import PipelineError
 
 __all__ = ["Board"]
@@ -85,11 +86,11 @@ class Board:
 
     def said(self, name: str) -> Any:
         """Return what a rank of this pipeline posted last; None where there is nothing."""
-        return json.loads(self._own.get(name)) if self._own.check([name]) else None
+        return parse_json(self._own.get(name)) if self._own.check([name]) else None
 
     def wait_for(self, name: str) -> Any:
         """Return what a rank of this pipeline posts, waiting for it."""
-        return json.loads(self._get(self._own, name))
+        return parse_json(self._get(self._own, name))
 
     def _get(self, store: Any, key: str) -> bytes:
         try:
@@ -103,7 +104,7 @@ class Board:
 
 
 def _of(given: bytes) -> dict[str, Any]:
-    found = json.loads(given)
+    found = parse_json(given)
     if not isinstance(found, dict):
         raise PipelineError("What is posted as an order is none.", code="shape")
     if "error" in found:

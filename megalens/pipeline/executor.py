@@ -27,6 +27,10 @@ _clock = time.perf_counter_ns
 class IOperationWatch(Protocol):
     """What hears of each operation and message: a :class:`megalens.Tracer`."""
 
+    @property
+    def follows_passes(self) -> bool:
+        """Whether it wants to."""
+
     def operation_begins(self, kind: str, chunk: int, micro_batch: int) -> None:
         """Note that an operation begins."""
 
@@ -112,6 +116,8 @@ class Executor:
         self._timeout, self._headers, self._together = timeout, headers, together
         self._in_headers, self._direct = headers, True
         self.watch: IOperationWatch | None = None
+        # The same, in a step that it follows.
+        self._watched: IOperationWatch | None = None
         self.done: list[Done] = []
         """What the last step did."""
 
@@ -135,6 +141,8 @@ class Executor:
             ``waited`` or ``lost``, naming what was waited for; ``failed`` for an error of the model; ``shape``.
         """
         self.done = []
+        watch = self.watch if self.watch is not None and self.watch.follows_passes else None
+        self._watched = watch
         headers = self._in_headers = self._headers or order.dynamic
         self._direct = not order.dynamic
         with self._inbox.lock:
@@ -142,7 +150,7 @@ class Executor:
             self._inbox.arrivals.clear()
             self._inbox.training = torch.is_grad_enabled()
         for stage, link in self._links.items():
-            link.timed = self.watch is not None
+            link.timed = watch is not None
             link.begin(expected.get(stage, ()), headers, order.dynamic)
         order.begin()
         while not order.over:
@@ -150,7 +158,7 @@ class Executor:
             operation = self._next(order)
             message = self._input(operation)
             began = _clock()
-            if self.watch is not None:
+            if self._watched is not None:
                 self._operate_watched(operation, message, batch, headers, before)
             else:
                 self._operate(operation, message, batch, headers)
@@ -170,15 +178,15 @@ class Executor:
         link.send(("S", theirs, 0), tensors, self._in_headers)
         before = _clock()
         message = self._wait_for(("S", part, 0), None, peer_stage)
-        if self.watch is not None:
-            self._tell_received(self.watch, message, before, self._number[part], -1)
+        if self._watched is not None:
+            self._tell_received(self._watched, message, before, self._number[part], -1)
         self._drain()
         return [each for each in message.tensors if each is not None]
 
     def _operate_watched(
         self, operation: Operation, message: Arrival | None, batch: StepBatch, headers: bool, before: int
     ) -> None:
-        watch, (kind, virtual, number) = self.watch, operation
+        watch, (kind, virtual, number) = self._watched, operation
         assert watch is not None
         chunk = self._number[virtual]
         if message is not None:
@@ -283,7 +291,11 @@ class Executor:
             assert found is not None
             return found
         if self._together is not None and not self._together.leads:
-            chosen: Operation = self._together.chosen(self._timeout)
+            try:
+                chosen = self._together.chosen(self._timeout)
+            except PipelineError as error:
+                error.stage, error.rank = self._stage, self._rank
+                raise
             self._await_input(chosen)
             self._hear(order)
             order.take(chosen)  # type: ignore[attr-defined]
@@ -401,18 +413,25 @@ class Executor:
         """Wait until everything is sent: nothing else is left to do."""
         deadline = time.monotonic() + self._timeout
         inbox = self._inbox
+        for link in self._links.values():
+            try:
+                link.flush(self._timeout)
+            except TimeoutError:
+                raise self._late(None) from None
+            except RuntimeError as error:
+                raise self._lost(None, link.peer, error) from error
         inbox.draining = True
         with inbox.lock:
             while not all(link.sent for link in self._links.values()):
                 self._wait(deadline, None)
         inbox.draining = False
-        if self.watch is None:
+        if self._watched is None:
             return
         for link in self._links.values():
             while link.done:
                 (letter, virtual, number), posted, ended, nbytes, sequence = link.done.popleft()
                 mine = virtual + {"F": -1, "B": 1}.get(letter, 1 << 20)
-                self.watch.message(
+                self._watched.message(
                     "send",
                     posted,
                     ended,

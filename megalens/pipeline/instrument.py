@@ -10,13 +10,15 @@ from ..protocol.messages_generated import Status
 from ..tracer.instrument import Instrument
 from .errors import PipelineError
 from .order_choice import NAMES
+from .order_control import name_of
 
 if TYPE_CHECKING:
-    from .schedule import DynamicSchedule
+    from .order_control import OrderControl
 
 __all__ = ["PipelineInstrument"]
 
 _SAID = 5
+_ORDERS = ("script", "greedy", "adaptive", *NAMES, "plan")
 
 
 class PipelineInstrument(Instrument):
@@ -26,15 +28,15 @@ class PipelineInstrument(Instrument):
 
     Parameters
     ----------
-    schedule : DynamicSchedule
+    control : OrderControl
         Whose order it is.
     """
 
     name = "pipeline"
     title = "Pipeline"
 
-    def __init__(self, schedule: DynamicSchedule) -> None:
-        self._schedule = schedule
+    def __init__(self, control: OrderControl) -> None:
+        self._control = control
         self._settings: Mapping[str, Any] = {"order": "script"}
 
     @property
@@ -53,7 +55,7 @@ class PipelineInstrument(Instrument):
             "properties": {
                 "order": {
                     "type": "string",
-                    "enum": ["script", "greedy", "adaptive", *NAMES, "plan"],
+                    "enum": list(_ORDERS),
                     "default": "script",
                     "title": "Order",
                     "description": "script: as the training script says; greedy: what has arrived, backward first; adaptive: what was fastest so far; plan: the one given; else a schedule by name.",
@@ -74,6 +76,11 @@ class PipelineInstrument(Instrument):
                 )
         order = found.setdefault("order", "script")
         plan = found.get("plan")
+        # Whoever may change settings names no files of this machine.
+        if order not in _ORDERS:
+            raise _wrong(f"order must be one of {', '.join(_ORDERS)}, got {order!r:.80}.", "order")
+        if plan is not None and not isinstance(plan, Mapping):
+            raise _wrong(f"plan must be an object, got a {type(plan).__name__}.", "plan")
         if plan is not None and order != "plan":
             # Which of the two is new says what is meant.
             if plan == self._settings.get("plan"):
@@ -85,7 +92,7 @@ class PipelineInstrument(Instrument):
         if order in ("script", "adaptive"):
             return found
         try:
-            self._schedule.check(found["plan"] if order == "plan" else self._asked(found))
+            self._control.checked(found["plan"] if order == "plan" else self._asked(found))
             if order == "plan":
                 pipeline_settings(plan)
         except PipelineError as error:
@@ -99,14 +106,14 @@ class PipelineInstrument(Instrument):
         self._settings = settings
         order = settings["order"]
         asked = settings["plan"] if order == "plan" else self._asked(settings)
-        self._schedule.follow_settings(asked, step)
+        self._control.follow_settings(asked, step)
 
     def report(self, status: Status) -> None:
         """Add the settings, what runs, and the last changes with why they were made."""
         shown = {
             **{name: value for name, value in self._settings.items() if name != "plan"},
-            "running": self._schedule.running,
-            "decisions": list(self._schedule.decisions[-_SAID:]),
+            "running": name_of(self._control.order),
+            "decisions": list(self._control.decisions[-_SAID:]),
         }
         status.setdefault("instruments", {})[self.name] = shown
 

@@ -93,9 +93,11 @@ class Link:
         self._go = threading.Condition(inbox.lock)
         self._receives = False
         self._said: dict[tuple[bool, int], Spec] = {}
-        self._sending: SimpleQueue[_Sending | None] = SimpleQueue()
+        # What the training thread will have to wait for itself, and what it left to another, several at a time: each takes the interpreter from it.
+        self._kept: deque[_Sending] = deque()
+        self._sending: SimpleQueue[list[_Sending] | None] = SimpleQueue()
         self._numbers = [0, 0]
-        self._finished = 0
+        self._finished = self._finished_here = 0
         self.done: deque[Sent] = deque(maxlen=100_000)
         """Sends that are over, where somebody asked for them with :attr:`timed`."""
         self.timed = False
@@ -165,9 +167,20 @@ class Link:
         kept += [each.detach().contiguous() for each in tensors]
         works += [(self._out.send([each], self._at, _DATA), False) for each in kept[len(works) :]]
         nbytes = sum(each.numel() * each.element_size() for each in tensors)
-        self._sending.put((key, posted, works, kept, nbytes, self._numbers[0]))
+        self._kept.append((key, posted, works, kept, nbytes, self._numbers[0]))
         self._numbers[0] += 1
+        if self.timed or len(self._kept) >= 2 * self._ahead:
+            count = len(self._kept) if self.timed else self._ahead
+            self._sending.put([self._kept.popleft() for _ in range(count)])
         return None
+
+    def flush(self, seconds: float) -> None:
+        """Wait for what was sent last. Raises as :meth:`receive`."""
+        while self._kept:
+            for work, header in self._kept[0][2]:
+                self._wait(work, header, seconds)
+            self._kept.popleft()
+            self._finished_here += 1
 
     def taken(self) -> None:
         """Let one more message come, since one was taken. With the lock held."""
@@ -184,7 +197,7 @@ class Link:
     @property
     def sent(self) -> bool:
         """Whether everything is sent."""
-        return self._finished == self._numbers[0]
+        return self._finished + self._finished_here == self._numbers[0]
 
     def close(self) -> None:
         """Have the threads end. Safe twice."""
@@ -251,14 +264,15 @@ class Link:
         threading.Thread(target=guarded, name=f"megalens-pipeline-{self.peer}", daemon=True).start()
 
     def _finish_all(self) -> None:
-        while (sending := self._sending.get()) is not None:
-            key, posted, works, kept, nbytes, number = sending
-            for work, header in works:
-                self._wait(work, header, _LONG_SECONDS)
-            del sending, works, kept, work
-            if self.timed:
-                self.done.append((key, posted, _clock(), nbytes, number))
-            self._finished += 1
+        while (several := self._sending.get()) is not None:
+            while several:
+                key, posted, works, kept, nbytes, number = several.pop(0)
+                for work, header in works:
+                    self._wait(work, header, _LONG_SECONDS)
+                del works, kept, work
+                if self.timed:
+                    self.done.append((key, posted, _clock(), nbytes, number))
+                self._finished += 1
             if self._inbox.draining:
                 with self._inbox.lock:
                     self._inbox.changed.notify()

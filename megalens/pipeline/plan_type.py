@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Mapping
@@ -10,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..protocol import parse_json
 from .errors import PipelineError
 from .placement import Placement
 
@@ -77,7 +77,7 @@ class Plan:
             given = _read(Path(given))
         if isinstance(given, (bytes, bytearray)):
             try:
-                given = json.loads(given)
+                given = parse_json(given)
             except ValueError as error:
                 raise PipelineError(f"A plan must be JSON: {error}", code="shape") from error
         if not isinstance(given, Mapping):

@@ -213,7 +213,7 @@ def _had(found: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _bytes(given: str | float) -> float:
     if isinstance(given, str):
-        match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(i?)b?\s*", given.lower())
+        match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) ?([kmgt]?)(i?)b?", given.strip().lower())
         if match is None:
             raise PipelineError(
                 f'memory must be bytes, or a text such as "20GiB" or "900MB", got {given!r:.80}.'

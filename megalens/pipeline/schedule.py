@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-import threading
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,29 +11,25 @@ from torch import Tensor, distributed, nn
 from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining.microbatch import merge_chunks
 
-from .adaptive import Adaptive, Compare
+from .adaptive import Compare
 from .board import Board
 from .chunk import StageChunk
 from .connections import connect, expected_messages, mirrored
 from .copies import CopySum
 from .cut_batch import cut_batch
 from .errors import PipelineError
-from .executor import Done, Executor
+from .executor import Done, Executor, StepBatch
 from .inbox import Inbox, Key
-from .order_choice import GreedyRule, OrderChoice, choice_from_json, choice_of
+from .order_choice import GreedyRule, OrderChoice
+from .order_control import OrderControl, Planner, name_of
 from .orders import FixedOrder, GreedyOrder, IOrder
 from .placement import Placement
 from .plan_type import Plan
+from .planner import compare_plans, plan_of_name
 from .together import Together
 from .told_shapes import check_told_shapes
 
-__all__ = ["DynamicSchedule", "Planner"]
-
-_MOST_DECISIONS = 100
-_log = logging.getLogger(__name__)
-
-Planner = Callable[[str, Placement], Mapping[str, Any]]
-"""Makes a plan of a schedule's name and a layout."""
+__all__ = ["DynamicSchedule"]
 
 
 class DynamicSchedule:
@@ -128,8 +121,6 @@ class DynamicSchedule:
         self._chunks = _chunks(given, self.layout, self.stage, device, group)
         self._loss_fn, self._scale = loss_fn, scale_grads
         self._specs = args_chunk_spec, kwargs_chunk_spec
-        self._rule = GreedyRule(prefer, in_flight)
-        self._planner, self._timeout, self._compare = planner, timeout, compare or _compared
         for name, value, least in (("ahead", ahead, 1), ("timeout", timeout, 0)):
             if (
                 not isinstance(value, (int, float))
@@ -142,16 +133,21 @@ class DynamicSchedule:
         together = _ranks(peers)
         if together and self.rank not in together:
             raise PipelineError(f"peers must have this rank, {self.rank}, among them, got {together}.")
-        # The adaptive order begins with what needs no planner.
-        asked = "greedy" if isinstance(order, str) and order == "adaptive" else order
-        self._alone = not together
-        choice = self._checked(asked)
+        reduces = any(each.reduces for each in self._chunks.values())
+        self._control = OrderControl(
+            self.layout,
+            self.stage,
+            GreedyRule(prefer, in_flight),
+            not together and reduces,
+            planner or plan_of_name,
+            compare or compare_plans,
+        )
+        self._control.checked(order)
         decider = None
         if self.stage == 0:
             decider = min(together) if together else self.rank
-        self._board = Board(ranks[0], decider, self.rank, timeout)
-        check_told_shapes(self._board, self.layout, self._chunks)
-        self._together = Together(together, timeout) if len(together) > 1 else None
+        board = Board(ranks[0], decider, self.rank, timeout)
+        check_told_shapes(board, self.layout, self._chunks)
         self._inbox = Inbox()
         where = next(iter(self._chunks.values())).stage.device
         self._links = connect(
@@ -166,32 +162,18 @@ class DynamicSchedule:
             self._inbox,
             timeout=timeout,
             headers=not static_shapes,
-            together=self._together,
+            together=Together(together, timeout) if len(together) > 1 else None,
         )
         self._copies = CopySum(
             self.layout, self.stage, self._chunks, self._executor, mirrored(self.layout, self.stage)
         )
-        self._step = 0
-        self._pending: tuple[OrderChoice, str] | None = None
-        self._imposed: OrderChoice | None = None
-        self._lock = threading.Lock()
-        self._posted: deque[int] = deque()
-        self._adaptive: Adaptive | None = None
-        self._wants_adaptive = isinstance(order, str) and order == "adaptive"
         self._broken: str | None = None
-        self.decisions: list[str] = []
-        """What the order was changed to, and why; the newest last."""
-        if self._board.decides:
-            self._board.post(1, self._first_order(choice))
-        self.order: OrderChoice = choice_from_json(self._board.first())
-        """What runs: a :class:`Plan` or a :class:`GreedyRule`."""
-        self._script = self.order
-        self._adapt(self._wants_adaptive)
+        self._control.start(board, order)
         if tracer is not None:
             from .instrument import PipelineInstrument
 
             self._executor.watch = tracer
-            tracer.attach(PipelineInstrument(self))
+            tracer.attach(PipelineInstrument(self._control))
         # Of the order that runs, with and without backward passes: the order of this rank, what comes to it, whether passes are split.
         self._made: dict[bool, tuple[IOrder, Mapping[int, Sequence[Key | None]], bool]] = {}
 
@@ -234,13 +216,12 @@ class DynamicSchedule:
             raise PipelineError(
                 "step(…) needs the loss_fn that the schedule is made with; eval(…) does without."
             )
-        self._step += 1
-        self._begin_step()
+        batch = self._cut(True, args, kwargs, target, return_outputs)
+        if self._control.begin_step():
+            self._made.clear()
         began = time.perf_counter_ns()
-        outputs = self._run(True, args, kwargs, target, losses, return_outputs)
-        if self._adaptive is not None:
-            ms = (time.perf_counter_ns() - began) / 1e6
-            self._adaptive.step_ended(self.order, self.running, ms, self.done)
+        outputs = self._run(True, batch, losses)
+        self._control.end_step((time.perf_counter_ns() - began) / 1e6, self.done)
         return outputs
 
     def eval(
@@ -253,7 +234,7 @@ class DynamicSchedule:
     ) -> Any:
         """Run the forward passes alone, without gradients; as :meth:`step` otherwise."""
         with torch.no_grad():
-            return self._run(False, args, kwargs, target, losses, return_outputs)
+            return self._run(False, self._cut(False, args, kwargs, target, return_outputs), losses)
 
     @property
     def done(self) -> list[Done]:
@@ -279,41 +260,22 @@ class DynamicSchedule:
         PipelineError
             For a plan that is not right or not for this pipeline; then nothing changes.
         """
-        adaptive = isinstance(order, str) and order == "adaptive"
-        choice = None if adaptive else self._checked(order)
-        if not self._board.decides:
-            return
-        self._wants_adaptive = adaptive
-        if isinstance(choice, str):
-            self._plan_apart(choice, why)
-        else:
-            self._ask(
-                self.order if choice is None else choice, "adaptive begins with it" if adaptive else why
-            )
+        self._control.use(order, why)
 
-    def check(self, order: Any) -> None:
-        """Raise ``PipelineError`` where :meth:`use` would. Any thread; nothing changes."""
-        self._checked(order)
-
-    def follow_settings(self, order: Any, step: int) -> None:
-        """Run another order from the next step on, as the settings of the run say: all ranks call it between the same two steps."""
-        if order == "script":
-            order = self._script
-        adaptive = isinstance(order, str) and order == "adaptive"
-        self._adapt(adaptive)
-        self._wants_adaptive = adaptive
-        choice = None if adaptive else self._checked(order)
-        if isinstance(choice, str):
-            if self._board.decides:
-                self._plan_apart(choice, f"the settings of the run, at step {step} of the trace")
-        elif choice is not None:
-            self._imposed = choice
-            self._decide(f"From step {self._step + 1} on {_name(choice)}: the settings of the run.")
+    @property
+    def order(self) -> OrderChoice:
+        """What runs: a :class:`Plan` or a :class:`GreedyRule`."""
+        return self._control.order
 
     @property
     def running(self) -> str:
         """What runs, in a word or two."""
-        return _name(self.order)
+        return name_of(self.order)
+
+    @property
+    def decisions(self) -> list[str]:
+        """What the order was changed to, and why; the newest last."""
+        return self._control.decisions
 
     def close(self) -> None:
         """End the threads of the links. Safe twice."""
@@ -323,100 +285,14 @@ class DynamicSchedule:
 
     # Inside.
 
-    def _first_order(self, choice: OrderChoice | str) -> dict[str, Any]:
-        try:
-            return (self._planned(choice) if isinstance(choice, str) else choice).to_json()
-        except Exception as error:
-            # The others wait for it.
-            return {"error": f"The first rank, {self.rank}, could not make the order: {error}"}
-
-    def _planned(self, name: str) -> Plan:
-        from .planner import plan_of_name
-
-        plan = (self._planner or plan_of_name)(name, self.layout)
-        found = choice_of(plan, self.layout, self._rule)
-        assert isinstance(found, Plan)
-        return found
-
-    def _checked(self, order: Any) -> OrderChoice | str:
-        choice = choice_of(order, self.layout, self._rule)
-        self._refuse_alone(choice)
-        return choice
-
-    def _ask(self, choice: OrderChoice, why: str) -> None:
-        with self._lock:
-            self._pending = choice, why
-
-    def _plan_apart(self, name: str, why: str) -> None:
-        """Have a schedule planned in another thread, so that no step waits for the planner."""
-
-        def work() -> None:
-            try:
-                planned = self._planned(name)
-            except Exception as error:
-                self._decide(f"{name} was asked for and could not be planned: {error}")
-            else:
-                self._ask(planned, why)
-
-        threading.Thread(target=work, name="megalens-pipeline-plan", daemon=True).start()
-
-    def _decide(self, words: str) -> None:
-        self.decisions.append(words)
-        del self.decisions[:-_MOST_DECISIONS]
-        _log.info("pipeline: %s", words)
-
-    def _adapt(self, wanted: bool) -> None:
-        """Have the order chosen by measurements, or not any more."""
-        if not wanted:
-            self._adaptive = None
-        elif self._adaptive is None:
-            rules = not (self._alone and any(each.reduces for each in self._chunks.values()))
-            self._adaptive = Adaptive(
-                self.layout, self.stage, self._board, self._ask, self._decide, self._compare, rules
-            )
-
-    def _begin_step(self) -> None:
-        board, step = self._board, self._step
-        if step > 1:
-            posted = board.look(step)
-            if posted is not None:
-                self._adapt(bool(posted.pop("adaptive", False)))
-                self._follow(choice_from_json(posted))
-                if board.decides:
-                    self._posted.append(step)
-            if board.decides and self._posted and self._posted[0] < step:
-                # All have begun that step, and so read it.
-                board.forget(self._posted.popleft())
-        if board.decides:
-            with self._lock:
-                pending, self._pending = self._pending, None
-            if pending is not None:
-                choice, why = pending
-                board.post(step + 1, {**choice.to_json(), "adaptive": self._wants_adaptive})
-                self._decide(f"From step {step + 1} on {_name(choice)}: {why}.")
-        imposed, self._imposed = self._imposed, None
-        if imposed is not None:
-            self._follow(imposed)
-
-    def _follow(self, order: OrderChoice) -> None:
-        self.order = order
-        self._made.clear()
-
-    def _run(
-        self,
-        training: bool,
-        args: Any,
-        kwargs: Any,
-        target: Any,
-        losses: list[Tensor] | None,
-        return_outputs: bool,
-    ) -> Any:
+    def _cut(self, training: bool, args: Any, kwargs: Any, target: Any, return_outputs: bool) -> StepBatch:
+        """Return a step's data by micro-batch; what does not fit is refused before anything runs."""
         if self._broken is not None:
             raise PipelineError(
                 f"This schedule runs no more: {self._broken}. Make another one, in processes that are all alive."
             )
         firsts = any(each.first for each in self._chunks.values())
-        lasts = [each for each in self._chunks.values() if each.last]
+        lasts = any(each.last for each in self._chunks.values())
         if firsts != bool(args) and not firsts:
             raise PipelineError(
                 "Only ranks with the first virtual stage take the model's input; call step() without it here."
@@ -434,6 +310,10 @@ class DynamicSchedule:
         )
         if lasts and training and batch.loss is None:
             raise PipelineError("target must be given on a rank with the last virtual stage, got None.")
+        return batch
+
+    def _run(self, training: bool, batch: StepBatch, losses: list[Tensor] | None) -> Any:
+        lasts = [each for each in self._chunks.values() if each.last]
         order, expected, split = self._prepared(training)
         for each in self._chunks.values():
             each.begin(split)
@@ -473,17 +353,6 @@ class DynamicSchedule:
             found = self._made[training] = made, expected, split
         return found
 
-    def _refuse_alone(self, choice: OrderChoice | str) -> None:
-        if (
-            isinstance(choice, GreedyRule)
-            and self._alone
-            and any(each.reduces for each in self._chunks.values())
-        ):
-            raise PipelineError(
-                "This stage is held by several ranks, which talk to each other in its passes (DDP, FSDP or DTensor): with an order that follows what has arrived "
-                "they have to agree. Say peers=, the ranks that hold this stage, or take a plan."
-            )
-
 
 def _chunks(
     given: Sequence[Any], layout: Placement, stage: int, device: Any, group: Any
@@ -513,13 +382,3 @@ def _ranks(peers: Any) -> tuple[int, ...]:
     if isinstance(peers, distributed.ProcessGroup):
         peers = distributed.get_process_group_ranks(peers)
     return tuple(sorted(int(each) for each in peers))
-
-
-def _compared(layout: Placement, times: Mapping[str, Any], running: Plan | None) -> Sequence[Any]:
-    from .planner import compare_plans
-
-    return compare_plans(layout, times, running)
-
-
-def _name(choice: OrderChoice) -> str:
-    return choice.schedule if isinstance(choice, Plan) else f"greedy ({choice.prefer} first)"

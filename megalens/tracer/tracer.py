@@ -308,6 +308,11 @@ class Tracer:
 
     # What the schedule of a pipeline says.
 
+    @property
+    def follows_passes(self) -> bool:
+        """Whether anything wants to know of passes; otherwise nothing needs to be said of them."""
+        return any(each.passes for each in self._instruments)
+
     def operation_begins(self, kind: str, chunk: int, micro_batch: int) -> None:
         """Say that an operation of a pipeline begins: ``forward``, ``backward`` or ``wgrad`` of a model chunk and a micro-batch. Never raises."""
         self._instruments.tell("operation_begins", kind, chunk, micro_batch)
@@ -357,7 +362,7 @@ class Tracer:
         self._follow_passes()
 
     def _follow_passes(self) -> None:
-        self._passes.set(any(each.passes for each in self._instruments))
+        self._passes.set(self.follows_passes)
 
     def instrument(self, name: str) -> Instrument | None:
         """Return the instrument of a name, while it is attached."""

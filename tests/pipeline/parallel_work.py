@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import time
 from typing import Any
 
 import pytest
@@ -45,8 +46,8 @@ def _reference(parts: list[nn.Module], seeds: list[int]) -> list[list[Tensor]]:
     return [[p.grad for p in part.parameters()] for part in parts]
 
 
-def shared(rank: int, kind: str) -> dict[str, float]:
-    """Two pipelines of two stages side by side; the largest difference of a gradient by order."""
+def shared(rank: int, kind: str) -> tuple[dict[str, float], list[str]]:
+    """Two pipelines of two stages side by side; the largest difference of a gradient by order, and by which order steps ran while it was changed."""
     replica, stage = divmod(rank, STAGES)
     group = None
     for each in range(REPLICAS):
@@ -56,7 +57,8 @@ def shared(rank: int, kind: str) -> dict[str, float]:
     beside = [stage + each * STAGES for each in range(REPLICAS)]
     mesh = init_device_mesh("cpu", (REPLICAS, STAGES), mesh_dim_names=("beside", "pp"))["beside"]
     seeds = [0, 0] if kind == "tp" else [0, 1]
-    off = {}
+    off: dict[str, float] = {}
+    ran = []
     plans: list[tuple[str, Any, str, int]] = [
         (name, plan_named(name, STAGES, MICRO_BATCHES), *SHAPES[name])
         for name in ("1f1b", "zb_h1", "zb_v", "dualpipev")
@@ -94,11 +96,19 @@ def shared(rank: int, kind: str) -> dict[str, float]:
                     key = f"{name} {again}"
                     off[key] = max(off.get(key, 0.0), (found - gradient).abs().max().item())
                     parameter.grad = None
+        if name == "random 0":
+            for step in range(8):
+                if rank == 0 and step in (1, 4):
+                    schedule.use("greedy" if step == 1 else plans[5][1])
+                # Another pipeline may be ahead, or behind.
+                time.sleep(0.01 * ((rank + step) % 3))
+                schedule.step(*((x,) if first else ()), target=target if last else None)
+                ran.append(schedule.running)
         schedule.close()
     if kind != "tp":
         with pytest.raises(PipelineError, match="peers="):
             DynamicSchedule(modules, MICRO_BATCHES, "greedy", loss_fn, placement="v", group=group)
-    return off
+    return off, ran
 
 
 class Plain(nn.Module):

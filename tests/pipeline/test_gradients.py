@@ -7,7 +7,7 @@ from processes import run_job
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 
-@pytest.mark.parametrize(("stages", "planned"), [(2, True), (3, False), (4, True)])
+@pytest.mark.parametrize(("stages", "planned"), [(1, False), (2, True), (3, False), (4, True)])
 def test_gradients_of_every_schedule_are_those_of_one_process(stages: int, planned: bool) -> None:
     results = run_job(stages, "pipeline_work:schedules", stages, 8 if stages == 4 else 4, planned)
     for off in results:

@@ -8,7 +8,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(200)]
 
 @pytest.mark.parametrize("kind", ["ddp", "fsdp", "tp"])
 def test_stages_that_several_ranks_hold_have_the_gradients_of_one_process(kind: str) -> None:
-    for off in run_job(4, "parallel_work:shared", kind):
+    results = run_job(4, "parallel_work:shared", kind)
+    # What the first rank of the first pipeline asks for comes into force at one step on both pipelines.
+    greedy = "greedy (breadth first)"
+    assert [ran for _, ran in results] == [["random 0"] * 2 + [greedy] * 3 + ["random 1"] * 3] * 4
+    for off, _ in results:
         assert len(off) == 18
         assert {name: value for name, value in off.items() if not value < 1e-6} == {}
 

@@ -1,6 +1,8 @@
 """Plans from the engine's planner, in Python."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -62,3 +64,13 @@ def test_plans_are_compared_with_the_one_that_runs() -> None:
 def test_what_cannot_be_planned_is_refused_in_words(given: dict, word: str) -> None:
     with pytest.raises(PipelineError, match=word):
         plan({"forward": 4.0, "activation_bytes": 1 << 30}, "search", stages=4, micro_batches=8, **given)
+
+
+def test_plans_are_made_where_there_is_no_torch() -> None:
+    code = (
+        "import megalens, sys; megalens.pipeline.plan; megalens.pipeline.Plan; print('torch' in sys.modules)"
+    )
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+        == "False\n"
+    )

@@ -77,9 +77,20 @@ def test_settings_of_the_run_change_the_order_at_one_step_on_all_ranks(tmp_path:
     assert names == ["interleaved_1f1b", "breadth_first", "greedy (breadth first)", "depth_first"]
     assert first[-1] == "interleaved_1f1b"
     assert {field for _, field, _ in refused} == {"instruments.pipeline.plan", "instruments.pipeline.order"}
-    assert [code for code, _, _ in refused] == ["bad-parameter"] * 4
+    assert [code for code, _, _ in refused] == ["bad-parameter"] * 5
     assert "schedule.use(" in refused[0][2]
     assert "0B0" in refused[1][2]
+    assert "must be one of script, greedy" in refused[4][2]
     assert said["order"] == "script"
     assert said["running"] == "interleaved_1f1b"
     assert any("depth_first" in words for words in said["decisions"])
+
+
+def test_a_notebook_changes_the_order_at_the_step_that_it_is_answered(tmp_path: Path) -> None:
+    (first, answered, said), (second, _, _) = run_job(2, "traced_work:from_a_notebook", str(tmp_path))
+    assert first == second
+    assert len(answered) == 3
+    for (name, step), (_, then) in zip(answered, [*answered[1:], ("", len(first) + 1)], strict=True):
+        assert first[step - 2] != name
+        assert set(first[step - 1 : then - 1]) == {name}
+    assert said == [{"order": "script"}]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -121,7 +122,13 @@ def configured(rank: int, folder: str) -> tuple[list[str], list[Any], float]:
                 tracer.configure(pipeline=asked[step])
             if rank == 0 and step == 2:
                 big = {**other, "schedule": "big", "order": ["0F0 " * 20000, ""]}
-                for wrong in (big, {**other, "order": ["0F0", "1F0"]}, "2f2b", plan_named("1f1b", 3, 4)):
+                for wrong in (
+                    big,
+                    {**other, "order": ["0F0", "1F0"]},
+                    "2f2b",
+                    plan_named("1f1b", 3, 4),
+                    "plan.json",
+                ):
                     try:
                         tracer.configure(pipeline=wrong)
                     except megalens.ProtocolError as error:
@@ -137,3 +144,49 @@ def configured(rank: int, folder: str) -> tuple[list[str], list[Any], float]:
         status = tracer.status()
         said = status["instruments"]["pipeline"]
     return ran, [refused, said], worst
+
+
+def from_a_notebook(rank: int, folder: str) -> tuple[list[str], list[tuple[str, int]], Any]:
+    """A viewer changes the order; what each step ran by, the steps that it was answered, and the status that it saw."""
+    parts = nn.ModuleList(Part(v, 4) for v in (rank, STAGES + rank))
+    tracer = _trace(rank, parts, folder)
+    first, other = (plan_named(name, STAGES, MICRO_BATCHES) for name in ("interleaved_1f1b", "breadth_first"))
+    schedule = DynamicSchedule(list(parts), MICRO_BATCHES, first, loss_fn, tracer=tracer, timeout=60)
+    args, target = _data(rank)
+    answered: list[tuple[str, int]] = []
+    said: list[Any] = []
+    faults: list[BaseException] = []
+
+    def view() -> None:
+        try:
+            with megalens.connect(tracer.run_id) as run:
+                run.wait(step=3, timeout=30)
+                for order, name in (
+                    ("greedy", "greedy (breadth first)"),
+                    (other, "breadth_first"),
+                    ("script", "interleaved_1f1b"),
+                ):
+                    answered.append((name, run.configure(pipeline=order)))
+                    run.wait(step=run.step + 3, timeout=30)
+                said.append(run.instruments["pipeline"])
+        except BaseException as error:
+            faults.append(error)
+
+    ran = []
+    with tracer:
+        assert rank > 0 or tracer.connected(30)
+        distributed.barrier()
+        viewer = threading.Thread(target=view)
+        if rank == 0:
+            viewer.start()
+        going = torch.ones(1)
+        while going.item():
+            with tracer.step():
+                schedule.step(*args, target=target)
+            ran.append(schedule.running)
+            time.sleep(0.01)
+            going.fill_(float(rank == 0 and viewer.is_alive()))
+            distributed.broadcast(going, 0)
+    if faults:
+        raise faults[0]
+    return ran, answered, said

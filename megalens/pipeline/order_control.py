@@ -1,0 +1,207 @@
+"""Which order is in force, and from which step on another one is."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from .adaptive import Adaptive, Compare
+from .board import Board
+from .errors import PipelineError
+from .executor import Done
+from .order_choice import GreedyRule, OrderChoice, choice_from_json, choice_of
+from .placement import Placement
+from .plan_type import Plan
+
+__all__ = ["OrderControl", "Planner", "name_of"]
+
+Planner = Callable[[str, Placement], Mapping[str, Any]]
+"""Makes a plan of a schedule's name and a layout."""
+
+_MOST_DECISIONS = 100
+_log = logging.getLogger(__name__)
+
+
+class OrderControl:
+    """The order of one rank's pipeline: asked for by the script, by settings or by what was measured.
+
+    Parameters
+    ----------
+    layout, stage : Placement, int
+        What the pipeline is like, and this rank's stage.
+    rule : GreedyRule
+        What ``"greedy"`` stands for.
+    fixed_only : bool
+        Whether only plans can run here: ranks that hold the same stage are not known, and have to do everything alike.
+    planner, compare : callable
+        Make and simulate plans.
+    """
+
+    def __init__(
+        self,
+        layout: Placement,
+        stage: int,
+        rule: GreedyRule,
+        fixed_only: bool,
+        planner: Planner,
+        compare: Compare,
+    ) -> None:
+        self._layout, self._stage, self._rule, self._fixed_only = layout, stage, rule, fixed_only
+        self._planner, self._compare = planner, compare
+        self._board: Board
+        self.order: OrderChoice = rule
+        """What runs."""
+        self.decisions: list[str] = []
+        """What was changed and why; the newest last."""
+        self._script: OrderChoice = rule
+        self._step = 0
+        self._lock = threading.Lock()
+        self._pending: tuple[OrderChoice, str] | None = None
+        self._imposed: OrderChoice | None = None
+        self._posted: deque[int] = deque()
+        self._adaptive: Adaptive | None = None
+        self._wants_adaptive = False
+
+    def checked(self, order: Any) -> OrderChoice | str | None:
+        """Return what somebody asks for; None for the adaptive order. Any thread; nothing changes.
+
+        Raises
+        ------
+        PipelineError
+            For what is not right, or not for this pipeline.
+        """
+        if isinstance(order, str) and order == "adaptive":
+            return None
+        choice = choice_of(order, self._layout, self._rule)
+        if isinstance(choice, GreedyRule) and self._fixed_only:
+            raise PipelineError(
+                "This stage is held by several ranks, which talk to each other in its passes (DDP, FSDP or DTensor): with an order that follows what has arrived "
+                "they have to agree. Say peers=, the ranks that hold this stage, or take a plan."
+            )
+        return choice
+
+    def start(self, board: Board, order: Any) -> None:
+        """Agree on the order of the first step: the deciding rank says it."""
+        choice = self.checked(order)
+        self._board = board
+        if board.decides:
+            try:
+                # The adaptive order begins with what is known to be good, or with what needs no planner.
+                first = choice or (self._planned("1f1b") if self._fixed_only else self._rule)
+                made = self._planned(first) if isinstance(first, str) else first
+                board.post(1, {**made.to_json(), "adaptive": choice is None})
+            except Exception as error:
+                # The others wait for it.
+                board.post(1, {"error": f"The first rank could not make the order: {error}"})
+        self._take(board.first())
+        self._script = self.order
+
+    def use(self, order: Any, why: str) -> None:
+        """Change the order at the beginning of the same step on all ranks; on the deciding rank, and checked only on others."""
+        choice = self.checked(order)
+        if not self._board.decides:
+            return
+        self._wants_adaptive = choice is None
+        if choice is None:
+            self._ask(self.order, "adaptive begins with it")
+        elif isinstance(choice, str):
+            self._plan_apart(choice, why)
+        else:
+            self._ask(choice, why)
+
+    def follow_settings(self, order: Any, step: int) -> None:
+        """Run another order from the next step on, as the settings of the run say: all ranks call it between the same two steps."""
+        choice = self.checked(self._script if isinstance(order, str) and order == "script" else order)
+        self._adapt(choice is None)
+        if isinstance(choice, str):
+            if self._board.decides:
+                self._plan_apart(choice, f"the settings of the run, at step {step} of the trace")
+        elif choice is not None:
+            self._imposed = choice
+            self._say(f"From step {self._step + 1} on {name_of(choice)}: the settings of the run.")
+
+    def begin_step(self) -> bool:
+        """Begin a step and return whether another order is in force than in the one before."""
+        self._step += 1
+        board, step, before = self._board, self._step, self.order
+        posted = board.look(step) if step > 1 else None
+        if posted is not None:
+            self._take(posted)
+            self._posted.append(step)
+        if board.decides:
+            if self._posted and self._posted[0] < step:
+                # All have begun that step, and so read it.
+                board.forget(self._posted.popleft())
+            with self._lock:
+                pending, self._pending = self._pending, None
+            if pending is not None:
+                choice, why = pending
+                board.post(step + 1, {**choice.to_json(), "adaptive": self._wants_adaptive})
+                self._say(f"From step {step + 1} on {name_of(choice)}: {why}.")
+        imposed, self._imposed = self._imposed, None
+        if imposed is not None:
+            self.order = imposed
+        return self.order is not before
+
+    def end_step(self, ms: float, done: Sequence[Done]) -> None:
+        """Take how long a step took."""
+        if self._adaptive is not None:
+            self._adaptive.step_ended(self.order, name_of(self.order), ms, done)
+
+    # Inside.
+
+    def _take(self, posted: dict[str, Any]) -> None:
+        self._adapt(bool(posted.pop("adaptive", False)))
+        self.order = choice_from_json(posted)
+
+    def _adapt(self, wanted: bool) -> None:
+        """Have the order chosen by measurements, or not any more."""
+        self._wants_adaptive = wanted
+        if not wanted:
+            self._adaptive = None
+        elif self._adaptive is None:
+            self._adaptive = Adaptive(
+                self._layout,
+                self._stage,
+                self._board,
+                # It looks in a thread of its own, and may come too late.
+                lambda order, why: self._ask(order, why) if self._wants_adaptive else None,
+                self._say,
+                self._compare,
+                not self._fixed_only,
+            )
+
+    def _ask(self, choice: OrderChoice, why: str) -> None:
+        with self._lock:
+            self._pending = choice, why
+
+    def _planned(self, name: str) -> Plan:
+        found = choice_of(self._planner(name, self._layout), self._layout, self._rule)
+        assert isinstance(found, Plan)
+        return found
+
+    def _plan_apart(self, name: str, why: str) -> None:
+        """Have a schedule planned in another thread, so that no step waits for the planner."""
+
+        def work() -> None:
+            try:
+                planned = self._planned(name)
+            except Exception as error:
+                self._say(f"{name} was asked for and could not be planned: {error}")
+            else:
+                self._ask(planned, why)
+
+        threading.Thread(target=work, name="megalens-pipeline-plan", daemon=True).start()
+
+    def _say(self, words: str) -> None:
+        self.decisions.append(words)
+        del self.decisions[:-_MOST_DECISIONS]
+        _log.info("pipeline: %s", words)
+
+
+def name_of(choice: OrderChoice) -> str:
+    """Return an order in a word or two."""
+    return choice.schedule if isinstance(choice, Plan) else f"greedy ({choice.prefer} first)"
