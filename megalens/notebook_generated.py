@@ -957,7 +957,20 @@ class NotebookViews(ABC):
     def pipeline_plan(
         self,
         schedule: Literal[
-            "best", "measured", "gpipe", "1f1b", "interleaved_1f1b", "depth_first", "breadth_first", "megadpp", "zb_h1", "zb_h2", "zb_v", "dualpipe", "dualpipev", "search"
+            "best",
+            "measured",
+            "gpipe",
+            "1f1b",
+            "interleaved_1f1b",
+            "depth_first",
+            "breadth_first",
+            "megadpp",
+            "zb_h1",
+            "zb_h2",
+            "zb_v",
+            "dualpipe",
+            "dualpipev",
+            "search",
         ] = "best",
         *,
         kind: Literal["all", "plan", "memory", "schedules"] = "all",

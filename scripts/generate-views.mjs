@@ -91,7 +91,13 @@ function plainType(spec) {
     case 'runs':
       return 'Any';
   }
-  const words = { string: 'str', integer: 'int', number: 'float', boolean: 'bool', object: 'Mapping[str, Any]' };
+  const words = {
+    string: 'str',
+    integer: 'int',
+    number: 'float',
+    boolean: 'bool',
+    object: 'Mapping[str, Any]'
+  };
   return isPair(spec) ? `Sequence[${elementOf(spec)}]` : words[kindOf(spec)];
 }
 
@@ -235,7 +241,15 @@ function methodOf({ definition, about, doc, options }) {
     const value = 'default' in option.spec ? ` = ${pythonDefault(option)}` : '';
     const line = `        ${option.argument}: ${pythonType(option)}${value},`;
     // As ruff formats it.
-    return `${line.length > 110 ? line.replace(/\[(.*)\]/, `[\n            $1\n        ]`) : line}\n`;
+    const split = (_, inside) =>
+      // What has no room in one line of its own either stands one below the other.
+      inside.length > 98
+        ? `[\n${inside
+            .split(', ')
+            .map(each => `            ${each},\n`)
+            .join('')}        ]`
+        : `[\n            ${inside}\n        ]`;
+    return `${line.length > 110 ? line.replace(/\[(.*)\]/, split) : line}\n`;
   };
   const isPositional = ({ name }) => about.positional.includes(name);
   const documented = options
@@ -274,9 +288,13 @@ export function optionsPage(views, source) {
       ? ({ ranges: 'ranges', words: 'words', runs: 'runs' }[spec['x-input']] ??
         (isPair(spec)
           ? 'two steps'
-          : { string: 'text', integer: 'whole number', number: 'number', boolean: 'true, false', object: 'filter' }[
-              kindOf(spec)
-            ]))
+          : {
+              string: 'text',
+              integer: 'whole number',
+              number: 'number',
+              boolean: 'true, false',
+              object: 'filter'
+            }[kindOf(spec)]))
       : spec.enum.map(value => `\`${value}\``).join(', ');
   const readsOf = streams =>
     streams.length === 0

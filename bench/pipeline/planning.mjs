@@ -2,7 +2,14 @@
 import { load } from '../node-side.mjs';
 
 const plan = await load('src/plan/index.ts');
-const times = { forward: 10, input_gradient: 11, weight_gradient: 9, latency: 0.5, activation_bytes: 1e8, weight_bytes: 1e9 };
+const times = {
+  forward: 10,
+  input_gradient: 11,
+  weight_gradient: 9,
+  latency: 0.5,
+  activation_bytes: 1e8,
+  weight_bytes: 1e9
+};
 
 async function median(count, run) {
   const found = [];
@@ -14,7 +21,8 @@ async function median(count, run) {
   return found.sort((a, b) => a - b)[count >> 1];
 }
 
-const planned = (stages, micro_batches, schedules) => plan.planAll({ stages, micro_batches, schedules, times });
+const planned = (stages, micro_batches, schedules) =>
+  plan.planAll({ stages, micro_batches, schedules, times });
 const shape = plan.shapeOf('1f1b', { stages: 64, micro_batches: 128, chunks: 1 });
 const candidate = new plan.Candidate(plan.makePlan('1f1b', shape, plan.timesFor(times, shape)));
 let at = 0;

@@ -135,7 +135,7 @@ def plan(
     found = [each for each in _planned(request, answers) if each["schedule"] == schedule]
     if not found:
         raise PipelineError(
-            "measured must be the order of a pipeline with so many stages and micro-batches, and nothing of one was recorded. Train with timeline=\"phases\", or name a schedule."
+            'measured must be the order of a pipeline with so many stages and micro-batches, and nothing of one was recorded. Train with timeline="phases", or name a schedule.'
         )
     return PipelinePlan(_had(found[0]))
 
@@ -188,9 +188,7 @@ def _answers_of(run: Any) -> dict[str, Any]:
     return {run.id: RunAnswers(run)}
 
 
-def _planned(
-    request: Mapping[str, Any], answers: Mapping[str, Any] | None = None
-) -> list[Mapping[str, Any]]:
+def _planned(request: Mapping[str, Any], answers: Mapping[str, Any] | None = None) -> list[Mapping[str, Any]]:
     from ..engine import run_job
 
     answer, _ = run_job("pipeline", request, answers or {}, timeout=_SECONDS)

@@ -120,7 +120,11 @@ for (const [name, options] of Object.entries(PICTURES)) {
           window.harness.theme(chosen);
           await window.harness.show(view, shape);
         },
-        [theme, options, name.startsWith('ranks') ? RANKS : { ...SMALL, pipeline: name === 'pipeline-measured' }] as const
+        [
+          theme,
+          options,
+          name.startsWith('ranks') ? RANKS : { ...SMALL, pipeline: name === 'pipeline-measured' }
+        ] as const
       );
       await page.screenshot({ path: join(SHOTS, `${name}-${theme}.png`), fullPage: true });
       const drawn = await page.locator('.jp-MegalensView').first().getAttribute('data-state');
