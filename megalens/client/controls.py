@@ -163,14 +163,15 @@ class Controls(ABC):
         Returns
         -------
         int
-            The step from which on it is in force; what is only named is planned meanwhile, and in force a few steps later.
+            The step from which on it is in force on all ranks; the name of a schedule is planned meanwhile, and in force a few steps later.
 
         Raises
         ------
         ProtocolError
             ``bad-parameter`` for a plan that is wrong or of another pipeline, and where the script has no ``DynamicSchedule(…, tracer=tracer)``. Nothing is changed then.
         """
-        return self.configure(pipeline=order, timeout=timeout)
+        # The first rank hears of it at that step and tells the others for the next one.
+        return self.configure(pipeline=order, timeout=timeout) + 1
 
     def pause(self, timeout: float = 30.0) -> int:
         """Let the training wait before its next step.

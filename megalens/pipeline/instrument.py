@@ -22,9 +22,9 @@ _ORDERS = ("script", "greedy", "adaptive", *NAMES, "plan")
 
 
 class PipelineInstrument(Instrument):
-    """Changes the order of a schedule where the run's settings say so, on all ranks at the step that they agreed on.
+    """Changes the order of a schedule where the run's settings say so, on all ranks at one step: the one after that at which the settings are in force.
 
-    A plan or a rule is in force from that step on. The name of a schedule is planned on the first rank meanwhile, and in force on all at a later step.
+    The name of a schedule is planned on the first rank meanwhile, and in force on all at a later step.
 
     Parameters
     ----------

@@ -60,7 +60,6 @@ class OrderControl:
         self._step = 0
         self._lock = threading.Lock()
         self._pending: tuple[OrderChoice, str] | None = None
-        self._imposed: OrderChoice | None = None
         self._posted: deque[int] = deque()
         self._adaptive: Adaptive | None = None
         self._wants_adaptive = False
@@ -113,15 +112,12 @@ class OrderControl:
             self._ask(choice, why)
 
     def follow_settings(self, order: Any, step: int) -> None:
-        """Run another order from the next step on, as the settings of the run say: all ranks call it between the same two steps."""
-        choice = self.checked(self._script if isinstance(order, str) and order == "script" else order)
-        self._adapt(choice is None)
-        if isinstance(choice, str):
-            if self._board.decides:
-                self._plan_apart(choice, f"the settings of the run, at step {step} of the trace")
-        elif choice is not None:
-            self._imposed = choice
-            self._say(f"From step {self._step + 1} on {name_of(choice)}: the settings of the run.")
+        """Change the order as the settings of the run say, which are in force from a step of the trace on.
+
+        A rank may hear of settings after it has begun that step. For what is traced that does no harm; two ranks in different orders would. So settings, too, go by the board.
+        """
+        script = isinstance(order, str) and order == "script"
+        self.use(self._script if script else order, f"the settings of the run, at step {step} of the trace")
 
     def begin_step(self) -> bool:
         """Begin a step and return whether another order is in force than in the one before."""
@@ -141,9 +137,6 @@ class OrderControl:
                 choice, why = pending
                 board.post(step + 1, {**choice.to_json(), "adaptive": self._wants_adaptive})
                 self._say(f"From step {step + 1} on {name_of(choice)}: {why}.")
-        imposed, self._imposed = self._imposed, None
-        if imposed is not None:
-            self.order = imposed
         return self.order is not before
 
     def end_step(self, ms: float, done: Sequence[Done]) -> None:

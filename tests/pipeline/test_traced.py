@@ -86,6 +86,13 @@ def test_settings_of_the_run_change_the_order_at_one_step_on_all_ranks(tmp_path:
     assert any("depth_first" in words for words in said["decisions"])
 
 
+def test_a_rank_that_hears_of_settings_too_late_runs_the_same_order_as_the_others(tmp_path: Path) -> None:
+    (first, _, _), (second, _, _) = ranks = run_job(2, "traced_work:configured", str(tmp_path), True)
+    assert first == second
+    assert "greedy (breadth first)" in second
+    assert max(worst for _, _, worst in ranks) < 1e-6
+
+
 def test_a_notebook_changes_the_order_at_the_step_that_it_is_answered(tmp_path: Path) -> None:
     (first, answered, said), (second, _, _) = run_job(2, "traced_work:from_a_notebook", str(tmp_path))
     assert first == second

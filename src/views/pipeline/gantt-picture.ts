@@ -5,7 +5,7 @@ import { axisParams } from '../shared/scale';
 import type { ITip } from '../shared/tip';
 import type { Translate } from '../shared/translate';
 import { timeWords } from '../timeline/span-words';
-import { piecesOf, type ILane, type ILaneGroup, type IPiece } from './lane';
+import { piecesOf, type ILane, type ILaneGroup, type IGanttBar } from './lane';
 import { inkOf, KINDS, operationColor, operationWords, pieceWords } from './operation-words';
 
 /** Pixels of a row: at most, at least, and of all of them. */
@@ -170,7 +170,7 @@ export class GanttPicture {
     return { title: t('operation'), entries, hidden: wish.hidden, hide: names => wish.hide([...names]) };
   }
 
-  private _row(piece: IPiece, isDark: boolean): Row {
+  private _row(piece: IGanttBar, isDark: boolean): Row {
     const { row, begin, end } = piece;
     return {
       x: begin,
@@ -207,27 +207,27 @@ export class GanttPicture {
     return rows.length > MOST_NUMBERS ? [] : rows;
   }
 
-  private _what(piece: IPiece): string {
+  private _what(piece: IGanttBar): string {
     const words = pieceWords(piece, this._chunks, this._t);
     return words.slice(0, words.lastIndexOf(', '));
   }
 
-  private _nameOf({ row }: Pick<IPiece, 'row'>): string {
+  private _nameOf({ row }: Pick<IGanttBar, 'row'>): string {
     return this._rows.find(each => each.row === row)?.lane.name ?? '';
   }
 
-  private _color(piece: IPiece, isDark = this._isDark): string {
+  private _color(piece: IGanttBar, isDark = this._isDark): string {
     return operationColor(piece, this._chunks, isDark);
   }
 
-  private _at({ x, y }: IMark): IPiece | undefined {
+  private _at({ x, y }: IMark): IGanttBar | undefined {
     const row = y === null ? NaN : Math.round((y[0] + y[1]) / 2);
     return this._pieces.find(each => each.row === row && each.begin === x[0] && each.end === x[1]);
   }
 
   private _rows: { readonly lane: ILane; readonly row: number }[] = [];
-  private _pieces: IPiece[] = [];
-  private _cursor: IPiece | null = null;
+  private _pieces: IGanttBar[] = [];
+  private _cursor: IGanttBar | null = null;
   private _chunks = 1;
   private _isDark = false;
 }
@@ -244,6 +244,6 @@ function pathRows({ path = [] }: ILaneGroup, first: number): Row[] {
   });
 }
 
-function markOf({ begin, end, row }: IPiece): IMark {
+function markOf({ begin, end, row }: IGanttBar): IMark {
   return { facet: null, x: [begin, end], y: [row - 0.5, row + 0.5] };
 }

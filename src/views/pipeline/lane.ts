@@ -29,7 +29,7 @@ export interface ILaneGroup {
 }
 
 /** An operation, or the sum of several that are shorter than a pixel, on the line that it is drawn on. */
-export interface IPiece extends IOperation {
+export interface IGanttBar extends IOperation {
   /** Number of the row, over all groups. */
   readonly row: number;
   readonly group: number;
@@ -46,11 +46,11 @@ export interface IPiece extends IOperation {
  */
 export function piecesOf(
   lane: ILane,
-  place: Pick<IPiece, 'group' | 'lane' | 'row'>,
+  place: Pick<IGanttBar, 'group' | 'lane' | 'row'>,
   [from, to]: readonly [number, number],
   pixel: number
-): IPiece[] {
-  const pieces: IPiece[] = [];
+): IGanttBar[] {
+  const pieces: IGanttBar[] = [];
   let [column, gathered]: [number, IOperation[]] = [NaN, []];
   const flush = (): void => {
     const all = gathered;

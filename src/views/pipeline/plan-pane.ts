@@ -185,7 +185,8 @@ export class PlanPane extends PipelinePane {
       const run = (): void => {
         source.configure({ flags: {}, instruments: { pipeline: orderOf(plan) } }).then(
           ({ step }) => {
-            this._applied = t('%1 runs from step %2 on.', this.nameOf(plan), formatInteger(step));
+            // The first rank hears of it at that step and tells the others for the next one.
+            this._applied = t('%1 runs from step %2 on.', this.nameOf(plan), formatInteger(step + 1));
             this.env.refresh(true);
           },
           reason => this.env.fail(reason)
