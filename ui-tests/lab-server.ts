@@ -104,7 +104,7 @@ export async function withLab(basePath: string, use: (lab: ILab) => Promise<void
       .map(name => JSON.parse(readFileSync(join(runtime, name), 'utf-8')) as { id: string; pid: number });
   const train: ILab['train'] = async (name, options = {}) => {
     const pipeline = [
-      ...['-m', 'torch.distributed.run', '--nproc-per-node=2', '--master-port=0', PIPELINE],
+      ...['-m', 'torch.distributed.run', '--nproc-per-node=2', '--standalone', PIPELINE],
       ...[`--name=${name}`, `--record=${join(folder, 'megalens-runs')}`, '--steps=1000000', '--layers=4']
     ];
     const training = start(

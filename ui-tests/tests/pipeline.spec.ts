@@ -25,7 +25,7 @@ test('a pipeline of real processes is drawn with what it measures, is planned an
   const text = tab.locator('.jp-MegalensView').first();
   // Its own times, once steps are recorded.
   await expect(text).toContainText(/Times are the medians of \d+ measured steps/, { timeout: 60_000 });
-  await tab.getByLabel('Schedule').selectOption('measured');
+  await tab.locator('[data-control="schedule"] select').selectOption('measured');
   await expect(text).toContainText('1F1B as measured: 2 stages, 8 micro-batches');
   await shots(page, 'lab-pipeline');
   await tab.getByRole('button', { name: 'Apply at the next step' }).click();
@@ -40,6 +40,6 @@ test('a pipeline of real processes is drawn with what it measures, is planned an
     /PipelinePlan gpipe: 2 stages, 1 chunks, 8 micro-batches.*True/,
     { timeout: 60_000 }
   );
-  await tab.getByLabel('Schedule').selectOption('measured');
+  await tab.locator('[data-control="schedule"] select').selectOption('measured');
   await expect(text).toContainText('GPipe as measured: 2 stages', { timeout: 60_000 });
 });

@@ -133,14 +133,21 @@ it('answers its sliders: a longer forward pass makes the plan longer, and one ch
   expect(titles()[0]).toContain('33 ms');
 });
 
-it('runs the best plan from the next step on where the training script lets viewers', async () => {
+it('has the run take the best plan of its own layout, where the training script lets viewers', async () => {
   steps = measuredPipeline();
   const configurable = { pipeline: { title: 'Pipeline', schema: {} } as InstrumentInfo };
   run.hello = { ...(run.hello ?? HELLO), configurable };
   await show({ schedule: 'measured', kind: 'plan' });
+  // Of schedules with two chunks nothing can be applied to a run that has one.
+  expect(said()).toMatch(/This run can switch to (ZB-H1|ZB-H2|Searched order): -/);
   press('Apply at the next step');
   await view.settled();
-  const order = run.patches[0]?.instruments?.['pipeline']?.['plan'] as { stages: number; order: string[] };
+  const order = run.patches[0]?.instruments?.['pipeline']?.['plan'] as {
+    stages: number;
+    chunks: number;
+    order: string[];
+  };
+  expect(order.chunks).toBe(1);
   expect(order.stages).toBe(2);
   expect(order.order).toHaveLength(2);
   expect(said()).toMatch(/runs from step \d+ on\./);

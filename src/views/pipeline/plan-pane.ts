@@ -1,5 +1,6 @@
 import { formatBytes, formatInteger, formatNumber } from '../../charts';
-import { compare, PlanError, verdict, type IComparison, type IPlanned } from '../../plan';
+import { compare, PlanError, type IComparison, type IPlanned } from '../../plan';
+import { verdictNotes } from './verdict-notes';
 import { own } from '../../protocol/own';
 import type { Plan } from '../../protocol/pipeline.generated';
 import type { INote, Loaded } from '../shared/content';
@@ -145,26 +146,14 @@ export class PlanPane extends PipelinePane {
   }
 
   private _verdict(read: IPipelineRead, shown: IPlanned): INote[] {
-    const { t } = this;
-    const measured = read.planned.find(each => each.schedule === 'measured');
-    const now = measured && !('refused' in measured) ? measured : shown;
-    if (read.best === null) {
-      return [];
-    }
-    const { change, percent, plusMinus, memoryBytes } = verdict(read.best, now);
-    const best = this.nameOf(read.best);
-    const figures = t(
-      '%1 % ± %2, %3',
-      signedText(percent, formatNumber(Math.abs(percent), 3)),
-      formatNumber(plusMinus, 2),
-      signedText(memoryBytes, formatBytes(Math.abs(memoryBytes)))
-    );
-    if (change === 'keep') {
-      return read.best === shown || now.schedule === read.best.schedule
-        ? this._applies(shown, t('%1 is the fastest of %2 schedules.', best, formatInteger(countOf(read))))
-        : this._applies(shown, t('Keep %1: %2 would be %3.', this.nameOf(now), best, figures));
-    }
-    return this._applies(read.best, t('Switch to %1: %2.', best, figures));
+    const { source, t } = this;
+    const isOpen = own(source.hello?.configurable ?? {}, 'pipeline') && source.connection.kind === 'live';
+    return verdictNotes(read, shown, {
+      t,
+      nameOf: each => this.nameOf(each),
+      show: schedule => this.choose({ schedule: schedule as typeof this.options.schedule }),
+      apply: isOpen ? plan => this._apply(plan) : null
+    });
   }
 
   private _appliedNote(): INote[] {
@@ -177,27 +166,16 @@ export class PlanPane extends PipelinePane {
       : [{ text: this._applied, action: { label: this.t('Dismiss'), run: clear } }];
   }
 
-  /** A sentence with what can be done: run the plan where the script lets viewers, else show it. */
-  private _applies(plan: IPlanned, text: string): INote[] {
-    const { options, source, t } = this;
-    const instrument = own(source.hello?.configurable ?? {}, 'pipeline');
-    if (instrument && source.connection.kind === 'live' && plan.schedule !== 'measured') {
-      const run = (): void => {
-        source.configure({ flags: {}, instruments: { pipeline: orderOf(plan) } }).then(
-          ({ step }) => {
-            // The first rank hears of it at that step and tells the others for the next one.
-            this._applied = t('%1 runs from step %2 on.', this.nameOf(plan), formatInteger(step + 1));
-            this.env.refresh(true);
-          },
-          reason => this.env.fail(reason)
-        );
-      };
-      return [{ text, tone: 'finding', action: { label: t('Apply at the next step'), run } }];
-    }
-    const isShown = options.schedule === plan.schedule;
-    const schedule = isShown ? 'best' : (plan.schedule as typeof options.schedule);
-    const label = isShown ? t('Show the best') : t('Show it');
-    return [{ text, tone: 'finding', action: { label, run: () => this.choose({ schedule }) } }];
+  /** Have the training run a plan. */
+  private _apply(plan: IPlanned): void {
+    this.source.configure({ flags: {}, instruments: { pipeline: orderOf(plan) } }).then(
+      ({ step }) => {
+        // The first rank hears of it at that step and tells the others for the next one.
+        this._applied = this.t('%1 runs from step %2 on.', this.nameOf(plan), formatInteger(step + 1));
+        this.env.refresh(true);
+      },
+      reason => this.env.fail(reason)
+    );
   }
 
   /** What was applied last, and from which step on; empty where nothing was. */
@@ -215,10 +193,6 @@ export class PlanPane extends PipelinePane {
 
 const meanOf = (values: ArrayLike<number>): number =>
   Array.from(values).reduce((sum, each) => sum + each, 0) / Math.max(1, values.length);
-
-const signedText = (value: number, text: string): string => `${value < 0 ? '−' : '+'}${text}`;
-
-const countOf = ({ planned }: IPipelineRead): number => planned.filter(each => !('refused' in each)).length;
 
 /** A plan as settings of the instrument: whole, or where it is too large for a message by its name, which is planned where the training runs. */
 function orderOf({ plan, schedule }: IPlanned): { order: string; plan?: Plan } {
