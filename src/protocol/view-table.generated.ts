@@ -198,6 +198,6 @@ export const VIEWS: Readonly<Record<ViewOptions['view'], IViewInfo>> = {
     icon: 'megalens:lens',
     offer: ['panel', 'palette'],
     needs: { streams: [], flag: false, absent: '' },
-    report: { order: 6 }
+    report: { order: 10, options: { schedule: 'measured' } }
   }
 };

@@ -20,6 +20,9 @@ export async function defaultViews(run: IRunSource, traced: readonly ITraced[]):
   const layers = first?.layers ?? [];
   const alarms = await run.table('alarms').catch(() => null);
   const timeline = await run.timeline?.({ ranks: '0', columns: 1 }).catch(() => null);
+  // A plan says something of a run that is a pipeline.
+  const steps = await run.pipeline?.({}).catch(() => null);
+  const isPipeline = (steps?.stages ?? 0) > 1;
   const written = await readGenerations(run).catch(() => []);
   const counts = {
     tokens: written.length > 0,
@@ -34,7 +37,7 @@ export async function defaultViews(run: IRunSource, traced: readonly ITraced[]):
     stream => counts[stream as keyof typeof counts] ?? true,
     first === undefined ? [] : [first.name],
     run.hello?.phase
-  );
+  ).filter(({ view }) => view !== 'pipeline' || isPipeline);
   return layers.length <= MOST_LAYERS
     ? views
     : views.map(view =>

@@ -52,3 +52,11 @@ def test_times_without_a_layout_and_things_that_are_no_run_are_refused():
         plan({"forward": 1.0}, "1f1b")
     with pytest.raises(PipelineError, match="must be a run, or times"):
         plan(3.0, "1f1b")
+
+
+@pytest.mark.parametrize("stages", [1, 3])
+def test_a_report_of_nobodys_choice_has_the_plan_of_a_pipeline_and_of_nothing_else(tmp_path, stages):
+    with opened(tmp_path, Pipeline(stages=stages, micro_batches=4)) as run:
+        text = run.report(tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "rank" in text
+    assert ("GPipe as measured" in text) == (stages > 1)
