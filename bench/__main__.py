@@ -41,6 +41,7 @@ NAMES = (
     "explorer",
     "rendering",
     "pictures",
+    "pipeline",
     "imports",
     "soak",
     "fuzz",

@@ -68,9 +68,14 @@ def main() -> int:
     )
     with tempfile.TemporaryDirectory() as folder:
         os.environ["MEGALENS_RUNTIME_DIR"] = os.path.join(folder, "runtime")
-        rows = [*_planning(), *_predicted(Path(folder), steps), *_delayed(Path(folder), rounds)]
+        rows = [
+            *_planning(),
+            *_predicted(Path(folder), steps),
+            *_computed(Path(folder), steps),
+            *_delayed(Path(folder), rounds),
+        ]
     how = (
-        f"{STAGES} processes with gloo on one machine, {MICRO_BATCHES} micro-batches. Passes sleep for their time, as a processor does whose device computes: the first stage takes 10 % longer, the last 25 %. "
+        f"{STAGES} processes with gloo on one machine, {MICRO_BATCHES} micro-batches. Passes sleep for their time, as a processor does whose device computes: the first stage takes 10 % longer, the last 25 %; layers of a GPT compute, on two stages of one processor each. "
         f"Predicted: times are read off recorded runs of ZB-H1 (one chunk) and ZB-V (two) by megalens.pipeline.plan(run, …); {steps} steps of each other schedule are then measured (median), none of which the planner has seen. "
         f"Delays: {rounds} rounds of 2 steps in every order, in random order, in one job; messages are held back by another thread of the sender. Ratios of the rounds' steps, 95 % bootstrap interval."
     )
@@ -118,53 +123,13 @@ def _planning() -> list[Row]:
 
 
 def _predicted(folder: Path, steps: int) -> list[Row]:
+    """Passes that sleep, of four stages."""
     rows, errors = [], []
     for size, facts in _SIZES.items():
-        cases = {
-            name: {
-                "name": name,
-                "order": name,
-                "chunks": chunks,
-                "placement": placement,
-                "micro_batches": MICRO_BATCHES,
-                "message": facts["message"],
-                "kept": facts["kept"],
-                **_profile(facts["ms"]),
-            }
-            for name, (chunks, placement) in _SCHEDULES.items()
-        }
-        for name in _READ.values():
-            cases[name]["record"] = str(folder / f"{size}-{name}")
-        found = _found([cases[name] for name in _READ.values()], steps, folder)
-        runs = {chunks: megalens.open(found[name]["folder"]) for chunks, name in _READ.items()}
-        made = {}
-        for name, (chunks, _) in _SCHEDULES.items():
-            # A pass keeps what it is told, and its output.
-            held = facts["kept"] / STAGES + chunks * facts["message"]
-            made[name] = plan(runs[chunks], name, chunks=chunks, activation_bytes=held)
-            cases[name]["order"] = made[name].to_json()
-        others = [name for name in _SCHEDULES if name not in _READ.values()]
-        found |= _found([cases[name] for name in others], steps, folder)
-        for name in _SCHEDULES:
-            measured, planned = found[name]["step_ms"], made[name]
-            off = planned.step_ms / measured - 1
-            memory = max(
-                (p / m - 1 for p, m in zip(planned.peak_bytes, found[name]["peaks"], strict=True)), key=abs
-            )
-            is_read = name in _READ.values()
-            if not is_read:
-                errors.append((abs(off), abs(memory)))
-            rows.append(
-                Row(
-                    f"{size}, {name}: predicted over measured step"
-                    + (" (times are from it)" if is_read else ""),
-                    100 * off,
-                    "%",
-                    target="" if is_read else "± 10",
-                    met=None if is_read else abs(off) <= 0.1,
-                    note=f"{planned.step_ms:.0f} ms predicted, {measured:.0f} ms measured; peak of activations {100 * memory:+.1f} % off",
-                )
-            )
+        case = {"message": facts["message"], "kept": facts["kept"], **_profile(facts["ms"])}
+        more, found = _compared(size, case, STAGES, steps, folder)
+        rows += more
+        errors += found
     mean, worst = statistics.fmean(each[0] for each in errors), max(each[0] for each in errors)
     memory = max(each[1] for each in errors)
     return [
@@ -187,9 +152,65 @@ def _predicted(folder: Path, steps: int) -> list[Row]:
     ]
 
 
-def _found(cases: list[dict[str, Any]], steps: int, folder: Path) -> dict[str, dict[str, Any]]:
+def _computed(folder: Path, steps: int) -> list[Row]:
+    """Passes that compute, of as many stages as this machine has processors at least."""
+    return _compared("layers of a GPT", {"layers": 16, "message": 0, "kept": 0}, 2, steps, folder)[0]
+
+
+def _compared(
+    size: str, facts: dict[str, Any], stages: int, steps: int, folder: Path
+) -> tuple[list[Row], list[tuple[float, float]]]:
+    """Predict steps and measure them: rows, and of each held-out schedule the error of its step and of its memory."""
+    cases = {
+        name: {
+            "name": name,
+            "order": name,
+            "chunks": chunks,
+            "placement": placement,
+            "micro_batches": MICRO_BATCHES,
+            **facts,
+        }
+        for name, (chunks, placement) in _SCHEDULES.items()
+    }
+    for name in _READ.values():
+        cases[name]["record"] = str(folder / f"{size}-{name}")
+    found = _found([cases[name] for name in _READ.values()], stages, steps, folder)
+    runs = {chunks: megalens.open(found[name]["folder"]) for chunks, name in _READ.items()}
+    made = {}
+    for name, (chunks, _) in _SCHEDULES.items():
+        # A pass keeps what it is told, and its output.
+        held = facts["kept"] / stages + chunks * facts["message"]
+        made[name] = plan(runs[chunks], name, chunks=chunks, activation_bytes=held)
+        cases[name]["order"] = made[name].to_json()
+    others = [name for name in _SCHEDULES if name not in _READ.values()]
+    found |= _found([cases[name] for name in others], stages, steps, folder)
+    rows, errors = [], []
+    for name in _SCHEDULES:
+        measured, planned = found[name]["step_ms"], made[name]
+        off = planned.step_ms / measured - 1
+        is_read, memory, words = name in _READ.values(), 0.0, ""
+        if facts["kept"]:
+            both = zip(planned.peak_bytes, found[name]["peaks"], strict=True)
+            memory = max((p / m - 1 for p, m in both), key=abs)
+            words = f"; peak of activations {100 * memory:+.1f} % off"
+        if not is_read:
+            errors.append((abs(off), abs(memory)))
+        rows.append(
+            Row(
+                f"{size}, {name}: predicted over measured step" + (" (times are from it)" if is_read else ""),
+                100 * off,
+                "%",
+                target="" if is_read else "± 10",
+                met=None if is_read else abs(off) <= 0.1,
+                note=f"{planned.step_ms:.0f} ms predicted, {measured:.0f} ms measured{words}",
+            )
+        )
+    return rows, errors
+
+
+def _found(cases: list[dict[str, Any]], stages: int, steps: int, folder: Path) -> dict[str, dict[str, Any]]:
     blocks = [{"cases": [case], "steps": steps} for case in cases]
-    return {each["name"]: each for each in _run(blocks, folder)}
+    return {each["name"]: each for each in _run(blocks, stages, folder)}
 
 
 def _delayed(folder: Path, rounds: int) -> list[Row]:
@@ -211,7 +232,7 @@ def _delayed(folder: Path, rounds: int) -> list[Row]:
         ]
         found = {
             each["name"]: each
-            for each in _run([{"cases": cases, "steps": 2, "rounds": rounds, "delay": delay}], folder)
+            for each in _run([{"cases": cases, "steps": 2, "rounds": rounds, "delay": delay}], STAGES, folder)
         }
         for dynamic, fixed in (("by arrival", "1F1B"), ("by arrival, two chunks", "interleaved 1F1B")):
             got = ratio(found[dynamic]["steps_ms"], found[fixed]["steps_ms"], middle=statistics.median)
@@ -263,7 +284,7 @@ def _profile(ms: float, *, even: bool = False) -> dict[str, list[float]]:
     return {"forward": half, "input": half, "weight": [0.9 * each for each in half]}
 
 
-def _run(blocks: list[dict[str, Any]], folder: Path) -> list[dict[str, Any]]:
+def _run(blocks: list[dict[str, Any]], stages: int, folder: Path) -> list[dict[str, Any]]:
     job, out = folder / "job.json", folder / "found.json"
     job.write_text(json.dumps({"blocks": blocks}))
     with socket.socket() as taken:
@@ -275,14 +296,14 @@ def _run(blocks: list[dict[str, Any]], folder: Path) -> list[dict[str, Any]]:
             env={
                 **os.environ,
                 "RANK": str(rank),
-                "WORLD_SIZE": str(STAGES),
+                "WORLD_SIZE": str(stages),
                 "MASTER_ADDR": "127.0.0.1",
                 "MASTER_PORT": str(port),
                 "OMP_NUM_THREADS": "1",
             },
             cwd=ROOT,
         )
-        for rank in range(STAGES)
+        for rank in range(stages)
     ]
     codes = [each.wait() for each in processes]
     if any(codes):

@@ -17,12 +17,14 @@ from torch import distributed, nn
 
 import megalens
 from bench.pipeline.modules import KeptBytes, TimedStage
+from megalens.demo.model import Block, GPTConfig
 from megalens.pipeline import DynamicSchedule
 from megalens.pipeline.link import Link
 from megalens.pipeline.placement import Placement
 from megalens.tracer.place import Place
 
 WIDTH = 8
+_SIZES = GPTConfig(hidden=256, sequence=128)
 
 
 def main() -> None:
@@ -61,8 +63,10 @@ class _Way:
             return sum(values[part * each : (part + 1) * each])
 
         held = layout.held_by(rank)
-        modules = [
-            TimedStage(
+        modules: list[nn.Module] = [
+            nn.Sequential(*(Block(_SIZES) for _ in range(case["layers"] // parts)))
+            if "layers" in case
+            else TimedStage(
                 share(case["forward"], v % parts),
                 share(case["input"], v % parts),
                 share(case["weight"], v % parts),
@@ -95,7 +99,11 @@ class _Way:
                 _late(link, delay)
         self.kept = KeptBytes()
         rows = case["micro_batches"]
-        self.x = torch.randn(rows, case["message"] // (4 * WIDTH), WIDTH)
+        self.x = (
+            torch.randn(rows, _SIZES.sequence, _SIZES.hidden)
+            if "layers" in case
+            else torch.randn(rows, case["message"] // (4 * WIDTH), WIDTH)
+        )
         self.target = torch.randn(rows, 1, 1)
         self.steps: list[float] = []
         self.peak = 0
