@@ -197,7 +197,6 @@ export const VIEWS: Readonly<Record<ViewOptions['view'], IViewInfo>> = {
     command: 'megalens:open-pipeline',
     icon: 'megalens:lens',
     offer: ['panel', 'palette'],
-    needs: { streams: [], flag: false, absent: '' },
-    report: { order: 10, options: { schedule: 'measured' } }
+    needs: { streams: [], flag: false, absent: '' }
   }
 };

@@ -37,7 +37,10 @@ export async function defaultViews(run: IRunSource, traced: readonly ITraced[]):
     stream => counts[stream as keyof typeof counts] ?? true,
     first === undefined ? [] : [first.name],
     run.hello?.phase
-  ).filter(({ view }) => view !== 'pipeline' || isPipeline);
+  );
+  if (isPipeline) {
+    views.push({ view: 'pipeline', schedule: 'measured' });
+  }
   return layers.length <= MOST_LAYERS
     ? views
     : views.map(view =>

@@ -23,11 +23,13 @@ describe.each(PICTURED)('%s', (_, options) => {
   it('is read and drawn without a page', async () => {
     const stills = await readView(fullRun(), options);
     expect(stills.length).toBe(
-      options.view === 'history' ||
-        options.view === 'health' ||
-        (options.view === 'moments' && options.kind === 'overview')
-        ? 2
-        : 1
+      options.view === 'pipeline'
+        ? 3
+        : options.view === 'history' ||
+            options.view === 'health' ||
+            (options.view === 'moments' && options.kind === 'overview')
+          ? 2
+          : 1
     );
     for (const { title, caption, summary, recipe } of stills) {
       expect(title).not.toBe('');
