@@ -23,13 +23,9 @@ async function median(count, run) {
 
 const planned = (stages, micro_batches, schedules) =>
   plan.planAll({ stages, micro_batches, schedules, times });
-const shape = plan.shapeOf('1f1b', { stages: 64, micro_batches: 128, chunks: 1 });
-const candidate = new plan.Candidate(plan.makePlan('1f1b', shape, plan.timesFor(times, shape)));
-let at = 0;
 const answer = {
   simulate_ms: await median(5, () => planned(64, 512, ['1f1b'])),
   split_ms: await median(5, () => planned(64, 512, ['zb_h1'])),
-  replan_ms: await median(200, () => plan.replan({ ...times, forward: 10 + (at += 1) / 1000 }, [candidate])),
   search_small_ms: await median(3, () => planned(4, 8, ['search'])),
   search_ms: await median(3, () => planned(16, 64, ['search']))
 };

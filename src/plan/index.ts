@@ -16,7 +16,6 @@ export * from './plan-from-measured';
 export * from './plan-request';
 export * from './plan-shape';
 export * from './planned';
-export * from './replan';
 export * from './simulation';
 export * from './stage-times';
 export * from './times-from-measured';

@@ -1,4 +1,3 @@
-import { scheduleTitle } from './make-plan';
 import type { IPlanned } from './planned';
 
 /** Whether another schedule is worth it. */
@@ -12,8 +11,6 @@ export interface IVerdict {
   readonly plusMinus: number;
   /** By how much the other one's fullest stage holds more. */
   readonly memoryBytes: number;
-  /** The verdict in a few words, such as `switch to ZB-V: −6.2 % ± 0.8, +0 GB`. */
-  readonly words: string;
 }
 
 /**
@@ -31,17 +28,11 @@ export function verdict(best: IPlanned, current: IPlanned): IVerdict {
   const memoryBytes = most(best) - most(current);
   const switches =
     best.schedule !== current.schedule && best.overMemoryBytes === 0 && percent < -Math.max(0.5, plusMinus);
-  const sign = (value: number, digits: number): string =>
-    `${value < 0 ? '−' : '+'}${Math.abs(value).toFixed(digits).replace(/\.0+$/, '')}`;
-  const figures = `${sign(percent, 1)} % ± ${plusMinus.toFixed(1)}, ${sign(memoryBytes / 1e9, 1)} GB`;
   return {
     change: switches ? 'switch' : 'keep',
     schedule: switches ? best.schedule : current.schedule,
     percent,
     plusMinus,
-    memoryBytes,
-    words: switches
-      ? `switch to ${scheduleTitle(best.schedule)}: ${figures}`
-      : `keep ${scheduleTitle(current.schedule)}${best.schedule === current.schedule ? '' : ` (${scheduleTitle(best.schedule)}: ${figures})`}`
+    memoryBytes
   };
 }

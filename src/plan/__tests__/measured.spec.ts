@@ -7,7 +7,6 @@ import type { IMeasured } from '../measured';
 import { KINDS } from '../operation';
 import { simulatePlan } from '../plan-all';
 import type { IPlanned } from '../planned';
-import { Candidate, replan } from '../replan';
 import { shareOut, timesFor } from '../stage-times';
 import { timesFromMeasured } from '../times-from-measured';
 import { verdict } from '../verdict';
@@ -161,9 +160,10 @@ describe('what to do', () => {
     ) as [IPlanned, IPlanned];
     const found = verdict(best, current);
     expect(found).toMatchObject({ change: 'switch', schedule: 'zb_h2', memoryBytes: 2e9 });
-    expect(found.words).toMatch(/^switch to ZB-H2: −\d+\.\d % ± \d\.\d, \+2 GB$/);
+    expect(found.percent).toBeLessThan(-1);
+    expect(found.plusMinus).toBeGreaterThan(0);
     expect(verdict(current, best)).toMatchObject({ change: 'keep', schedule: 'zb_h2' });
-    expect(verdict(current, current).words).toBe('keep 1F1B');
+    expect(verdict(current, current)).toMatchObject({ change: 'keep', percent: 0, memoryBytes: 0 });
   });
 
   it('keeps what runs where the difference may be chance', () => {
@@ -172,17 +172,6 @@ describe('what to do', () => {
       simulatePlan(planOf(name as MadeSchedule, all), all)
     ) as [IPlanned, IPlanned];
     expect(verdict(best, current).change).toBe('keep');
-  });
-
-  it('simulates candidates again with new times, the shortest first, without those that hold too much', () => {
-    const candidates = (['gpipe', '1f1b', 'zb_h2'] as const).map(name => new Candidate(planOf(name)));
-    const all = { ...TIMES, forward: [9, 5, 6], activation_bytes: 1 };
-    const found = replan(all, candidates);
-    expect(found[0]!.plan.schedule).toBe('zb_h2');
-    for (const { plan, stepMs } of found) {
-      expect(stepMs).toBe(simulatePlan(plan, all).nominalMs);
-    }
-    expect(replan(all, candidates, 4).map(({ plan }) => plan.schedule)).toEqual(['1f1b']);
   });
 });
 
