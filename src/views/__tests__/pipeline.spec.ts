@@ -100,6 +100,14 @@ it('lays the last measured step over the plan of the measured order, and says wh
   expect(bars()).toBe(8);
 });
 
+it('says that times of a device are those of its host', async () => {
+  steps = measuredPipeline();
+  const hello = run.hello ?? HELLO;
+  run.hello = { ...hello, model: { ...hello.model, device: 'cuda:0' } };
+  await show({ schedule: 'measured', kind: 'plan' });
+  expect(said()).toContain('Passes on cuda are timed by the host until their work is queued');
+});
+
 it('names a faster schedule than the measured one, by how much, and shows it', async () => {
   steps = measuredPipeline();
   await show({ schedule: 'measured', kind: 'plan' });

@@ -92,6 +92,14 @@ export class PlanPane extends PipelinePane {
         ? [t('It needs %1 more than the memory that a stage may hold.', formatBytes(overMemoryBytes))]
         : []),
       ...(sentBytes > 0 ? [t('%1 are sent in a step.', formatBytes(sentBytes))] : []),
+      ...(measured !== null && !['cpu', ''].includes(this._device)
+        ? [
+            t(
+              'Passes on %1 are timed by the host until their work is queued, which is too short to plan by: set times under What if.',
+              this._device
+            )
+          ]
+        : []),
       ...(measured === null
         ? [t('Times are those set under What if; nothing was measured.')]
         : measured.shape.stages > 1
@@ -118,6 +126,11 @@ export class PlanPane extends PipelinePane {
         : []),
       ...(read.problem === '' ? [] : [read.problem])
     ];
+  }
+
+  /** Where the model is; empty where nobody said. */
+  private get _device(): string {
+    return (this.source.hello?.model.device ?? '').split(':')[0] ?? '';
   }
 
   /** The last measured step against the plan; null where it is of other stages, chunks or micro-batches. */
