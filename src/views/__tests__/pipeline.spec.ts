@@ -103,7 +103,7 @@ it('lays the last measured step over the plan of the measured order, and says wh
 it('says that times of a device are those of its host', async () => {
   steps = measuredPipeline();
   const hello = run.hello ?? HELLO;
-  run.hello = { ...hello, model: { ...hello.model, device: 'cuda:0' } };
+  run.hello = { ...hello, model: { name: 'GPT', layers: 4, device: 'cuda:0' } };
   await show({ schedule: 'measured', kind: 'plan' });
   expect(said()).toContain('Passes on cuda are timed by the host until their work is queued');
 });

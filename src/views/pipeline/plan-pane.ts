@@ -130,7 +130,7 @@ export class PlanPane extends PipelinePane {
 
   /** Where the model is; empty where nobody said. */
   private get _device(): string {
-    return (this.source.hello?.model.device ?? '').split(':')[0] ?? '';
+    return (this.source.hello?.model?.device ?? '').split(':')[0] ?? '';
   }
 
   /** The last measured step against the plan; null where it is of other stages, chunks or micro-batches. */
