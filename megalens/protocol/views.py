@@ -157,6 +157,7 @@ def _expected(spec: Mapping[str, Any]) -> str:
     words = {
         "string": "text",
         "integer": f"a whole number{_bounds(spec)}",
+        "number": f"a number{_bounds(spec)}",
         "boolean": "True or False",
         "array": _list_words(spec),
         "object": f"a dict with any of {', '.join(spec.get('properties', {}))}",
