@@ -164,6 +164,7 @@ export class PlanPane extends PipelinePane {
     return verdictNotes(read, shown, {
       t,
       nameOf: each => this.nameOf(each),
+      copyCode: () => void this.actions.copyCode(),
       show: schedule => this.choose({ schedule: schedule as typeof this.options.schedule }),
       apply: isOpen ? plan => this._apply(plan) : null
     });

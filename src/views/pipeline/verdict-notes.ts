@@ -8,6 +8,7 @@ import type { IPipelineRead } from './pipeline-reader';
 export interface IVerdictActions {
   readonly t: Translate;
   readonly nameOf: (planned: IPlanned) => string;
+  readonly copyCode: () => void;
   /** Draw a schedule. */
   readonly show: (schedule: string) => void;
   /** Have the training run a plan; null where it does not let viewers. */
@@ -43,11 +44,14 @@ export function verdictNotes(read: IPipelineRead, shown: IPlanned, actions: IVer
   if (isApplied && wished === best && !isBest) {
     return [{ ...first, action: { label: t('Apply at the next step'), run: () => apply(wished) } }];
   }
-  const isShown = shown === best;
-  const other = isShown && now !== best ? now.schedule : best.schedule;
-  const label = isShown ? t('Show %1', nameOf(now)) : t('Show it');
+  const action =
+    shown !== best
+      ? { label: t('Show it'), run: () => show(best.schedule) }
+      : now === shown
+        ? { label: t('Copy as code'), run: actions.copyCode }
+        : { label: t('Show %1', nameOf(now)), run: () => show(now.schedule) };
   return [
-    { ...first, action: { label, run: () => show(other), isDisabled: isShown && now === shown } },
+    { ...first, action },
     ...(isApplied
       ? [
           {
