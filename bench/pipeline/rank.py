@@ -174,7 +174,7 @@ def _delays(pattern: dict[str, Any] | None, rank: int) -> Any:
 
 def _late(link: Link, late: Any) -> None:
     """Have a link send each message later, in their order, from another thread: the training thread goes on at once, as with a slow network."""
-    send = link.send
+    send, flush = link.send, link.flush
     waiting: deque[tuple[float, Any]] = deque()
     change = threading.Condition()
     busy = [0]
@@ -183,21 +183,26 @@ def _late(link: Link, late: Any) -> None:
         with change:
             waiting.append((time.perf_counter() + late(link.peer), (key, tensors, headers)))
             busy[0] += 1
-            change.notify()
+            change.notify_all()
+
+    def flushed(seconds: float) -> None:
+        with change:
+            change.wait_for(lambda: busy[0] == 0, seconds)
 
     def work() -> None:
         while True:
             with change:
-                while not waiting:
-                    change.wait()
+                change.wait_for(lambda: bool(waiting))
                 due, given = waiting.popleft()
             time.sleep(max(0.0, due - time.perf_counter()))
             send(*given)
+            flush(60.0)
             with change:
                 busy[0] -= 1
+                change.notify_all()
 
     threading.Thread(target=work, daemon=True).start()
-    link.send = delayed  # type: ignore[method-assign]
+    link.send, link.flush = delayed, flushed  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":
