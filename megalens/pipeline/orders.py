@@ -73,7 +73,7 @@ class FixedOrder:
 
 
 class GreedyOrder:
-    """Backward passes first, then forward passes, of those whose inputs have arrived.
+    """Backward passes first, then forward passes, of those whose inputs have arrived; by depth the two take turns while both can be done.
 
     Each choice costs the logarithm of what is ready, however many micro-batches there are.
 
@@ -104,6 +104,8 @@ class GreedyOrder:
         self._layout, self._held, self._training = layout, tuple(held), training
         self._chunk = {virtual: chunk for chunk, virtual in enumerate(self._held)}
         self._most = in_flight
+        # By depth the two take turns while both can be done: with several chunks a step is longer where backward passes always come first.
+        self._turns = prefer == "depth"
         self._rank: Callable[[int, int], tuple[int, int, int]] = (
             (lambda chunk, number: (number // layout.stages, chunk, number))
             if prefer == "depth"
@@ -114,6 +116,7 @@ class GreedyOrder:
     def begin(self) -> None:
         """Begin a step."""
         layout = self._layout
+        self._last = ""
         passes = sum(len(layout.passing(virtual)) for virtual in self._held)
         self._left = passes * (2 if self._training else 1)
         self._forward: list[tuple[tuple[int, int, int], Operation]] = []
@@ -133,11 +136,21 @@ class GreedyOrder:
 
     def next(self) -> Operation | None:
         """Take the best of what can be done; None where nothing can."""
-        ready = self._backward or self._forward
-        return heapq.heappop(ready)[1] if ready else None
+        first, second = (
+            (self._forward, self._backward)
+            if self._turns and self._last == "B"
+            else (self._backward, self._forward)
+        )
+        ready = first or second
+        if not ready:
+            return None
+        operation = heapq.heappop(ready)[1]
+        self._last = operation.kind
+        return operation
 
     def take(self, operation: Operation) -> None:
         """Take one that another rank chose, and whose input has arrived."""
+        self._last = operation.kind
         ready = self._backward if operation.kind == "B" else self._forward
         ready.remove(next(each for each in ready if each[1] == operation))
         heapq.heapify(ready)
