@@ -112,6 +112,7 @@ it('names a faster schedule than the measured one, by how much, and shows it', a
   steps = measuredPipeline();
   await show({ schedule: 'measured', kind: 'plan' });
   expect(said()).toMatch(/Switch to .*: -\d+(\.\d+)? % ± /);
+  expect(said()).toContain('Its backward passes run in two parts, which was not measured');
   press('Show it');
   await view.settled();
   expect(titles()[0]).not.toContain('as measured');

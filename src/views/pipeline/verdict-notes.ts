@@ -26,11 +26,12 @@ export function verdictNotes(read: IPipelineRead, shown: IPlanned, actions: IVer
   const now = made.find(({ schedule }) => schedule === 'measured') ?? shown;
   const { change } = verdict(best, now);
   const isBest = best === now || best.schedule === read.alike;
-  const text = isBest
+  const words = isBest
     ? t('%1 is the fastest of %2 schedules.', nameOf(best), formatInteger(made.length))
     : change === 'switch'
       ? t('Switch to %1: %2.', nameOf(best), figures(best, now, t))
       : t('Keep %1: %2 would be %3.', nameOf(now), nameOf(best), figures(best, now, t));
+  const text = [words, ...guessedWords(read, isBest ? [] : [best], t)].join(' ');
   const fitting = made.filter(
     each =>
       measured !== null &&
@@ -55,13 +56,24 @@ export function verdictNotes(read: IPipelineRead, shown: IPlanned, actions: IVer
     ...(isApplied
       ? [
           {
-            text: t('This run can switch to %1: %2.', nameOf(wished), figures(wished, now, t)),
+            text: [
+              t('This run can switch to %1: %2.', nameOf(wished), figures(wished, now, t)),
+              ...guessedWords(read, [wished], t)
+            ].join(' '),
             tone: 'finding',
             action: { label: t('Apply at the next step'), run: () => apply(wished) }
           } as const
         ]
       : [])
   ];
+}
+
+/** Say that a plan leans on what was not measured: passes in two parts often take longer than whole ones. */
+function guessedWords({ measured }: IPipelineRead, plans: readonly IPlanned[], t: Translate): string[] {
+  const isSplit = plans.some(({ plan }) => plan.order.some(order => order.includes('I')));
+  return measured !== null && !measured.times.split && isSplit
+    ? [t('Its backward passes run in two parts, which was not measured and often takes longer than in one.')]
+    : [];
 }
 
 /** By how much one plan is shorter than another, and holds more: `−6.2 % ± 0.8, +0 B`. */
