@@ -44,11 +44,16 @@ export function requestOf(wish: PlanWish, measured: IMeasuredRun | null): PlanRe
   const stages = wish.stages ?? pipeline?.shape.stages ?? USUAL.stages;
   const count = wish.micro_batches ?? pipeline?.shape.micro_batches ?? stages * USUAL.microBatches;
   const isOwn = pipeline?.shape.stages === stages && pipeline.shape.micro_batches === count;
+  const times = { forward: 1, ...measured?.times.times, ...wish.times };
+  // Whoever changes a part means the whole, too.
+  const { backward: whole, ...parts } = times;
+  const isChanged = wish.times?.input_gradient ?? wish.times?.weight_gradient;
+  const keepsWhole = whole !== undefined && (wish.times?.backward !== undefined || isChanged === undefined);
   return {
     ...wish,
     stages,
     micro_batches: count,
-    times: { forward: 1, ...measured?.times.times, ...wish.times },
+    times: keepsWhole ? { ...parts, backward: whole } : parts,
     ...(pipeline && isOwn && wish.plan === undefined
       ? { plan: planFromMeasured(pipeline.rows, pipeline.shape) }
       : {})

@@ -67,7 +67,9 @@ export function timesFor(times: PipelineTimes, shape: IPlanShape): IStageTimes {
   const duration = new Float64Array(4 * count);
   duration.set(forward, FORWARD * count);
   duration.set(
-    input.map((value, virtual) => value + weight[virtual]!),
+    times.backward === undefined
+      ? input.map((value, virtual) => value + weight[virtual]!)
+      : each(times.backward),
     BACKWARD * count
   );
   duration.set(input, INPUT_GRADIENT * count);

@@ -88,6 +88,8 @@ export function timesFromMeasured(rows: IMeasured, shape: IPlanShape): IMeasured
   return {
     times: {
       forward,
+      // Steps of both kinds say what a whole one takes.
+      ...(split && whole.every(Number.isFinite) ? { backward: whole } : {}),
       input_gradient: split ? input : half,
       weight_gradient: split ? weight : half,
       ...(optimizer.every(each => each.length > 0)

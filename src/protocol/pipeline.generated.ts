@@ -97,9 +97,13 @@ export interface PipelineTimes {
    */
   input_gradient?: number | number[];
   /**
-   * The part of a backward pass that gives the gradients of the weights. The time of forward when absent. A whole backward pass takes the sum of both.
+   * The part of a backward pass that gives the gradients of the weights. The time of forward when absent.
    */
   weight_gradient?: number | number[];
+  /**
+   * A whole backward pass, where it takes less than its two parts one after the other. The sum of both when absent.
+   */
+  backward?: number | number[];
   /**
    * The optimizer's step, once the stage's own backward passes are done. 0 when absent.
    */
@@ -207,6 +211,17 @@ export const PIPELINE_SCHEMA: ISchema = {
           ]
         },
         weight_gradient: {
+          anyOf: [
+            { type: 'number', minimum: 0, maximum: 1000000000000 },
+            {
+              type: 'array',
+              items: { type: 'number', minimum: 0, maximum: 1000000000000 },
+              minItems: 1,
+              maxItems: 65536
+            }
+          ]
+        },
+        backward: {
           anyOf: [
             { type: 'number', minimum: 0, maximum: 1000000000000 },
             {

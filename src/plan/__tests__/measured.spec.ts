@@ -175,6 +175,19 @@ describe('what to do', () => {
   });
 });
 
+describe('a whole backward pass', () => {
+  it('takes what is said of it, else the sum of its parts', () => {
+    const step = (name: MadeSchedule, more: object): number => {
+      const all = { forward: 10, input_gradient: 10, weight_gradient: 10, ...more };
+      const shape = shapeOf(name, { stages: 4, micro_batches: 8, chunks: 1 });
+      return simulatePlan(makePlan(name, shape, timesFor(all, shape)), all).nominalMs;
+    };
+    expect(step('gpipe', {})).toBe(11 * 30);
+    expect(step('gpipe', { backward: 15 })).toBe(11 * 25);
+    expect(step('zb_h1', { backward: 15 })).toBe(step('zb_h1', {}));
+  });
+});
+
 describe('shares of the depth', () => {
   it.each([
     [6, 3, 6, [3, 3, 3, 3, 3, 3]],
