@@ -10,7 +10,7 @@ from typing import Any
 
 from .board import Board
 from .executor import Done
-from .order_choice import GreedyRule, OrderChoice
+from .order_choice import GreedyRule, OrderChoice, name_of
 from .placement import Placement
 from .plan_type import Plan
 
@@ -191,7 +191,7 @@ class Adaptive:
         if best is None:
             idle = full.mean - busiest
             for rule in self._rules:
-                name = f"greedy ({rule.prefer} first)"
+                name = name_of(rule)
                 if name not in self._tried and name != full.name and idle > full.error:
                     why = f"{_took(full)}, of which the busiest stage waits {idle:.3g} ms: it is tried whether it waits less"
                     return rule, why

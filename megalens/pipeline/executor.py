@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,38 +19,12 @@ from .plan_check import words_of
 from .plan_type import Operation
 from .together import Together
 
-__all__ = ["StepBatch", "Done", "Executor", "IOperationWatch"]
+if TYPE_CHECKING:
+    from ..tracer import Tracer
+
+__all__ = ["StepBatch", "Done", "Executor"]
 
 _clock = time.perf_counter_ns
-
-
-class IOperationWatch(Protocol):
-    """What hears of each operation and message: a :class:`megalens.Tracer`."""
-
-    @property
-    def follows_passes(self) -> bool:
-        """Whether it wants to."""
-
-    def operation_begins(self, kind: str, chunk: int, micro_batch: int) -> None:
-        """Note that an operation begins."""
-
-    def operation_ends(self) -> None:
-        """Note that it is over."""
-
-    def message(
-        self,
-        kind: str,
-        began: int,
-        ended: int,
-        *,
-        blocked: int,
-        nbytes: int,
-        peer: int,
-        sequence: int,
-        chunk: int,
-        micro_batch: int,
-    ) -> None:
-        """Note a message that came or went."""
 
 
 class StepBatch(NamedTuple):
@@ -115,9 +89,9 @@ class Executor:
         self._number = {virtual: at for at, virtual in enumerate(sorted(chunks))}
         self._timeout, self._headers, self._together = timeout, headers, together
         self._in_headers, self._direct = headers, True
-        self.watch: IOperationWatch | None = None
+        self.watch: Tracer | None = None
         # The same, in a step that it follows.
-        self._watched: IOperationWatch | None = None
+        self._watched: Tracer | None = None
         self.done: list[Done] = []
         """What the last step did."""
 
@@ -197,9 +171,7 @@ class Executor:
         finally:
             watch.operation_ends()
 
-    def _tell_received(
-        self, watch: IOperationWatch, message: Arrival, before: int, chunk: int, number: int
-    ) -> None:
+    def _tell_received(self, watch: Tracer, message: Arrival, before: int, chunk: int, number: int) -> None:
         """Tell of what came from another rank, for which this one waited since ``before``."""
         if message.peer < 0:
             return

@@ -9,8 +9,7 @@ from ..protocol import ProtocolError, pipeline_settings
 from ..protocol.messages_generated import Status
 from ..tracer.instrument import Instrument
 from .errors import PipelineError
-from .order_choice import NAMES
-from .order_control import name_of
+from .order_choice import NAMES, name_of
 
 if TYPE_CHECKING:
     from .order_control import OrderControl

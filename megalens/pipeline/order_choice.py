@@ -11,7 +11,7 @@ from .placement import Placement
 from .plan_check import check_plan
 from .plan_type import Plan
 
-__all__ = ["NAMES", "OrderChoice", "GreedyRule", "choice_from_json", "choice_of", "fits"]
+__all__ = ["NAMES", "OrderChoice", "GreedyRule", "choice_from_json", "choice_of", "fits", "name_of"]
 
 NAMES = (
     *("gpipe", "1f1b", "interleaved_1f1b", "depth_first", "breadth_first", "megadpp"),
@@ -115,3 +115,8 @@ def choice_from_json(given: Mapping[str, Any]) -> OrderChoice:
     if given.get("rule") == "greedy":
         return GreedyRule(given["prefer"], given["in_flight"])
     return Plan.of(given)
+
+
+def name_of(choice: OrderChoice) -> str:
+    """Return an order in a word or two."""
+    return choice.schedule if isinstance(choice, Plan) else f"greedy ({choice.prefer} first)"

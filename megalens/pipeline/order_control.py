@@ -12,11 +12,11 @@ from .adaptive import Adaptive, Compare
 from .board import Board
 from .errors import PipelineError
 from .executor import Done
-from .order_choice import GreedyRule, OrderChoice, choice_from_json, choice_of
+from .order_choice import GreedyRule, OrderChoice, choice_from_json, choice_of, name_of
 from .placement import Placement
 from .plan_type import Plan
 
-__all__ = ["OrderControl", "Planner", "name_of"]
+__all__ = ["OrderControl", "Planner"]
 
 Planner = Callable[[str, Placement], Mapping[str, Any]]
 """Makes a plan of a schedule's name and a layout."""
@@ -193,8 +193,3 @@ class OrderControl:
         self.decisions.append(words)
         del self.decisions[:-_MOST_DECISIONS]
         _log.info("pipeline: %s", words)
-
-
-def name_of(choice: OrderChoice) -> str:
-    """Return an order in a word or two."""
-    return choice.schedule if isinstance(choice, Plan) else f"greedy ({choice.prefer} first)"

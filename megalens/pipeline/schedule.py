@@ -20,8 +20,8 @@ from .cut_batch import cut_batch
 from .errors import PipelineError
 from .executor import Done, Executor, StepBatch
 from .inbox import Inbox, Key
-from .order_choice import GreedyRule, OrderChoice
-from .order_control import OrderControl, Planner, name_of
+from .order_choice import GreedyRule, OrderChoice, name_of
+from .order_control import OrderControl, Planner
 from .orders import FixedOrder, GreedyOrder, IOrder
 from .placement import Placement
 from .plan_type import Plan

@@ -17,7 +17,7 @@ export class Simulation {
    */
   constructor(
     readonly table: OperationTable,
-    times: IStageTimes,
+    readonly times: IStageTimes,
     overlapped: readonly number[] = []
   ) {
     const { count, links, shape } = table;
@@ -25,7 +25,7 @@ export class Simulation {
     this.begin = new Float64Array(count);
     this.end = new Float64Array(count);
     this.arrival = new Float64Array(count);
-    this.optimizer = new Float64Array(shape.stages);
+    this.optimizer = times.optimizer.slice();
     this.send = new Float64Array(links.length);
     this.latency = new Float64Array(links.length);
     this.target = Int32Array.from(links, ({ to }) => to);
@@ -35,8 +35,16 @@ export class Simulation {
     this.work = new Int32Array(count + shape.stages);
     this.order = Int32Array.from({ length: count }, (_, at) => at);
     this.also = overlapped.length === 0 ? null : new Int32Array(count).fill(-1);
-    this.times = times;
-    this.retime(times);
+    const { kind, virtual } = table;
+    const width = virtualStages(shape);
+    for (let at = 0; at < count; at += 1) {
+      this.durations[at] = times.duration[kind[at]! * width + virtual[at]!]!;
+    }
+    links.forEach((link, at) => {
+      const takes = times.link(link);
+      this.send[at] = takes.send;
+      this.latency[at] = takes.latency;
+    });
     for (const at of overlapped) {
       this.also![at] = table.waits[at + 1]! < 0 ? -1 : at + 1;
       this.durations[at]! += this.durations[at + 1]!;
@@ -44,24 +52,6 @@ export class Simulation {
     }
   }
 
-  /** Take other times of the same shape. */
-  retime(times: IStageTimes): void {
-    const { durations, optimizer, send, latency } = this;
-    const { count, kind, virtual, links, shape } = this.table;
-    const width = virtualStages(shape);
-    for (let at = 0; at < count; at += 1) {
-      durations[at] = times.duration[kind[at]! * width + virtual[at]!]!;
-    }
-    optimizer.set(times.optimizer);
-    links.forEach((link, at) => {
-      const takes = times.link(link);
-      send[at] = takes.send;
-      latency[at] = takes.latency;
-    });
-    this.times = times;
-  }
-
-  times: IStageTimes;
   /** ms of each operation, of the optimizer of each stage, and of the messages of each link. May be changed between runs. */
   readonly durations: Float64Array;
   readonly optimizer: Float64Array;

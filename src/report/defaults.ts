@@ -21,7 +21,7 @@ export async function defaultViews(run: IRunSource, traced: readonly ITraced[]):
   const alarms = await run.table('alarms').catch(() => null);
   const timeline = await run.timeline?.({ ranks: '0', columns: 1 }).catch(() => null);
   // A plan says something of a run that is a pipeline.
-  const steps = await run.pipeline?.({}).catch(() => null);
+  const steps = timeline ? await run.pipeline?.({}).catch(() => null) : null;
   const isPipeline = (steps?.stages ?? 0) > 1;
   const written = await readGenerations(run).catch(() => []);
   const counts = {

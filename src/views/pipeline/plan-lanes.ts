@@ -4,6 +4,10 @@ import { KINDS } from '../../plan';
 import type { Translate } from '../shared/translate';
 import type { ILane, ILaneGroup, IOperation, OperationKind } from './lane';
 
+/** The share of a step in which a stage is idle, on average. */
+export const idleShare = ({ bubble }: IPlanned): number =>
+  bubble.reduce((sum, each) => sum + each, 0) / bubble.length;
+
 /** The lanes of a plan: what each stage does, its optimizer last. */
 export function planLanes(planned: IPlanned, t: Translate): ILane[] {
   const { table, plan, begin, end, done } = planned;

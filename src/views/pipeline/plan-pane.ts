@@ -1,13 +1,13 @@
 import { formatBytes, formatInteger, formatNumber } from '../../charts';
 import { compare, PlanError, type IComparison, type IPlanned } from '../../plan';
-import { verdictNotes } from './verdict-notes';
+import { fits, verdictNotes } from './verdict-notes';
 import { own } from '../../protocol/own';
 import type { Plan } from '../../protocol/pipeline.generated';
 import type { INote, Loaded } from '../shared/content';
 import { timeWords } from '../timeline/span-words';
 import type { ILaneGroup } from './lane';
 import { PipelinePane } from './pipeline-pane';
-import { departures, measuredLanes, overlaid, pathOf, planLanes } from './plan-lanes';
+import { departures, idleShare, measuredLanes, overlaid, pathOf, planLanes } from './plan-lanes';
 import type { IPipelineRead } from './pipeline-reader';
 
 /** Letters of a plan that a message of settings holds. */
@@ -60,9 +60,10 @@ export class PlanPane extends PipelinePane {
     );
   }
 
-  private _summary({ bubble, peakBytes, stepMs }: IPlanned): string {
+  private _summary(shown: IPlanned): string {
     const { t } = this;
-    const idle = formatNumber(100 * meanOf(bubble), 3);
+    const { peakBytes, stepMs } = shown;
+    const idle = formatNumber(100 * idleShare(shown), 3);
     const peak = Math.max(...peakBytes);
     return peak > 0
       ? t(
@@ -135,17 +136,7 @@ export class PlanPane extends PipelinePane {
 
   /** The last measured step against the plan; null where it is of other stages, chunks or micro-batches. */
   private _comparison({ measured }: IPipelineRead, shown: IPlanned): IComparison | null {
-    const shape = measured?.shape;
-    const { chunks, micro_batches: count, placement, stages } = shown.plan;
-    if (
-      !measured ||
-      !shape ||
-      shape.stages === 1 ||
-      shape.stages !== stages ||
-      shape.chunks !== chunks ||
-      shape.micro_batches !== count ||
-      shape.placement !== placement
-    ) {
+    if (measured === null || measured.shape.stages === 1 || !fits(shown.plan, measured.shape)) {
       return null;
     }
     try {
@@ -204,9 +195,6 @@ export class PlanPane extends PipelinePane {
     return text === '' ? [] : [{ text, tone: 'finding', action: hide }];
   }
 }
-
-const meanOf = (values: ArrayLike<number>): number =>
-  Array.from(values).reduce((sum, each) => sum + each, 0) / Math.max(1, values.length);
 
 /** A plan as settings of the instrument: whole, or where it is too large for a message by its name, which is planned where the training runs. */
 function orderOf({ plan, schedule }: IPlanned): { order: string; plan?: Plan } {

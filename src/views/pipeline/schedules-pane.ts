@@ -4,7 +4,7 @@ import type { IMark, Loaded } from '../shared/content';
 import { timeWords } from '../timeline/span-words';
 import { PipelinePane } from './pipeline-pane';
 import type { IPipelineRead } from './pipeline-reader';
-import { planLanes } from './plan-lanes';
+import { idleShare, planLanes } from './plan-lanes';
 
 /** All schedules under one another on one axis of time, the fastest first, each with its step time, bubble and memory. */
 export class SchedulesPane extends PipelinePane {
@@ -65,13 +65,12 @@ export class SchedulesPane extends PipelinePane {
 
   private _heading(planned: IPlanned): string {
     const { t } = this;
-    const { bubble, overMemoryBytes, peakBytes, stepMs } = planned;
-    const idle = Array.from(bubble).reduce((sum, each) => sum + each, 0) / bubble.length;
+    const { overMemoryBytes, peakBytes, stepMs } = planned;
     const peak = Math.max(...peakBytes);
     return [
       this.nameOf(planned),
       t('%1 a step', timeWords(stepMs)),
-      t('bubble %1 %', formatNumber(100 * idle, 3)),
+      t('bubble %1 %', formatNumber(100 * idleShare(planned), 3)),
       ...(peak > 0 ? [formatBytes(peak)] : []),
       ...(overMemoryBytes > 0 ? [t('%1 too much', formatBytes(overMemoryBytes))] : [])
     ].join(' · ');

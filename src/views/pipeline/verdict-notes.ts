@@ -92,7 +92,7 @@ const faster = (best: IPlanned | null, each: IPlanned): IPlanned =>
   best === null || each.stepMs < best.stepMs ? each : best;
 
 /** Whether a plan is of the stages, chunks, placement and micro-batches of a run. */
-function fits(plan: IPlanShape, shape: IPlanShape): boolean {
+export function fits(plan: IPlanShape, shape: IPlanShape): boolean {
   return (
     plan.stages === shape.stages &&
     plan.chunks === shape.chunks &&
