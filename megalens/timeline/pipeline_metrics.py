@@ -71,13 +71,13 @@ def _of_ranks(passes: PipelinePasses, first: int) -> Iterator[_Row]:
     whole = np.flatnonzero(spans.of_kind("step") & (spans.count == 1) & (spans.step >= first))
     mine = passes.rows[spans.step[passes.rows] >= first]
     began, ended = (
-        _extreme(np.minimum, cell[whole], begin[whole], shape),
+        _first(cell[whole], begin[whole], shape),
         _last(cell[whole], end[whole], shape),
     )
     busy = np.bincount(cell[mine], (end - begin)[mine], shape[0] * shape[1]).reshape(shape)
     count = np.bincount(cell[mine], minlength=shape[0] * shape[1]).reshape(shape)
     ticks = np.flatnonzero(_ticks(spans) & (spans.step >= first))
-    tick = _extreme(np.minimum, cell[ticks], begin[ticks], shape)
+    tick = _first(cell[ticks], begin[ticks], shape)
     over = np.where(np.isfinite(tick), tick, _last(cell[mine], end[mine], shape))
     # Steps that every rank of the pipeline has.
     there = np.isfinite(began) & (count > 0)
@@ -152,11 +152,11 @@ def _ticks(spans: Spans) -> Bools:
     return found
 
 
-def _extreme(least: np.ufunc, cell: Integers, values: Floats, shape: tuple[int, int]) -> Floats:
+def _first(cell: Integers, values: Floats, shape: tuple[int, int]) -> Floats:
     found = np.full(shape[0] * shape[1], np.inf)
-    least.at(found, cell, values)
+    np.minimum.at(found, cell, values)
     return found.reshape(shape)
 
 
 def _last(cell: Integers, values: Floats, shape: tuple[int, int]) -> Floats:
-    return -_extreme(np.minimum, cell, -values, shape)
+    return -_first(cell, -values, shape)
