@@ -182,6 +182,7 @@ const outputs = {
     'protocol/pipeline.schema.json',
     'PIPELINE_SCHEMA'
   ),
+  'src/protocol/split.generated.ts': await schemaModule('protocol/split.schema.json', 'SPLIT_SCHEMA'),
   'src/protocol/view-table.generated.ts': banner(VIEWS) + tableModule(views),
   'src/views/loaders.generated.ts': banner(VIEWS) + loadersModule(views),
   'megalens/widgets/generated.py': widgetsModule(views, VIEWS),

@@ -21,6 +21,7 @@ from scripts.moment_group_cases import group_cases
 from scripts.pattern_cases import pattern_cases
 from scripts.plan_cases import plan_cases
 from scripts.projection_cases import projection_cases
+from scripts.rank_map_cases import rank_map_cases
 from scripts.trend_fixtures import trend_cases
 
 ROOT = Path(__file__).parents[1] / "protocol" / "fixtures"
@@ -70,8 +71,9 @@ def contents() -> dict[str, bytes]:
     files["plans.json"] = (json.dumps(plan_cases(), indent=1) + "\n").encode()
     files["projection.json"] = (json.dumps(projection_cases()) + "\n").encode()
     # A case a line: there are hundreds.
-    cases = ",\n".join(json.dumps(case) for case in pattern_cases())
-    files["patterns.json"] = f"[\n{cases}\n]\n".encode()
+    for name, cases in (("patterns", pattern_cases()), ("rank-maps", rank_map_cases())):
+        lines = ",\n".join(json.dumps(case) for case in cases)
+        files[f"{name}.json"] = f"[\n{lines}\n]\n".encode()
     return files
 
 

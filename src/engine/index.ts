@@ -3,10 +3,12 @@ import './polyfills';
 import { expose } from './expose';
 import { registerJob } from './jobs';
 import { planPipeline } from './pipeline-job';
+import { mapRanks } from './split-jobs';
 import { makeReport } from './report-job';
 import { drawStills } from './still-job';
 
 registerJob('still', drawStills);
 registerJob('report', makeReport);
 registerJob('pipeline', planPipeline);
+registerJob('rank_map', mapRanks);
 expose();
