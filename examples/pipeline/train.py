@@ -6,36 +6,16 @@ import argparse
 import os
 
 import torch
-from torch import Tensor, distributed, nn
+from torch import Tensor, distributed
 from torch.distributed.device_mesh import init_device_mesh
 from torch.nn import functional
 
 import megalens
 from megalens.adapters import mesh_place
-from megalens.demo import GPT, load_corpus
+from megalens.demo import GPT, GPTPart, load_corpus
 from megalens.demo.model import GPTConfig
 
 SEQUENCE = 64
-
-
-class Part(nn.Module):
-    """The layers of one virtual stage, with the embedding on the first and the head on the last."""
-
-    def __init__(self, model: GPT, number: int, of: int) -> None:
-        super().__init__()
-        each = len(model.blocks) // of
-        self.blocks = nn.ModuleList(model.blocks[number * each : (number + 1) * each])
-        self.first = nn.ModuleList([model.embedding, model.positions]) if number == 0 else None
-        self.last = nn.Sequential(model.norm, model.head) if number == of - 1 else None
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return hidden states, or on the last stage logits; ``x`` are tokens on the first."""
-        if self.first is not None:
-            embedding, positions = self.first
-            x = embedding(x) + positions(torch.arange(x.shape[1], device=x.device))
-        for block in self.blocks:
-            x = block(x)
-        return x if self.last is None else self.last(x)
 
 
 def loss_of(logits: Tensor, target: Tensor) -> Tensor:
@@ -64,7 +44,7 @@ def main() -> None:
     count = stages * options.chunks
     turns = [chunk % 2 == 1 and options.placement == "v" for chunk in range(options.chunks)]
     held = [chunk * stages + (stages - 1 - rank if back else rank) for chunk, back in enumerate(turns)]
-    parts = [Part(model, number, count) for number in held]
+    parts = [GPTPart(model, number, count) for number in held]
 
     mesh = init_device_mesh("cpu", (stages,), mesh_dim_names=("pp",))
     with megalens.trace(

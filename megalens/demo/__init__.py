@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .model import GPT, GPTConfig
+    from .part import GPTPart
     from .text import Corpus, load_corpus
     from .tokenizer import ByteTokenizer
     from .train import Progress, TrainConfig, Trainer
@@ -19,6 +20,7 @@ __all__ = [
     "ByteTokenizer",
     "Corpus",
     "GPTConfig",
+    "GPTPart",
     "Progress",
     "TrainConfig",
     "Trainer",
@@ -27,6 +29,7 @@ __all__ = [
 
 _HOMES = {
     ".model": ("GPT", "GPTConfig"),
+    ".part": ("GPTPart",),
     ".text": ("Corpus", "load_corpus"),
     ".tokenizer": ("ByteTokenizer",),
     ".train": ("Progress", "TrainConfig", "Trainer"),

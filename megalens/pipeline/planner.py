@@ -176,16 +176,14 @@ def compare_plans(
 
 def _answers_of(run: Any) -> dict[str, Any]:
     """Return what answers the planner's question about a run, by the run's id."""
-    from ..client.answers import RunAnswers
-    from ..client.run import Run
+    from ..client.answers import answers_of
 
-    # What a notebook holds is around one.
-    run = run if isinstance(run, Run) else getattr(run, "run", run)
-    if not isinstance(run, Run):
+    found = answers_of(run)
+    if found is None:
         raise PipelineError(
             f"The first argument of plan(…) must be a run, or times such as {{'forward': 4.0}}, got a {type(run).__name__}."
         )
-    return {run.id: RunAnswers(run)}
+    return found
 
 
 def _planned(request: Mapping[str, Any], answers: Mapping[str, Any] | None = None) -> list[Mapping[str, Any]]:

@@ -3,7 +3,7 @@
 from .lines_answer import read_lines
 from .moment_request import moment_groups, moment_rows, only_members
 from .pipeline_answer import read_pipeline
-from .run_answers import RunAnswers, rows_of
+from .run_answers import RunAnswers, answers_of, rows_of
 from .selection import NoRows, SelectedRows, StreamRows, read_selection, tensor_index
 from .stream_query import StreamQuery
 from .timeline_answer import read_timeline
@@ -14,6 +14,7 @@ __all__ = [
     "SelectedRows",
     "StreamQuery",
     "StreamRows",
+    "answers_of",
     "moment_groups",
     "moment_rows",
     "only_members",

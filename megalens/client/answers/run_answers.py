@@ -23,7 +23,7 @@ from .selection import NoRows, SelectedRows, StreamRows, read_selection, tensor_
 from .stream_query import StreamQuery
 from .timeline_answer import read_timeline
 
-__all__ = ["RunAnswers", "rows_of"]
+__all__ = ["RunAnswers", "answers_of", "rows_of"]
 
 _MOST_BYTES = 64 * 1024 * 1024
 _MOST_ROWS = 1_000_000
@@ -171,6 +171,12 @@ class _Received:
             query = replace(query, first=max(newest + 1, query.first or newest + 1))
         table = self._run._read(stream, query)
         yield from (table if columns is None else table.select(columns)).to_batches()
+
+
+def answers_of(given: Any) -> dict[str, RunAnswers] | None:
+    """Return what answers an engine's job about a run, or about what a notebook holds of one, by the run's id; None for anything else."""
+    run = given if isinstance(given, Run) else getattr(given, "run", None)
+    return {run.id: RunAnswers(run)} if isinstance(run, Run) else None
 
 
 def rows_of(run: Run) -> StreamRows:
