@@ -3,7 +3,7 @@ import './polyfills';
 import { expose } from './expose';
 import { registerJob } from './jobs';
 import { planPipeline } from './pipeline-job';
-import { mapRanks } from './split-jobs';
+import { mapRanks, planSplits } from './split-jobs';
 import { makeReport } from './report-job';
 import { drawStills } from './still-job';
 
@@ -11,4 +11,5 @@ registerJob('still', drawStills);
 registerJob('report', makeReport);
 registerJob('pipeline', planPipeline);
 registerJob('rank_map', mapRanks);
+registerJob('split', planSplits);
 expose();

@@ -1,3 +1,4 @@
+import type { IPipelineSteps } from '../client/pipeline-api';
 import { asObject } from '../client/rest';
 import { measuredRun, requestOf, type PlanWish } from '../plan/measured-run';
 import { planAll } from '../plan/plan-all';
@@ -11,7 +12,10 @@ import type { IEngineHost, IJobResult } from './jobs';
 export async function planPipeline(args: unknown, host: IEngineHost): Promise<IJobResult> {
   const { run, first, last, ...request } = asObject(args);
   const outcomes = await planAll(
-    run === undefined ? request : await measured(String(run), { first, last }, request, host),
+    run === undefined
+      ? request
+      : // The whole is checked as a request by the planner.
+        requestOf(request as PlanWish, measuredRun(await stepsOf(String(run), { first, last }, host))),
     {
       progress: (done, total, words) => host.progress(done, total, words),
       // The engine has no clock; its timers cost nothing, and what was told is heard between them.
@@ -21,15 +25,13 @@ export async function planPipeline(args: unknown, host: IEngineHost): Promise<IJ
   return { json: planAnswer(outcomes) };
 }
 
-async function measured(
+/** The measured steps of a run, the newest where the range says nothing; null where there are none. */
+export async function stepsOf(
   run: string,
   range: { readonly first: unknown; readonly last: unknown },
-  wish: object,
   host: IEngineHost
-): Promise<object> {
+): Promise<IPipelineSteps | null> {
   const [first, last] = [range.first, range.last].map(each => (typeof each === 'number' ? each : undefined));
   const asked = { ...(first === undefined ? {} : { first }), ...(last === undefined ? {} : { last }) };
-  const steps = (await host.reader(run).pipeline?.(run, asked)) ?? null;
-  // The whole is checked as a request by the planner.
-  return requestOf(wish as PlanWish, measuredRun(steps));
+  return (await host.reader(run).pipeline?.(run, asked)) ?? null;
 }

@@ -1,5 +1,12 @@
+import { asObject } from '../client/rest';
+import { measuredSplit } from '../plan/split/measured-split';
+import { planSplit } from '../plan/split/plan-split';
 import { deletedRanks, rankMap } from '../plan/split/rank-map';
-import type { IJobResult } from './jobs';
+import { splitAnswer } from '../plan/split/split-answer';
+import { splitRequestOf } from '../plan/split/split-wish';
+import type { SplitRequest } from '../protocol/split.generated';
+import type { IEngineHost, IJobResult } from './jobs';
+import { stepsOf } from './pipeline-job';
 
 /** Say which process does what, for a `RankMapRequest`; `protocol/README.md` says what the answer's members are. */
 export async function mapRanks(args: unknown): Promise<IJobResult> {
@@ -18,4 +25,25 @@ export async function mapRanks(args: unknown): Promise<IJobResult> {
       ...(layout === 'megafbd' ? { deleted_ranks: deletedRanks(map) } : {})
     }
   });
+}
+
+/**
+ * Plan the layouts of a `SplitRequest`, which Python asks for: a `SplitAnswer`. With `run`, and `first` and `last` of its steps, what the request leaves out is that run's own.
+ */
+export async function planSplits(args: unknown, host: IEngineHost): Promise<IJobResult> {
+  const { run, first, last, ...request } = asObject(args);
+  const plan = await planSplit(
+    run === undefined
+      ? request
+      : // The whole is checked as a request by the planner.
+        splitRequestOf(
+          request as Partial<SplitRequest>,
+          measuredSplit(await stepsOf(String(run), { first, last }, host))
+        ),
+    {
+      progress: (done, total, words) => host.progress(done, total, words),
+      breathe: () => new Promise(resolve => setTimeout(resolve))
+    }
+  );
+  return { json: splitAnswer(plan) };
 }

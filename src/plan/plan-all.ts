@@ -81,7 +81,8 @@ export function simulatePlan(
   }
 }
 
-async function inSlices<T>(work: Generator<void, T>, { signal, breathe }: IPlanOptions): Promise<T> {
+/** Do work slice by slice, so that others have their turn between. */
+export async function inSlices<T>(work: Generator<void, T>, { signal, breathe }: IPlanOptions): Promise<T> {
   let began = performance.now();
   for (;;) {
     signal?.throwIfAborted();

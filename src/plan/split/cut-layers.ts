@@ -1,0 +1,148 @@
+import type { ILayoutShape } from './layout-space';
+import { isApart } from './layout-shape';
+import type { IFullSplitRequest } from './split-request';
+
+/** Kinds of devices of one replica, by stage; of forwards -1 where there is no such process. */
+export interface ISeating {
+  readonly kinds: readonly number[];
+  readonly forwardKinds: readonly number[];
+}
+
+/** What a stage would take and hold, were it the whole model; it takes its share of that. ms and bytes. */
+interface IWholeStage {
+  /** What each micro-batch takes of the slower of its processes. */
+  readonly each: number;
+  /** What one micro-batch takes forth and back. */
+  readonly chain: number;
+  /** The largest share that fits in memory. */
+  readonly most: number;
+}
+
+/** A way to cut the layers, and a guess at the step's ms. */
+export interface ICut {
+  readonly layers: readonly number[];
+  readonly guess: number;
+}
+
+/**
+ * Cut the layers so that the slowest stage is as fast as can be with these devices, within their memory; and with some slack, where stages that come first, or last, take as much
+ * as they may. Infinite slack in nothing: each has at least one layer.
+ *
+ * @returns Nothing where no cut fits in memory.
+ */
+export function cutLayers(
+  shape: ILayoutShape,
+  { kinds, forwardKinds }: ISeating,
+  request: IFullSplitRequest,
+  until: Float64Array,
+  slacks: readonly number[]
+): ICut[] {
+  const count = shape.stages;
+  const wholes = kinds.map((kind, stage) =>
+    wholeStage(shape, stage, kind, forwardKinds[stage] ?? -1, request)
+  );
+  const microBatches = request.micro_batches / shape.data;
+  const way = 2 * (count - 1) * (request.latency + request.message_bytes / request.bandwidth);
+  const layers = request.layers.length;
+  const ends = new Int32Array(count);
+  /** Give each stage in turn as many layers as may be; whether all have room. */
+  const fill = (limit: number, backwards: boolean): boolean => {
+    let from = backwards ? layers : 0;
+    for (let turn = 0; turn < count; turn += 1) {
+      const stage = backwards ? count - 1 - turn : turn;
+      const { each, most } = wholes[stage]!;
+      // A little more, so that sums that are equal but for rounding count as equal.
+      const share = Math.min(most, limit / each) * (1 + 1e-12) + 1e-15;
+      const rest = count - 1 - turn;
+      let to = from;
+      if (backwards) {
+        while (to > rest && until[from]! - until[to - 1]! <= share) {
+          to -= 1;
+        }
+        ends[stage] = from;
+      } else {
+        while (to < layers - rest && until[to + 1]! - until[from]! <= share) {
+          to += 1;
+        }
+        ends[stage] = to;
+      }
+      if (to === from) {
+        return false;
+      }
+      from = to;
+    }
+    return from === (backwards ? 0 : layers);
+  };
+  if (!fill(Infinity, false)) {
+    return [];
+  }
+  let low = 0;
+  let high = Math.max(...wholes.map(({ each }) => each));
+  for (let turn = 0; turn < 20 && high > low; turn += 1) {
+    const middle = (low + high) / 2;
+    if (fill(middle, false)) {
+      high = middle;
+    } else {
+      low = middle;
+    }
+  }
+  const cuts: ICut[] = [];
+  for (const slack of slacks) {
+    for (const backwards of [false, true]) {
+      if (!fill(high * slack, backwards)) {
+        continue;
+      }
+      let slowest = 0;
+      let chain = way;
+      const cut = Array.from(ends, (end, stage) => {
+        const begin = stage === 0 ? 0 : ends[stage - 1]!;
+        const share = until[end]! - until[begin]!;
+        slowest = Math.max(slowest, wholes[stage]!.each * share);
+        chain += wholes[stage]!.chain * share;
+        return end - begin;
+      });
+      cuts.push({ layers: cut, guess: chain + (microBatches - 1) * slowest });
+    }
+  }
+  return cuts;
+}
+
+/** What a stage would take on a kind of devices. */
+export function wholeStage(
+  { family, tensor, forwardTensor, stages, data }: ILayoutShape,
+  stage: number,
+  kind: number,
+  forwardKind: number,
+  request: IFullSplitRequest
+): IWholeStage {
+  const { devices, tensor_ms, message_bytes, state_bytes, activation_bytes, weight_bytes, ahead } = request;
+  const microBatches = request.micro_batches / data;
+  const { forward, recompute, backward, memory } = devices[kind]!;
+  const apart = isApart(family);
+  const own = (ms: number): number => ms / tensor + (tensor > 1 ? tensor_ms : 0);
+  const isAgain = apart || family === 'recompute' || family === 'pipeline_recompute';
+  const inFlight = Math.min(microBatches, stages - stage);
+  const back = own(backward) + (isAgain ? own(recompute) : 0);
+  const inputs = stage > 0 ? message_bytes : 0;
+  const kept = apart ? Math.min(ahead, microBatches) : isAgain ? 1 : inFlight;
+  const room = memory - (apart ? inputs : isAgain ? inFlight * inputs : 0);
+  const most = shareWithin(room, (state_bytes + kept * activation_bytes) / tensor);
+  if (!apart) {
+    const each = back + own(isAgain ? forward : recompute);
+    return { each, chain: each, most };
+  }
+  const seat = devices[forwardKind];
+  if (seat === undefined) {
+    return { each: back, chain: back, most };
+  }
+  const passes = seat.forward / forwardTensor + (forwardTensor > 1 ? tensor_ms : 0);
+  const held = family === 'megafbd' ? state_bytes : weight_bytes / forwardTensor;
+  return {
+    each: Math.max(passes, back),
+    chain: passes + back,
+    most: Math.min(most, shareWithin(seat.memory - 2 * message_bytes, held))
+  };
+}
+
+const shareWithin = (room: number, whole: number): number =>
+  room < 0 ? -1 : whole === 0 || room === Infinity ? Infinity : room / whole;
