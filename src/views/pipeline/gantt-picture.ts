@@ -29,6 +29,8 @@ export interface IGanttWish {
   /** What is seen of the axis; null where all is. */
   readonly seen: readonly [number, number] | null;
   readonly hide: (names: string[]) => void;
+  /** What lanes are; stages unless told. */
+  readonly lanes?: string;
 }
 
 /** Lanes of operations in groups under one another, over one axis of time. */
@@ -78,7 +80,11 @@ export class GanttPicture {
       const key = this._legend(groups, wish, hidden, dark).entries.filter(({ isHidden }) => !isHidden);
       return {
         template: 'pipeline',
-        texts: { xTitle: t('ms since the step began'), yTitle: t('stage'), colorTitle: t('operation') },
+        texts: {
+          xTitle: t('ms since the step began'),
+          yTitle: wish.lanes ?? t('stage'),
+          colorTitle: t('operation')
+        },
         params: {
           ...axisParams(extent.x, extent.y),
           rowNames: Object.fromEntries(named.map(({ lane, row: at }) => [at, lane.name])),

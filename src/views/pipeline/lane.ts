@@ -1,5 +1,5 @@
-/** What an operation is: a forward pass, a whole backward pass, its gradient of the input, its gradients of the weights, the optimizer. */
-export type OperationKind = 'F' | 'B' | 'I' | 'W' | 'O';
+/** What an operation is: a forward pass, one that is done again for a backward pass, a whole backward pass, its gradient of the input, its gradients of the weights, the optimizer, new weights that come. */
+export type OperationKind = 'B' | 'F' | 'I' | 'O' | 'R' | 'S' | 'W';
 
 /** One operation as it is drawn, times in ms since the step began. */
 export interface IOperation {

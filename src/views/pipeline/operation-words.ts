@@ -6,10 +6,12 @@ import type { IOperation, OperationKind } from './lane';
 /** Kinds in the order of the legend, each with the kind of span whose colour it has. */
 const SPANS: Readonly<Record<OperationKind, string>> = {
   F: 'forward',
+  R: 'user',
   B: 'backward',
   I: 'backward',
   W: 'wgrad',
-  O: 'optimizer'
+  O: 'optimizer',
+  S: 'send'
 };
 
 /** How far the colour of the last chunk is mixed with the page's. */
@@ -33,10 +35,12 @@ export function operationColor(
 export function operationWords(kind: OperationKind, t: Translate): string {
   const words: Readonly<Record<OperationKind, string>> = {
     F: t('forward'),
+    R: t('recomputed'),
     B: t('backward'),
     I: t('input gradient'),
     W: t('weight gradients'),
-    O: t('optimizer')
+    O: t('optimizer'),
+    S: t('new weights')
   };
   return words[kind];
 }

@@ -1,33 +1,14 @@
-import type { IPlace } from '../../charts';
 import { PlanError, type IPlanned, type Outcome } from '../../plan';
 import type { PipelineOptions } from '../../protocol/views.generated';
-import type { IRunSource, SourceChange } from '../../store/source';
-import type { IMark, IMoved, Loaded } from '../shared/content';
-import type { Control } from '../shared/control';
+import type { Loaded } from '../shared/content';
 import { emptyState, type IState } from '../shared/states';
-import type { ITip } from '../shared/tip';
-import { ViewModel, type IViewEnvironment } from '../shared/view-model';
-import { GanttPicture } from './gantt-picture';
+import { GanttPane } from './gantt-pane';
 import { shownOf, type IPipelineRead, type PipelineReader } from './pipeline-reader';
 import { scheduleWords } from './schedule-words';
 
 /** One picture of a plan. */
-export abstract class PipelinePane extends ViewModel<PipelineOptions> {
-  constructor(
-    source: IRunSource,
-    env: IViewEnvironment<PipelineOptions>,
-    protected readonly reader: PipelineReader
-  ) {
-    super(source, env);
-  }
-
-  override readonly zooms = { axes: 'x', least: 1e-6 } as const;
-
+export abstract class PipelinePane extends GanttPane<PipelineOptions, PipelineReader> {
   readonly subject = this.t('Pipeline');
-
-  concerns(change: SourceChange): boolean {
-    return change.kind === 'rows' && change.stream === 'spans' && this.reader.renew();
-  }
 
   async load(signal: AbortSignal): Promise<Loaded> {
     const { options } = this;
@@ -51,30 +32,6 @@ export abstract class PipelinePane extends ViewModel<PipelineOptions> {
     }
   }
 
-  override controls(): Control[] {
-    return [{ kind: 'name', id: 'run', text: this.source.name }];
-  }
-
-  override zoomed(): void {
-    this.env.refresh(false);
-  }
-
-  override restyled(): void {
-    this.env.refresh();
-  }
-
-  override probe(place: IPlace): IMark | null {
-    return this.gantt.probe(place);
-  }
-
-  override tipOf(mark: IMark): ITip | null {
-    return this.gantt.tipOf(mark);
-  }
-
-  override move(key: string): IMoved | null {
-    return this.gantt.move(key, this.env.zoom);
-  }
-
   /** Draw what was read. */
   protected abstract show(read: IPipelineRead, shown: IPlanned): Loaded;
 
@@ -85,15 +42,7 @@ export abstract class PipelinePane extends ViewModel<PipelineOptions> {
       : scheduleWords(schedule, this.t);
   }
 
-  /** What is seen of the axis of time; null where all is. */
-  protected get seen(): readonly [number, number] | null {
-    const { zoom } = this.env;
-    return zoom?.isZoomed ? [zoom.domain.x0, zoom.domain.x1] : null;
-  }
-
   private _alike: string | null = null;
-
-  protected readonly gantt = new GanttPicture(this.t);
 
   /** Why the schedule that was chosen is not drawn. */
   private _absent(read: IPipelineRead, shown: Outcome | null): IState {
