@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         Pipeline,
         Scalars,
         Scatter,
+        Split,
         Timeline,
         Tokens,
         Trend,
@@ -1070,6 +1071,151 @@ class NotebookViews(ABC):
             "hidden": hidden,
         }
         return self._show(Pipeline, options)
+
+    def split_plan(
+        self,
+        layout: Literal[
+            "split", "run", "best", "ordinary", "recompute", "pipeline", "pipeline_recompute", "megafbd"
+        ] = "split",
+        *,
+        kind: Literal["all", "plan", "map", "layouts"] = "all",
+        rank_map: Literal["megalens", "megafbd", "one_flag"] = "megalens",
+        tensor: int | None = None,
+        pipeline: int | None = None,
+        data: int | None = None,
+        forward_tensor: int | None = None,
+        last_forward: bool | None = None,
+        devices: int | None = None,
+        others: int | None = None,
+        forward: float | None = None,
+        backward: float | None = None,
+        others_slower: float | None = None,
+        micro_batches: int | None = None,
+        model_layers: int | None = None,
+        most_tensor: int | None = None,
+        ahead: int | None = None,
+        latency: float | None = None,
+        bandwidth: float | None = None,
+        message_mb: float = 0,
+        activation_mb: float = 0,
+        weight_mb: float = 0,
+        state_mb: float | None = None,
+        memory_gb: float | None = None,
+        others_memory_gb: float | None = None,
+        uncertainty: float = 5,
+        steps: StepRange | None = None,
+        measured: bool = True,
+        hidden: str | Sequence[str] = (),
+    ) -> Split:
+        """Show which process does what where forward and backward passes run apart, what each does in a step, as planned and as measured, and whether that is worth it against other ways to train on the same devices. Times that are not set here are the run's own where it recorded spans.
+
+        Parameters
+        ----------
+        layout : str
+            The layout whose step is drawn. split: the best split; run: that of the run itself; best: the
+            fastest of all; the others: the best of a family. One of ``split``, ``run``, ``best``,
+            ``ordinary``, ``recompute``, ``pipeline``, ``pipeline_recompute``, ``megafbd``.
+        kind : str
+            The step as lanes of processes, the map of roles, the layouts side by side, or all three. One of
+            ``all``, ``plan``, ``map``, ``layouts``.
+        rank_map : {"megalens", "megafbd", "one_flag"}
+            Whose map of roles is drawn: without a coordinator, that of MegaFBD with both of its flags, or
+            what it means by one of them.
+        tensor : int, optional
+            Tensor-parallel degree of the map's backward processes; that of the layout when absent.
+        pipeline : int, optional
+            Stages of the map; those of the layout when absent.
+        data : int, optional
+            Replicas of the map; those of the layout when absent. Of MegaFBD's maps Megatron's data-parallel
+            size is twice as much.
+        forward_tensor : int, optional
+            Tensor-parallel degree of the map's forward processes; that of the layout when absent.
+        last_forward : bool, optional
+            Whether the map's last stage has forward processes; as the layout when absent.
+        devices : int, optional
+            Devices of the first kind; of a split run those of forward processes.
+        others : int, optional
+            Devices of the second kind; of a split run those of backward processes. 0: none.
+        forward : float, optional
+            ms of a forward pass of one micro-batch through the whole model on a device of the first kind.
+        backward : float, optional
+            ms of its backward pass there.
+        others_slower : float, optional
+            How many times as long the second kind takes.
+        micro_batches : int, optional
+            Micro-batches of a step, of all replicas together.
+        model_layers : int, optional
+            Layers between which the model can be cut.
+        most_tensor : int, optional
+            Largest tensor-parallel degree that is tried.
+        ahead : int, optional
+            Micro-batches that a backward process recomputes ahead of their gradients.
+        latency : float, optional
+            ms before a message between two processes begins to arrive.
+        bandwidth : float, optional
+            GB/s of a link between two processes in each direction; 0: no limit.
+        message_mb : float
+            MB of a micro-batch's activations between two layers.
+        activation_mb : float
+            MB that the whole model keeps of one micro-batch for its backward pass.
+        weight_mb : float
+            MB of the whole model's weights.
+        state_mb : float, optional
+            MB of its weights, gradients and optimizer state together; that of the weights when absent.
+        memory_gb : float, optional
+            GB that a device of the first kind may hold; none: no limit.
+        others_memory_gb : float, optional
+            GB that a device of the second kind may hold; none: no limit.
+        uncertainty : float
+            By how much the times may be off, % (standard deviation): the verdict's interval comes from it.
+        steps : int, range or slice, optional
+            First and last step, both included; all steps when absent. In Python a step, ``range(10, 20)``
+            or ``slice(10, None)``, as everywhere there without the end.
+        measured : bool
+            Lay the last measured step over the plan of the run's own layout.
+        hidden : str or sequence of str
+            Lines that are not drawn: a scalar, or a group, by its name, a layer by its number ('3'), a run
+            by its id where each has one line. Of several columns as a list in JSON ('[3,"output"]').
+
+        Raises
+        ------
+        megalens.widgets.WidgetError
+            Naming the argument that is not one of the above.
+        """
+        from .widgets import Split
+
+        options = {
+            "layout": layout,
+            "kind": kind,
+            "rank_map": rank_map,
+            "tensor": tensor,
+            "pipeline": pipeline,
+            "data": data,
+            "forward_tensor": forward_tensor,
+            "last_forward": last_forward,
+            "devices": devices,
+            "others": others,
+            "forward": forward,
+            "backward": backward,
+            "others_slower": others_slower,
+            "micro_batches": micro_batches,
+            "model_layers": model_layers,
+            "most_tensor": most_tensor,
+            "ahead": ahead,
+            "latency": latency,
+            "bandwidth": bandwidth,
+            "message_mb": message_mb,
+            "activation_mb": activation_mb,
+            "weight_mb": weight_mb,
+            "state_mb": state_mb,
+            "memory_gb": memory_gb,
+            "others_memory_gb": others_memory_gb,
+            "uncertainty": uncertainty,
+            "steps": steps,
+            "measured": measured,
+            "hidden": hidden,
+        }
+        return self._show(Split, options)
 
     @abstractmethod
     def _show(self, kind: type[_V], options: Mapping[str, Any]) -> _V:

@@ -24,6 +24,7 @@ __all__ = [
     "Pipeline",
     "Scalars",
     "Scatter",
+    "Split",
     "Timeline",
     "Tokens",
     "Trend",
@@ -619,6 +620,97 @@ class Pipeline(View):
     )(View._option_changed)
 
 
+@register
+class Split(View):
+    """Split. Forward and backward in different processes: which does what, and whether it is worth it."""
+
+    view_name: ClassVar[str] = "split"
+
+    layout = Option(
+        help="The layout whose step is drawn. split: the best split; run: that of the run itself; best: the fastest of all; the others: the best of a family."
+    )
+    kind = Option(
+        help="The step as lanes of processes, the map of roles, the layouts side by side, or all three."
+    )
+    rank_map = Option(
+        help="Whose map of roles is drawn: without a coordinator, that of MegaFBD with both of its flags, or what it means by one of them."
+    )
+    tensor = Option(
+        help="Tensor-parallel degree of the map's backward processes; that of the layout when absent."
+    )
+    pipeline = Option(help="Stages of the map; those of the layout when absent.")
+    data = Option(
+        help="Replicas of the map; those of the layout when absent. Of MegaFBD's maps Megatron's data-parallel size is twice as much."
+    )
+    forward_tensor = Option(
+        help="Tensor-parallel degree of the map's forward processes; that of the layout when absent."
+    )
+    last_forward = Option(
+        help="Whether the map's last stage has forward processes; as the layout when absent."
+    )
+    devices = Option(help="Devices of the first kind; of a split run those of forward processes.")
+    others = Option(help="Devices of the second kind; of a split run those of backward processes. 0: none.")
+    forward = Option(
+        help="ms of a forward pass of one micro-batch through the whole model on a device of the first kind."
+    )
+    backward = Option(help="ms of its backward pass there.")
+    others_slower = Option(help="How many times as long the second kind takes.")
+    micro_batches = Option(help="Micro-batches of a step, of all replicas together.")
+    model_layers = Option(help="Layers between which the model can be cut.")
+    most_tensor = Option(help="Largest tensor-parallel degree that is tried.")
+    ahead = Option(help="Micro-batches that a backward process recomputes ahead of their gradients.")
+    latency = Option(help="ms before a message between two processes begins to arrive.")
+    bandwidth = Option(help="GB/s of a link between two processes in each direction; 0: no limit.")
+    message_mb = Option(help="MB of a micro-batch's activations between two layers.")
+    activation_mb = Option(help="MB that the whole model keeps of one micro-batch for its backward pass.")
+    weight_mb = Option(help="MB of the whole model's weights.")
+    state_mb = Option(
+        help="MB of its weights, gradients and optimizer state together; that of the weights when absent."
+    )
+    memory_gb = Option(help="GB that a device of the first kind may hold; none: no limit.")
+    others_memory_gb = Option(help="GB that a device of the second kind may hold; none: no limit.")
+    uncertainty = Option(
+        help="By how much the times may be off, % (standard deviation): the verdict's interval comes from it."
+    )
+    steps = Option(help="First and last step, both included; all steps when absent.")
+    measured = Option(help="Lay the last measured step over the plan of the run's own layout.")
+    hidden = Option(
+        help="Lines that are not drawn: a scalar, or a group, by its name, a layer by its number ('3'), a run by its id where each has one line. Of several columns as a list in JSON ('[3,\"output\"]')."
+    )
+
+    _sync = observe(
+        "layout",
+        "kind",
+        "rank_map",
+        "tensor",
+        "pipeline",
+        "data",
+        "forward_tensor",
+        "last_forward",
+        "devices",
+        "others",
+        "forward",
+        "backward",
+        "others_slower",
+        "micro_batches",
+        "model_layers",
+        "most_tensor",
+        "ahead",
+        "latency",
+        "bandwidth",
+        "message_mb",
+        "activation_mb",
+        "weight_mb",
+        "state_mb",
+        "memory_gb",
+        "others_memory_gb",
+        "uncertainty",
+        "steps",
+        "measured",
+        "hidden",
+    )(View._option_changed)
+
+
 VIEW_CLASSES: dict[str, type[View]] = {
     "heatmap": Heatmap,
     "trend": Trend,
@@ -633,5 +725,6 @@ VIEW_CLASSES: dict[str, type[View]] = {
     "lens": Lens,
     "effects": Effects,
     "pipeline": Pipeline,
+    "split": Split,
 }
 """Every view's class by the view's name."""

@@ -198,5 +198,16 @@ export const VIEWS: Readonly<Record<ViewOptions['view'], IViewInfo>> = {
     icon: 'megalens:lens',
     offer: ['panel', 'palette'],
     needs: { streams: [], flag: false, absent: '' }
+  },
+  split: {
+    name: 'split',
+    method: 'split_plan',
+    title: 'Split',
+    summary: 'Forward and backward in different processes: which does what, and whether it is worth it',
+    label: 'Open Split Planner',
+    command: 'megalens:open-split',
+    icon: 'megalens:lens',
+    offer: ['panel', 'palette'],
+    needs: { streams: [], flag: false, absent: '' }
   }
 };

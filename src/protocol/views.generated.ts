@@ -18,7 +18,8 @@ export type ViewOptions =
   | ProjectionOptions
   | LensOptions
   | EffectsOptions
-  | PipelineOptions;
+  | PipelineOptions
+  | SplitOptions;
 /**
  * 'all' or ranges such as '0-3,7'.
  */
@@ -716,6 +717,124 @@ export interface PipelineOptions {
   hidden?: HiddenLines;
 }
 
+/**
+ * Show which process does what where forward and backward passes run apart, what each does in a step, as planned and as measured, and whether that is worth it against other ways to train on the same devices. Times that are not set here are the run's own where it recorded spans.
+ */
+export interface SplitOptions {
+  view: 'split';
+  /**
+   * The layout whose step is drawn. split: the best split; run: that of the run itself; best: the fastest of all; the others: the best of a family.
+   */
+  layout?:
+    'split' | 'run' | 'best' | 'ordinary' | 'recompute' | 'pipeline' | 'pipeline_recompute' | 'megafbd';
+  /**
+   * The step as lanes of processes, the map of roles, the layouts side by side, or all three.
+   */
+  kind?: 'all' | 'plan' | 'map' | 'layouts';
+  /**
+   * Whose map of roles is drawn: without a coordinator, that of MegaFBD with both of its flags, or what it means by one of them.
+   */
+  rank_map?: 'megalens' | 'megafbd' | 'one_flag';
+  /**
+   * Tensor-parallel degree of the map's backward processes; that of the layout when absent.
+   */
+  tensor?: number | null;
+  /**
+   * Stages of the map; those of the layout when absent.
+   */
+  pipeline?: number | null;
+  /**
+   * Replicas of the map; those of the layout when absent. Of MegaFBD's maps Megatron's data-parallel size is twice as much.
+   */
+  data?: number | null;
+  /**
+   * Tensor-parallel degree of the map's forward processes; that of the layout when absent.
+   */
+  forward_tensor?: number | null;
+  /**
+   * Whether the map's last stage has forward processes; as the layout when absent.
+   */
+  last_forward?: boolean | null;
+  /**
+   * Devices of the first kind; of a split run those of forward processes.
+   */
+  devices?: number | null;
+  /**
+   * Devices of the second kind; of a split run those of backward processes. 0: none.
+   */
+  others?: number | null;
+  /**
+   * ms of a forward pass of one micro-batch through the whole model on a device of the first kind.
+   */
+  forward?: number | null;
+  /**
+   * ms of its backward pass there.
+   */
+  backward?: number | null;
+  /**
+   * How many times as long the second kind takes.
+   */
+  others_slower?: number | null;
+  /**
+   * Micro-batches of a step, of all replicas together.
+   */
+  micro_batches?: number | null;
+  /**
+   * Layers between which the model can be cut.
+   */
+  model_layers?: number | null;
+  /**
+   * Largest tensor-parallel degree that is tried.
+   */
+  most_tensor?: number | null;
+  /**
+   * Micro-batches that a backward process recomputes ahead of their gradients.
+   */
+  ahead?: number | null;
+  /**
+   * ms before a message between two processes begins to arrive.
+   */
+  latency?: number | null;
+  /**
+   * GB/s of a link between two processes in each direction; 0: no limit.
+   */
+  bandwidth?: number | null;
+  /**
+   * MB of a micro-batch's activations between two layers.
+   */
+  message_mb?: number;
+  /**
+   * MB that the whole model keeps of one micro-batch for its backward pass.
+   */
+  activation_mb?: number;
+  /**
+   * MB of the whole model's weights.
+   */
+  weight_mb?: number;
+  /**
+   * MB of its weights, gradients and optimizer state together; that of the weights when absent.
+   */
+  state_mb?: number | null;
+  /**
+   * GB that a device of the first kind may hold; none: no limit.
+   */
+  memory_gb?: number | null;
+  /**
+   * GB that a device of the second kind may hold; none: no limit.
+   */
+  others_memory_gb?: number | null;
+  /**
+   * By how much the times may be off, % (standard deviation): the verdict's interval comes from it.
+   */
+  uncertainty?: number;
+  steps?: StepRange;
+  /**
+   * Lay the last measured step over the plan of the run's own layout.
+   */
+  measured?: boolean;
+  hidden?: HiddenLines;
+}
+
 /** protocol/views.schema.json, as a validator takes it, without its prose. */
 export const VIEWS_SCHEMA: ISchema = {
   $schema: 'https://json-schema.org/draft/2020-12/schema',
@@ -733,7 +852,8 @@ export const VIEWS_SCHEMA: ISchema = {
     { $ref: '#/$defs/Scatter' },
     { $ref: '#/$defs/Lens' },
     { $ref: '#/$defs/Effects' },
-    { $ref: '#/$defs/Pipeline' }
+    { $ref: '#/$defs/Pipeline' },
+    { $ref: '#/$defs/Split' }
   ],
   $defs: {
     Layers: {
@@ -1140,6 +1260,55 @@ export const VIEWS_SCHEMA: ISchema = {
         activation_mb: { type: 'number', minimum: 0, maximum: 1000000000, default: 0 },
         weight_mb: { type: 'number', minimum: 0, maximum: 1000000000, default: 0 },
         memory_gb: { type: ['number', 'null'], minimum: 0, maximum: 1000000000, default: null },
+        steps: { $ref: '#/$defs/StepRange', default: null },
+        measured: { type: 'boolean', default: true },
+        hidden: { $ref: '#/$defs/Hidden', default: [] }
+      }
+    },
+    Split: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['view'],
+      properties: {
+        view: { const: 'split' },
+        layout: {
+          enum: [
+            'split',
+            'run',
+            'best',
+            'ordinary',
+            'recompute',
+            'pipeline',
+            'pipeline_recompute',
+            'megafbd'
+          ],
+          default: 'split'
+        },
+        kind: { enum: ['all', 'plan', 'map', 'layouts'], default: 'all' },
+        rank_map: { enum: ['megalens', 'megafbd', 'one_flag'], default: 'megalens' },
+        tensor: { type: ['integer', 'null'], minimum: 1, maximum: 64, default: null },
+        pipeline: { type: ['integer', 'null'], minimum: 1, maximum: 1024, default: null },
+        data: { type: ['integer', 'null'], minimum: 1, maximum: 2048, default: null },
+        forward_tensor: { type: ['integer', 'null'], minimum: 1, maximum: 64, default: null },
+        last_forward: { type: ['boolean', 'null'], default: null },
+        devices: { type: ['integer', 'null'], minimum: 1, maximum: 1024, default: null },
+        others: { type: ['integer', 'null'], minimum: 0, maximum: 1024, default: null },
+        forward: { type: ['number', 'null'], minimum: 0, maximum: 1000000000, default: null },
+        backward: { type: ['number', 'null'], minimum: 0, maximum: 1000000000, default: null },
+        others_slower: { type: ['number', 'null'], minimum: 0.000001, maximum: 1000000, default: null },
+        micro_batches: { type: ['integer', 'null'], minimum: 1, maximum: 4096, default: null },
+        model_layers: { type: ['integer', 'null'], minimum: 1, maximum: 1024, default: null },
+        most_tensor: { type: ['integer', 'null'], minimum: 1, maximum: 64, default: null },
+        ahead: { type: ['integer', 'null'], minimum: 1, maximum: 64, default: null },
+        latency: { type: ['number', 'null'], minimum: 0, maximum: 1000000000, default: null },
+        bandwidth: { type: ['number', 'null'], minimum: 0, maximum: 1000000000, default: null },
+        message_mb: { type: 'number', minimum: 0, maximum: 1000000000, default: 0 },
+        activation_mb: { type: 'number', minimum: 0, maximum: 1000000000, default: 0 },
+        weight_mb: { type: 'number', minimum: 0, maximum: 1000000000, default: 0 },
+        state_mb: { type: ['number', 'null'], minimum: 0, maximum: 1000000000, default: null },
+        memory_gb: { type: ['number', 'null'], minimum: 0, maximum: 1000000000, default: null },
+        others_memory_gb: { type: ['number', 'null'], minimum: 0, maximum: 1000000000, default: null },
+        uncertainty: { type: 'number', minimum: 0, maximum: 100, default: 5 },
         steps: { $ref: '#/$defs/StepRange', default: null },
         measured: { type: 'boolean', default: true },
         hidden: { $ref: '#/$defs/Hidden', default: [] }

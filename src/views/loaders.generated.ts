@@ -14,5 +14,6 @@ export const LOADERS = {
   projection: () => import('./projection'),
   lens: () => import('./lens'),
   effects: () => import('./effects'),
-  pipeline: () => import('./pipeline')
+  pipeline: () => import('./pipeline'),
+  split: () => import('./split')
 } as const;

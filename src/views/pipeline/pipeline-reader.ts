@@ -11,6 +11,7 @@ import {
 } from '../../plan';
 import type { PipelineOptions } from '../../protocol/views.generated';
 import type { IRunSource } from '../../store/source';
+import { PlanReader, rangeOf } from './plan-reader';
 import { whatIf, type IWhatIf } from './what-if';
 
 type Options = Required<PipelineOptions>;
@@ -34,9 +35,6 @@ export interface IPipelineRead {
   readonly problem: string;
 }
 
-/** Least time between two plans of a run that goes on. */
-const RENEW_MS = 10_000;
-
 /** Passes of micro-batches through virtual stages up to which the search is made unasked: about a second of it. */
 const MOST_SEARCHED = 4096;
 
@@ -44,20 +42,9 @@ const MOST_SEARCHED = 4096;
 const DRAWN: ReadonlySet<string> = new Set(['schedule', 'kind', 'measured', 'hidden']);
 
 /** Reads the measured steps of a run and plans its schedules, once for all panes. */
-export class PipelineReader {
-  constructor(private readonly _source: IRunSource) {}
-
-  /** What was read last; null before that. */
-  last: IPipelineRead | null = null;
-
-  /**
-   * Rows have come: measured steps are to be read anew, unless that was done a moment ago.
-   *
-   * @returns Whether there is something to read.
-   */
-  renew(): boolean {
-    this._isStale ||= Date.now() - this._readAt > RENEW_MS;
-    return this._isStale;
+export class PipelineReader extends PlanReader<IPipelineRead> {
+  constructor(private readonly _source: IRunSource) {
+    super();
   }
 
   /**
@@ -66,34 +53,20 @@ export class PipelineReader {
    * @throws PlanError where the options do not go together.
    */
   async read(options: Options): Promise<IPipelineRead> {
-    const key = JSON.stringify([
+    const asked = [
       options.schedule === 'search',
       Object.entries(options).filter(([name]) => !DRAWN.has(name))
-    ]);
-    if (key !== this._key || this._isStale) {
-      this._end.abort();
-      this._end = new AbortController();
-      this._key = key;
-      this._isStale = false;
-      this._readAt = Date.now();
-      this._reading = this._read(options, this._end.signal);
-    }
-    let read = (await this._reading) as IPipelineRead;
+    ];
+    let read = await this.once(asked, signal => this._read(options, signal));
     if (read.rest !== null && options.schedule === 'search') {
       await read.rest;
-      read = (await this._reading) as IPipelineRead;
+      read = (await this.reading) as IPipelineRead;
     }
     return (this.last = read);
   }
 
-  dispose(): void {
-    this._end.abort();
-  }
-
   private async _read(options: Options, signal: AbortSignal): Promise<IPipelineRead> {
-    const [first, last] = options.steps ?? [];
-    const range = { ...(first === undefined ? {} : { first }), ...(last === undefined ? {} : { last }) };
-    const steps = (await this._source.pipeline?.(range, signal)) ?? null;
+    const steps = (await this._source.pipeline?.(rangeOf(options.steps), signal)) ?? null;
     const { measured, problem } = measuredOf(steps);
     const what = whatIf(options, measured);
     const { request } = what;
@@ -118,18 +91,12 @@ export class PipelineReader {
     ).then(found => {
       const whole = of([...made, ...found], null);
       if (!signal.aborted) {
-        this._reading = Promise.resolve(whole);
+        this.reading = Promise.resolve(whole);
       }
       return whole;
     });
     return of(made, searched);
   }
-
-  private _key = '';
-  private _isStale = false;
-  private _readAt = 0;
-  private _end = new AbortController();
-  private _reading: Promise<IPipelineRead> | null = null;
 }
 
 /** What the options draw: a plan, or why there is none. */

@@ -1,0 +1,48 @@
+import { formatInteger } from '../../charts';
+import type { ISplitLane, ISplitPlanned } from '../../plan/split/split-planned';
+import type { ProcessRole } from '../../plan/split/rank-map';
+import type { SplitFamily, SplitRequest } from '../../protocol/split.generated';
+import type { Translate } from '../shared/translate';
+
+/** A family of layouts as people know it. */
+export function familyWords(family: SplitFamily, t: Translate): string {
+  const words: Readonly<Record<SplitFamily, string>> = {
+    ordinary: t('Ordinary'),
+    recompute: t('Ordinary, recomputing'),
+    pipeline: t('Pipeline'),
+    pipeline_recompute: t('Pipeline, recomputing'),
+    split: t('Split'),
+    megafbd: t('MegaFBD’s split')
+  };
+  return words[family];
+}
+
+/** What a process does. */
+export function roleWords(role: ISplitLane['role'] | ProcessRole, t: Translate): string {
+  const words: Readonly<Record<ISplitLane['role'] | ProcessRole, string>> = {
+    forward: t('forward'),
+    backward: t('backward'),
+    both: t('both'),
+    coordinator: t('coordinator')
+  };
+  return words[role];
+}
+
+/** A layout in a few words: `Split, 2 stages × 2 replicas, tensor parallel 2`. */
+export function layoutWords({ layout }: Pick<ISplitPlanned, 'layout'>, t: Translate): string {
+  const { family, stages, data, tensor, forward_tensor: forward = tensor } = layout;
+  return [
+    familyWords(family, t),
+    ...(stages.length > 1 ? [t('%1 stages', formatInteger(stages.length))] : []),
+    ...(data > 1 ? [t('%1 replicas', formatInteger(data))] : []),
+    ...(tensor > 1 ? [t('tensor parallel %1', formatInteger(tensor))] : []),
+    ...(forward !== tensor ? [t('forward %1', formatInteger(forward))] : [])
+  ].join(', ');
+}
+
+/** The devices of a layout: `2 fast, 1 slow`. */
+export function deviceWords(devices: readonly number[], { devices: kinds }: SplitRequest): string {
+  return devices
+    .flatMap((count, at) => (count > 0 ? [`${formatInteger(count)} ${kinds[at]?.name ?? ''}`] : []))
+    .join(', ');
+}
