@@ -2,6 +2,9 @@ import type { ILayoutShape } from './layout-space';
 import { isApart } from './layout-shape';
 import type { IFullSplitRequest } from './split-request';
 
+// Called often: where code runs in a context of its own, each look at a global takes longer than the number.
+const { max, min } = Math;
+
 /** Kinds of devices of one replica, by stage; of forwards -1 where there is no such process. */
 export interface ISeating {
   readonly kinds: readonly number[];
@@ -35,7 +38,7 @@ export function cutLayers(
   { kinds, forwardKinds }: ISeating,
   request: IFullSplitRequest,
   until: Float64Array,
-  slacks: readonly number[]
+  slacks: readonly number[] = []
 ): ICut[] {
   const count = shape.stages;
   const wholes = kinds.map((kind, stage) =>
@@ -52,7 +55,7 @@ export function cutLayers(
       const stage = backwards ? count - 1 - turn : turn;
       const { each, most } = wholes[stage]!;
       // A little more, so that sums that are equal but for rounding count as equal.
-      const share = Math.min(most, limit / each) * (1 + 1e-12) + 1e-15;
+      const share = min(most, limit / each) * (1 + 1e-12) + 1e-15;
       const rest = count - 1 - turn;
       let to = from;
       if (backwards) {
@@ -76,9 +79,14 @@ export function cutLayers(
   if (!fill(Infinity, false)) {
     return [];
   }
-  let low = 0;
-  let high = Math.max(...wholes.map(({ each }) => each));
-  for (let turn = 0; turn < 20 && high > low; turn += 1) {
+  // From the time of a perfect balance upwards, until each layer has a place; then down again, as near as matters.
+  let low = 1 / wholes.reduce((sum, { each }) => sum + 1 / each, 0);
+  let high = low;
+  for (let step = low / 16; !fill(high, false) && high < Infinity; step *= 2) {
+    low = high;
+    high = step > 0 ? high + step : Infinity;
+  }
+  while (high - low > 1e-3 * low && high < Infinity) {
     const middle = (low + high) / 2;
     if (fill(middle, false)) {
       high = middle;
@@ -87,17 +95,18 @@ export function cutLayers(
     }
   }
   const cuts: ICut[] = [];
-  for (const slack of slacks) {
-    for (const backwards of [false, true]) {
-      if (!fill(high * slack, backwards)) {
-        continue;
-      }
+  const ways: readonly (readonly [number, boolean])[] = [
+    [1, false],
+    ...slacks.flatMap(slack => [[slack, false] as const, [slack, true] as const])
+  ];
+  for (const [slack, backwards] of ways) {
+    if (fill(high * slack, backwards)) {
       let slowest = 0;
       let chain = way;
       const cut = Array.from(ends, (end, stage) => {
         const begin = stage === 0 ? 0 : ends[stage - 1]!;
         const share = until[end]! - until[begin]!;
-        slowest = Math.max(slowest, wholes[stage]!.each * share);
+        slowest = max(slowest, wholes[stage]!.each * share);
         chain += wholes[stage]!.chain * share;
         return end - begin;
       });
@@ -121,10 +130,10 @@ export function wholeStage(
   const apart = isApart(family);
   const own = (ms: number): number => ms / tensor + (tensor > 1 ? tensor_ms : 0);
   const isAgain = apart || family === 'recompute' || family === 'pipeline_recompute';
-  const inFlight = Math.min(microBatches, stages - stage);
+  const inFlight = min(microBatches, stages - stage);
   const back = own(backward) + (isAgain ? own(recompute) : 0);
   const inputs = stage > 0 ? message_bytes : 0;
-  const kept = apart ? Math.min(ahead, microBatches) : isAgain ? 1 : inFlight;
+  const kept = apart ? min(ahead, microBatches) : isAgain ? 1 : inFlight;
   const room = memory - (apart ? inputs : isAgain ? inFlight * inputs : 0);
   const most = shareWithin(room, (state_bytes + kept * activation_bytes) / tensor);
   if (!apart) {
@@ -138,9 +147,9 @@ export function wholeStage(
   const passes = seat.forward / forwardTensor + (forwardTensor > 1 ? tensor_ms : 0);
   const held = family === 'megafbd' ? state_bytes : weight_bytes / forwardTensor;
   return {
-    each: Math.max(passes, back),
+    each: max(passes, back),
     chain: passes + back,
-    most: Math.min(most, shareWithin(seat.memory - 2 * message_bytes, held))
+    most: min(most, shareWithin(seat.memory - 2 * message_bytes, held))
   };
 }
 

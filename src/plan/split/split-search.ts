@@ -1,5 +1,6 @@
 import type { SplitFamily, SplitLayout } from '../../protocol/split.generated';
 import { BestLayouts } from './best-layouts';
+import { kindOrders, seatings } from './seatings';
 import { cutLayers, wholeStage, type ISeating } from './cut-layers';
 import { improveLayout } from './improve-layout';
 import { everyLayout, forwardGroups, layoutOf, layoutsOf, shapesOf, type ILayoutShape } from './layout-space';
@@ -20,6 +21,8 @@ const KEPT = 5;
 /** Seatings of a shape that are simulated, and layouts that are improved. */
 const TRIED = 4;
 const IMPROVED = 24;
+/** By how much more a shape may take by a guess than the best so far does. */
+const FAR = 1.2;
 /** Passes between two breaths. */
 const SLICE = 2e6;
 
@@ -67,22 +70,30 @@ export function* searchFamily(
     .map(shape => ({ shape, ...guess(shape, simulation) }))
     .filter(({ least }) => least < Infinity)
     .sort((a, b) => a.likely - b.likely);
-  for (const { shape, least } of guessed) {
+  const orders = kindOrders(request.devices);
+  for (const { shape, least, likely } of guessed) {
+    if (starts.work > limits.work / 2 || likely > FAR * starts.leastMs) {
+      break;
+    }
     if (least >= starts.leastMs) {
       continue;
     }
-    if (starts.work > limits.work / 2) {
-      break;
-    }
-    const layouts = seatings(shape, simulation).flatMap(seating => {
-      starts.work += 60 * shape.stages;
-      return cutLayers(shape, seating, request, until, [1, 1.2]).map(cut => ({
-        guess: cut.guess,
-        layout: layoutOf(shape, seating.kinds, seating.forwardKinds, cut.layers)
-      }));
-    });
-    for (const { layout } of layouts.sort((a, b) => a.guess - b.guess).slice(0, TRIED)) {
-      starts.offer(layout);
+    const cut = (
+      seating: ISeating,
+      slacks?: readonly number[]
+    ): { guess: number; layers: readonly number[] }[] => {
+      starts.work += 4 * (request.layers.length + 8 * shape.stages);
+      return cutLayers(shape, seating, request, until, slacks);
+    };
+    const few = seatings(shape, orders)
+      .map(seating => ({ seating, guess: cut(seating)[0]?.guess ?? Infinity }))
+      .filter(each => each.guess < Infinity)
+      .sort((a, b) => a.guess - b.guess)
+      .slice(0, TRIED);
+    for (const { seating } of few) {
+      for (const { layers } of cut(seating, [1, 1.2])) {
+        starts.offer(layoutOf(shape, seating.kinds, seating.forwardKinds, layers));
+      }
     }
     if (starts.work > slice + SLICE) {
       slice = starts.work;
@@ -102,8 +113,7 @@ export function* searchFamily(
               forwardKinds: other.stages.map(({ forward_device }) => forward_device ?? -1)
             },
             request,
-            until,
-            [1]
+            until
           ).map(({ layers }) => layers);
     for (const _ of improveLayout(layout, best, request, recut)) {
       if (best.work > limits.work / 2) {
@@ -131,84 +141,50 @@ function shapeOfLayout(layout: SplitLayout, shapes: readonly ILayoutShape[]): IL
   );
 }
 
-/** ms that a shape's step takes at least, and likely, were layers as fine as can be and each stage on the fastest devices that there are. */
+/** ms that a shape's step takes at least, and likely, were layers as fine as can be and each stage on the fastest devices that there are. Infinity where they cannot hold it. */
 function guess(
   shape: ILayoutShape,
   { request }: SplitSimulation
 ): { readonly least: number; readonly likely: number } {
-  const { devices, latency, micro_batches, message_bytes, bandwidth } = request;
-  const { stages, tensor, counts, data } = shape;
-  const speeds = devices.flatMap((_, kind) => {
-    const { each } = wholeStage(shape, 0, kind, -1, request);
-    return new Array<number>(Math.min(stages, Math.floor(counts[kind]! / tensor))).fill(1 / each);
-  });
-  if (speeds.length < stages) {
+  const { devices, latency, micro_batches, message_bytes, bandwidth, state_bytes, weight_bytes } = request;
+  const { stages, tensor, forwardTensor, counts, data } = shape;
+  /** Of the best groups of devices, in descending order. */
+  const fastest = (
+    left: readonly number[],
+    each: number,
+    groups: number,
+    speed: (kind: number) => number
+  ): number[] =>
+    devices
+      .flatMap((_, kind) =>
+        new Array<number>(Math.min(groups, Math.floor(left[kind]! / each))).fill(speed(kind))
+      )
+      .sort((a, b) => b - a)
+      .slice(0, groups);
+  const back = (kind: number): number => 1 / wholeStage(shape, 0, kind, -1, request).each;
+  const speeds = fastest(counts, tensor, stages, back);
+  const rooms = fastest(counts, tensor, stages, kind => devices[kind]!.memory * tensor);
+  if (speeds.length < stages || total(rooms) < state_bytes) {
     return { least: Infinity, likely: Infinity };
   }
-  const sorted = speeds.sort((a, b) => b - a).slice(0, stages);
-  const slowest = 1 / sorted.reduce((sum, speed) => sum + speed, 0);
-  const fastest = 1 / sorted[0]!;
-  const count = micro_batches / data;
-  const least = Math.max(count * slowest, fastest);
-  const chain = fastest + 2 * (stages - 1) * (latency + message_bytes / bandwidth);
-  return { least, likely: chain + (count - 1) * slowest };
-}
-
-/** Kinds of devices for the stages: blocks of alike ones, chosen and placed in a few orders. */
-function seatings(shape: ILayoutShape, { request }: SplitSimulation): ISeating[] {
-  const { stages, tensor, forwardTensor, counts } = shape;
-  const orders = kindOrders(request.devices);
-  const found = new Map<string, ISeating>();
   const groups = forwardGroups(shape);
-  for (const choice of orders) {
-    const chosen = take(choice, counts, tensor, stages);
-    if (chosen === null) {
-      continue;
-    }
-    const left = counts.map((count, kind) => count - tensor * chosen[kind]!);
-    for (const forwardChoice of groups > 0 ? orders : [choice]) {
-      const forward = take(forwardChoice, left, forwardTensor, groups);
-      if (forward === null) {
-        continue;
-      }
-      for (const order of orders) {
-        const kinds = order.flatMap(kind => new Array<number>(chosen[kind]!).fill(kind));
-        for (const forwardOrder of groups > 0 ? orders : [order]) {
-          const forwardKinds = forwardOrder.flatMap(kind => new Array<number>(forward[kind]!).fill(kind));
-          found.set(`${kinds.join()} ${forwardKinds.join()}`, { kinds, forwardKinds });
-        }
-      }
-    }
+  const left = [...counts];
+  for (const speed of groups > 0 ? speeds : []) {
+    left[devices.findIndex((_, kind) => left[kind]! >= tensor && back(kind) === speed)]! -= tensor;
   }
-  return [...found.values()];
+  const ahead = fastest(left, forwardTensor, groups, kind => forwardTensor / devices[kind]!.forward);
+  const pairs = speeds.map((speed, at) => Math.min(speed, groups > 0 ? (ahead[at] ?? Infinity) : Infinity));
+  const count = micro_batches / data;
+  const sums = 2 * (data - 1) * latency;
+  const chain =
+    1 / speeds[0]! +
+    2 * (stages - 1) * (latency + message_bytes / bandwidth) +
+    sums +
+    (2 * (1 - 1 / data) * weight_bytes) / tensor / stages / bandwidth;
+  return {
+    least: Math.max(count / total(speeds), 1 / speeds[0]!) + sums,
+    likely: chain + (count - 1) / total(pairs)
+  };
 }
 
-/** Groups of each kind, as many as there are of the first, then of the second; null where there are too few. */
-function take(
-  order: readonly number[],
-  counts: readonly number[],
-  each: number,
-  groups: number
-): number[] | null {
-  const taken = counts.map(() => 0);
-  let rest = groups;
-  for (const kind of order) {
-    taken[kind] = Math.min(rest, Math.floor(counts[kind]! / each));
-    rest -= taken[kind]!;
-  }
-  return rest > 0 ? null : taken;
-}
-
-/** Kinds from the fastest to the slowest and back, by memory, and by how well they do forward passes compared with others. */
-function kindOrders(devices: SplitSimulation['request']['devices']): number[][] {
-  const by = (rank: (kind: (typeof devices)[number]) => number): number[] =>
-    devices.map((_, at) => at).sort((a, b) => rank(devices[a]!) - rank(devices[b]!) || a - b);
-  const orders = [
-    by(kind => kind.recompute + kind.backward),
-    by(kind => -kind.recompute - kind.backward),
-    by(kind => -Math.min(kind.memory, 1e30)),
-    by(kind => kind.forward / (kind.recompute + kind.backward || 1)),
-    by(kind => -kind.forward / (kind.recompute + kind.backward || 1))
-  ];
-  return [...new Map(orders.map(order => [order.join(), order])).values()];
-}
+const total = (values: readonly number[]): number => values.reduce((sum, value) => sum + value, 0);

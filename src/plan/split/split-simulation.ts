@@ -2,8 +2,11 @@ import type { SplitLayout } from '../../protocol/split.generated';
 import { forwardTensorOf, isApart } from './layout-shape';
 import type { IFullSplitRequest } from './split-request';
 
+// Called millions of times: where code runs in a context of its own, each look at a global takes longer than the number.
+const { max, min } = Math;
+
 /** Stages times micro-batches above which a cost is worked out from fewer micro-batches. */
-const LARGE = 4096;
+const LARGE = 1024;
 
 /** What a layout costs. */
 export interface ISplitCost {
@@ -49,8 +52,8 @@ export class SplitSimulation implements ISplitCost {
   cost(layout: SplitLayout): ISplitCost {
     const count = this.request.micro_batches / layout.data;
     const stages = layout.stages.length;
-    const few = Math.max(2 * stages + 2 * this.request.ahead + 8, Math.floor(LARGE / stages));
-    this.run(layout, Math.min(count, few), count);
+    const few = max(2 * stages + 2 * this.request.ahead + 8, Math.floor(LARGE / stages));
+    this.run(layout, min(count, few), count);
     return this;
   }
 
@@ -115,7 +118,7 @@ export class SplitSimulation implements ISplitCost {
       }
       const back = this.again[stage]! + this.backward[stage]!;
       const ahead = this.forward[stage]!;
-      this.slowest = Math.max(this.slowest, apart ? Math.max(ahead, back) : ahead + back);
+      this.slowest = max(this.slowest, apart ? max(ahead, back) : ahead + back);
       this.free[stage] = 0;
       this.link[stage] = 0;
     }
@@ -138,11 +141,11 @@ export class SplitSimulation implements ISplitCost {
       let free = 0;
       let link = 0;
       for (let at = from; at < from + count; at += 1) {
-        free = Math.max(free, input[at]!) + takes;
+        free = max(free, input[at]!) + takes;
         forwardEnd[at] = free;
         if (stage + 1 < stages) {
           // To the forward and to the backward process: two links that carry the same at the same time.
-          link = Math.max(link, free) + send;
+          link = max(link, free) + send;
           input[at + count] = link + latency;
           given[at + count] = link + latency;
         }
@@ -152,8 +155,8 @@ export class SplitSimulation implements ISplitCost {
     for (let stage = 0; isPeer && stage < stages; stage += 1) {
       let link = 0;
       for (let at = 0; at < count; at += 1) {
-        const after = Math.min(count - 1, at + stages - 1 - stage);
-        link = Math.max(link, forwardEnd[stage * count + after]!) + send;
+        const after = min(count - 1, at + stages - 1 - stage);
+        link = max(link, forwardEnd[stage * count + after]!) + send;
         given[stage * count + at] = link + latency;
       }
     }
@@ -161,10 +164,10 @@ export class SplitSimulation implements ISplitCost {
 
   private runBackward(stages: number): void {
     const { microBatches: count, given, againEnd, free } = this;
-    const ahead = Math.min(this.request.ahead, count);
+    const ahead = min(this.request.ahead, count);
     for (let stage = 0; stage < stages; stage += 1) {
       for (let at = stage * count; at < stage * count + ahead; at += 1) {
-        free[stage] = againEnd[at] = Math.max(free[stage]!, given[at]!) + this.again[stage]!;
+        free[stage] = againEnd[at] = max(free[stage]!, given[at]!) + this.again[stage]!;
       }
     }
     for (let microBatch = 0; microBatch < count; microBatch += 1) {
@@ -172,7 +175,7 @@ export class SplitSimulation implements ISplitCost {
         this.passBack(stage, stages, microBatch);
         if (microBatch + ahead < count) {
           const at = stage * count + microBatch + ahead;
-          free[stage] = againEnd[at] = Math.max(free[stage]!, given[at]!) + this.again[stage]!;
+          free[stage] = againEnd[at] = max(free[stage]!, given[at]!) + this.again[stage]!;
         }
       }
     }
@@ -186,12 +189,12 @@ export class SplitSimulation implements ISplitCost {
     const links = this.forwardFree.fill(0, 0, stages);
     input.fill(0, 0, count);
     for (let round = 0; round < count + stages - 1; round += 1) {
-      for (let stage = Math.max(0, round - count + 1); stage < stages && stage <= round; stage += 1) {
+      for (let stage = max(0, round - count + 1); stage < stages && stage <= round; stage += 1) {
         const at = stage * count + round - stage;
-        const end = Math.max(free[stage]!, input[at]!) + this.forward[stage]!;
+        const end = max(free[stage]!, input[at]!) + this.forward[stage]!;
         free[stage] = forwardEnd[at] = end;
         if (stage + 1 < stages) {
-          links[stage] = Math.max(links[stage]!, end) + send;
+          links[stage] = max(links[stage]!, end) + send;
           input[at + count] = links[stage]! + latency;
         }
       }
@@ -206,10 +209,10 @@ export class SplitSimulation implements ISplitCost {
   private passBack(stage: number, stages: number, microBatch: number): void {
     const { microBatches: count, link, free, backwardEnd } = this;
     const gradient = stage + 1 < stages ? link[stage + 1]! + this.request.latency : 0;
-    const end = Math.max(free[stage]!, gradient) + this.backward[stage]!;
+    const end = max(free[stage]!, gradient) + this.backward[stage]!;
     free[stage] = backwardEnd[stage * count + microBatch] = end;
     // The next of this link is only sent when this one was received, in the order of micro-batches.
-    link[stage] = Math.max(link[stage]!, end) + this.send();
+    link[stage] = max(link[stage]!, end) + this.send();
   }
 
   private endStep(layout: SplitLayout, all: number): void {
@@ -228,23 +231,23 @@ export class SplitSimulation implements ISplitCost {
       const { device, forward_device } = stages[stage]!;
       const weights = weight_bytes * share[stage]!;
       const hasForward = apart && typeof forward_device === 'number';
-      const begin = isPeer ? Math.max(free[stage]!, forwardFree[stage]!) : free[stage]!;
+      const begin = isPeer ? max(free[stage]!, forwardFree[stage]!) : free[stage]!;
       this.sumBegin[stage] = begin;
       this.trained[stage] =
         begin + sum(weights / tensor) + (devices[device]!.optimizer * share[stage]!) / tensor;
-      end = Math.max(end, this.trained[stage]!);
+      end = max(end, this.trained[stage]!);
       if (hasForward) {
-        this.newBegin[stage] = isPeer ? begin : Math.max(forwardFree[stage]!, this.trained[stage]!);
+        this.newBegin[stage] = isPeer ? begin : max(forwardFree[stage]!, this.trained[stage]!);
         this.newEnd[stage] =
           this.newBegin[stage]! +
           (isPeer
             ? sum(weights) + devices[forward_device]!.optimizer * share[stage]!
             : weights / forwardTensor / bandwidth + latency);
-        end = Math.max(end, this.newEnd[stage]!);
+        end = max(end, this.newEnd[stage]!);
       }
       this.hold(layout, stage, all, this.slowest > 0 ? 1 - arrives / this.slowest : 0);
-      arrives = Math.max(arrives, this.forward[stage]!, this.send());
-      this.overBytes = Math.max(
+      arrives = max(arrives, this.forward[stage]!, this.send());
+      this.overBytes = max(
         this.overBytes,
         this.bytes[stage]! - devices[device]!.memory,
         hasForward ? this.forwardBytes[stage]! - devices[forward_device]!.memory : 0
@@ -260,7 +263,7 @@ export class SplitSimulation implements ISplitCost {
     const share = this.share[stage]!;
     const state = (state_bytes * share) / tensor;
     const whole = (activation_bytes * share) / tensor;
-    const inFlight = Math.min(all, stages.length - stage);
+    const inFlight = min(all, stages.length - stage);
     const input = stage > 0 ? message_bytes : 0;
     switch (family) {
       case 'ordinary':
@@ -273,7 +276,7 @@ export class SplitSimulation implements ISplitCost {
         break;
       default: {
         const queued = input === 0 ? 0 : this.queued(stage) + Math.ceil((all - this.microBatches) * growth);
-        this.bytes[stage] = state + Math.min(all, ahead) * whole + queued * input;
+        this.bytes[stage] = state + min(all, ahead) * whole + queued * input;
         this.forwardBytes[stage] =
           (family === 'megafbd' ? state_bytes * share : (weight_bytes * share) / forwardTensorOf(layout)) +
           2 * message_bytes;
@@ -293,7 +296,7 @@ export class SplitSimulation implements ISplitCost {
       ) {
         begun += 1;
       }
-      most = Math.max(most, at + 1 - begun);
+      most = max(most, at + 1 - begun);
     }
     return most;
   }
