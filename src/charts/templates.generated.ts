@@ -776,6 +776,7 @@ export const TEMPLATES: Readonly<Record<TemplateName, Readonly<Record<string, un
       { name: 'x1', value: 1 },
       { name: 'y0', value: 0 },
       { name: 'y1', value: 1 },
+      { name: 'wholes', value: false },
       { name: 'rowNames', value: {} },
       { name: 'rowTicks', value: [] },
       { name: 'lineColor', value: '#888888' },
@@ -798,7 +799,8 @@ export const TEMPLATES: Readonly<Record<TemplateName, Readonly<Record<string, un
             title: '$xTitle',
             axis: {
               grid: false,
-              labelExpr: "join(split(format(datum.value, ',~f'), ','), ' ')",
+              labelExpr:
+                "wholes && datum.value !== round(datum.value) ? '' : join(split(format(datum.value, ',~f'), ','), ' ')",
               labelSeparation: 8,
               tickCount: 8
             }

@@ -12,11 +12,11 @@ import { splitVerdict, type ICamp } from './split-verdict';
 
 const TITLES: Record<SplitFamily, string> = {
   ordinary: 'Ordinary',
-  recompute: 'With recomputation',
-  pipeline: 'Pipelines',
-  pipeline_recompute: 'Pipelines with recomputation',
+  recompute: 'Ordinary with recomputation',
+  pipeline: 'Pipeline',
+  pipeline_recompute: 'Pipeline with recomputation',
   split: 'Split',
-  megafbd: 'MegaFBD'
+  megafbd: 'MegaFBD’s split'
 };
 
 /** A family as people read it. */
@@ -86,7 +86,7 @@ function refusal(family: SplitFamily, { tried, leastOver }: BestLayouts): SplitO
         )
       : new PlanError(
           'memory',
-          `${familyTitle(family)}: no layout of ${tried} fits in memory; the best of them needs ${Math.ceil(leastOver)} bytes more on a device. Try more devices, or another family.`
+          `${familyTitle(family)}: no layout of ${tried} fits in memory; the best of them needs ${Number((leastOver / 1e9).toPrecision(3))} GB more on a device. Try more devices, or another family.`
         );
   return { family, refused: { code: refused.code, message: refused.message } };
 }

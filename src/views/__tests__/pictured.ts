@@ -17,6 +17,7 @@ export const PICTURED: readonly (readonly [string, ViewOptions])[] = [
   ),
   ['health', { view: 'health' }],
   ['pipeline', { view: 'pipeline', activation_mb: 100, memory_gb: 2 }],
+  ['split', { view: 'split', rank_map: 'megafbd' }],
   ['tokens', { view: 'tokens' }],
   ['tokens up to a position', { view: 'tokens', color: 'surprise', position: 2 }],
   ['moments as a map over ranks', { view: 'moments', kind: 'map', columns: 'rank', colors: 'sigma' }],

@@ -23,7 +23,7 @@ describe.each(PICTURED)('%s', (_, options) => {
   it('is read and drawn without a page', async () => {
     const stills = await readView(fullRun(), options);
     expect(stills.length).toBe(
-      options.view === 'pipeline'
+      options.view === 'pipeline' || options.view === 'split'
         ? 3
         : options.view === 'history' ||
             options.view === 'health' ||

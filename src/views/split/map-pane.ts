@@ -20,7 +20,7 @@ export class MapPane extends SplitPane {
     return {
       content: {
         title: t(
-          'Roles of %1 processes: tensor %2, %3 stages, %4 replicas',
+          'Roles of %1 processes: tensor parallel %2, stages %3, replicas %4',
           formatInteger(map.processes.length),
           formatInteger(map.tensor),
           formatInteger(map.stages),

@@ -70,6 +70,7 @@ export class MapPicture {
           ...axisParams(extent.x, extent.y),
           rowNames: Object.fromEntries(names),
           rowTicks: names.map(([row]) => row),
+          wholes: true,
           lineColor: ink.line,
           textColor: ink.text,
           keyText: roles.map(role => roleWords(role, t))

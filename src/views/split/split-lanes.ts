@@ -56,13 +56,18 @@ function operationsOf(columns: ISplitOperations, count: number): IOperation[][] 
   const lanes = Array.from({ length: count }, (): IOperation[] => []);
   columns.lane.forEach((lane, at) => {
     const kind = columns.kind[at] ?? 'F';
+    const [begin, end] = [columns.begin[at] ?? NaN, columns.end[at] ?? NaN];
+    // What takes no time is not there to be seen.
+    if (!(end > begin)) {
+      return;
+    }
     lanes[lane]?.push({
       // In lanes W are gradients of weights.
       kind: kind === 'W' ? 'S' : kind,
       chunk: 0,
       microBatch: columns.microBatch[at] ?? -1,
-      begin: columns.begin[at] ?? NaN,
-      end: columns.end[at] ?? NaN
+      begin,
+      end
     });
   });
   return lanes.map(operations => operations.sort((a, b) => a.begin - b.begin));

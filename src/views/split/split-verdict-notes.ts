@@ -1,10 +1,11 @@
 import { formatNumber } from '../../charts';
+import { familyTitle } from '../../plan/split/plan-split';
 import type { ISplitPlanned } from '../../plan/split/split-planned';
 import type { SplitOptions } from '../../protocol/views.generated';
 import type { INote } from '../shared/content';
 import type { Translate } from '../shared/translate';
 import type { ISplitRead } from './split-reader';
-import { familyWords, layoutWords } from './split-words';
+import { layoutWords } from './split-words';
 
 type Layout = Required<SplitOptions>['layout'];
 
@@ -28,7 +29,7 @@ export function splitVerdictNotes(
     wanted === null || wanted.layout.family === drawn.layout.family
       ? { label: t('Copy as code'), run: copyCode }
       : {
-          label: t('Show %1', familyWords(wanted.layout.family, t)),
+          label: t('Show %1', familyTitle(wanted.layout.family)),
           run: () => show(wanted.layout.family)
         };
   return [{ text: verdictWords(plan.verdict, t), tone: 'finding', action }];
@@ -48,9 +49,9 @@ export function verdictWords(
   const against = layoutWords(other, t);
   const first = isWorthIt
     ? t('Split: %1 against %2.', by, against)
-    : percent < 0
+    : highPercent > 0 && lowPercent < 0
       ? t('Do not split: %1 against %2 is no more than the times may be off.', by, against)
-      : t('Do not split: the best takes %1 against %2.', by, against);
+      : t('Do not split: the best split takes %1 against %2.', by, against);
   return regretPercent >= 0.05
     ? `${first} ${t('Where the times are otherwise this costs %1 % on average.', formatNumber(regretPercent, 2))}`
     : first;

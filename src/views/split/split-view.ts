@@ -6,13 +6,13 @@ import type { Control } from '../shared/control';
 import type { IComposition, ICompositionEnvironment, IViewPart } from '../shared/definition';
 import { selectControl, type IChoice } from '../shared/select-control';
 import type { IViewEnvironment, ViewModel } from '../shared/view-model';
+import { familyTitle } from '../../plan/split/plan-split';
 import { MapPane } from './map-pane';
 import { SplitLayoutsPane } from './split-layouts-pane';
 import { SplitPlanPane } from './split-plan-pane';
 import { drawnOf, SplitReader } from './split-reader';
 import { splitSliders } from './split-sliders';
 import type { SplitSetting } from './split-what-if';
-import { familyWords } from './split-words';
 
 type Options = Required<SplitOptions>;
 type Pane = new (
@@ -160,7 +160,7 @@ export class SplitView implements IComposition {
       const found = last ? drawnOf(last, value) : null;
       return {
         value,
-        text: value === 'run' ? t('As it runs') : value === 'best' ? t('best') : familyWords(value, t),
+        text: value === 'run' ? t('As it runs') : value === 'best' ? t('best') : familyTitle(value),
         disabled: value === 'run' && last !== null && last.run === null,
         title: found !== null && 'refused' in found ? found.refused.message : ''
       };

@@ -1,21 +1,9 @@
 import { formatInteger } from '../../charts';
+import { familyTitle } from '../../plan/split/plan-split';
 import type { ISplitLane, ISplitPlanned } from '../../plan/split/split-planned';
 import type { ProcessRole } from '../../plan/split/rank-map';
-import type { SplitFamily, SplitRequest } from '../../protocol/split.generated';
+import type { SplitRequest } from '../../protocol/split.generated';
 import type { Translate } from '../shared/translate';
-
-/** A family of layouts as people know it. */
-export function familyWords(family: SplitFamily, t: Translate): string {
-  const words: Readonly<Record<SplitFamily, string>> = {
-    ordinary: t('Ordinary'),
-    recompute: t('Ordinary, recomputing'),
-    pipeline: t('Pipeline'),
-    pipeline_recompute: t('Pipeline, recomputing'),
-    split: t('Split'),
-    megafbd: t('MegaFBD’s split')
-  };
-  return words[family];
-}
 
 /** What a process does. */
 export function roleWords(role: ISplitLane['role'] | ProcessRole, t: Translate): string {
@@ -32,7 +20,7 @@ export function roleWords(role: ISplitLane['role'] | ProcessRole, t: Translate):
 export function layoutWords({ layout }: Pick<ISplitPlanned, 'layout'>, t: Translate): string {
   const { family, stages, data, tensor, forward_tensor: forward = tensor } = layout;
   return [
-    familyWords(family, t),
+    familyTitle(family),
     ...(stages.length > 1 ? [t('%1 stages', formatInteger(stages.length))] : []),
     ...(data > 1 ? [t('%1 replicas', formatInteger(data))] : []),
     ...(tensor > 1 ? [t('tensor parallel %1', formatInteger(tensor))] : []),
