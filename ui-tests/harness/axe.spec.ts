@@ -31,6 +31,7 @@ const VIEWS: readonly ViewOptions[] = [
   { view: 'timeline' },
   { view: 'timeline', kind: 'map' },
   { view: 'pipeline', activation_mb: 100 },
+  { view: 'split' },
   { view: 'moments', kind: 'lines', by: ['layer'], statistic: 'kurtosis' },
   { view: 'moments', kind: 'layers', by: ['layer', 'item_type'], statistic: 'rms' },
   { view: 'moments', kind: 'layer_map', statistic: 'rms' },

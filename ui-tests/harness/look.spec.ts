@@ -90,6 +90,27 @@ const PICTURES: Record<string, ViewOptions> = {
   'timeline-map': { view: 'timeline', kind: 'map' },
   pipeline: { view: 'pipeline', activation_mb: 400, weight_mb: 6000, memory_gb: 9 },
   'pipeline-measured': { view: 'pipeline', kind: 'plan', schedule: 'measured' },
+  split: {
+    view: 'split',
+    ...{
+      devices: 2,
+      forward: 24,
+      backward: 48,
+      memory_gb: 13,
+      others: 2,
+      others_slower: 1,
+      others_memory_gb: 4
+    },
+    ...{ micro_batches: 7, model_layers: 6, weight_mb: 2000, state_mb: 16_000, activation_mb: 8000 }
+  },
+  'split-map': {
+    view: 'split',
+    kind: 'map',
+    rank_map: 'megafbd',
+    tensor: 4,
+    pipeline: 4,
+    data: 2
+  },
   'pipeline-large': { view: 'pipeline', kind: 'plan', schedule: 'zb_v', stages: 16, micro_batches: 64 },
   'state-mixed': { view: 'moments', stat: 'activation' },
   'state-empty': { view: 'heatmap', flag: 'HiddenStates' }
