@@ -230,8 +230,8 @@ class SplitTraining:
                 "save(…) must come after a step with update=True: gradients that wait for an update are not saved.",
                 field="folder",
             )
-        counts = {"calls": self._calls, "updates": self._updates}
-        self._guarded(lambda: self._checkpoint.save(folder, counts))
+        self._alive()
+        self._checkpoint.save(folder, {"calls": self._calls, "updates": self._updates})
 
     def load(self, folder: str | Path) -> None:
         """Go on from a checkpoint; every process calls it.
