@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import adapters, pipeline
+    from . import adapters, pipeline, split
     from .client.direction import save_direction
     from .client.errors import ClientError
     from .engine.errors import EngineError
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     )
     from .report.errors import ReportError
     from .serving import serve
+    from .split.errors import SplitError
     from .tracer import Tracer
     from .tracer.errors import TracerError
     from .trainermon import TrainerMon
@@ -63,6 +64,7 @@ __all__ = [
     "Peaks",
     "Projection",
     "ProtocolError",
+    "SplitError",
     "Tile",
     "Tracer",
     "TrainerMon",
@@ -77,6 +79,7 @@ __all__ = [
     "pipeline",
     "save_direction",
     "serve",
+    "split",
     "trace",
     "trace_from",
 ]
@@ -103,6 +106,7 @@ _HOMES = {
     ".hub.errors": ("HubError",),
     ".pipeline.errors": ("PipelineError",),
     ".report.errors": ("ReportError",),
+    ".split.errors": ("SplitError",),
     ".tracer.errors": ("TracerError",),
     ".widgets.errors": ("WidgetError",),
     ".notebook": ("NotebookRun", "connect", "open", "open_all"),
@@ -118,7 +122,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("adapters", "pipeline"):
+    if name in ("adapters", "pipeline", "split"):
         return import_module(f".{name}", __name__)
     for home, names in _HOMES.items():
         if name in names:

@@ -19,8 +19,8 @@ import megalens
 from bench.pipeline.modules import KeptBytes, TimedStage
 from megalens.demo.model import Block, GPTConfig
 from megalens.pipeline import DynamicSchedule
-from megalens.pipeline.link import Link
 from megalens.pipeline.placement import Placement
+from megalens.stages.link import Link
 from megalens.tracer.place import Place
 
 WIDTH = 8

@@ -1,95 +1,19 @@
-"""The links of one rank to those that hold neighbouring virtual stages, and what comes over them in a step."""
+"""Which stages a stage exchanges messages with, and what comes from them in a step."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
-from typing import Any
 
-import torch
-from torch import distributed
-
-from .errors import PipelineError
-from .inbox import Inbox, Key
-from .link import Link
+from ..stages.inbox import Key
 from .order_choice import OrderChoice
 from .placement import Placement
 from .plan_type import Plan
 
-__all__ = ["connect", "expected_messages", "mirrored"]
+__all__ = ["expected_messages", "mirrored", "neighbours"]
 
 
-def connect(
-    layout: Placement,
-    stage: int,
-    ranks: Sequence[int],
-    inbox: Inbox,
-    device: torch.device,
-    *,
-    ahead: int,
-    timeout: float,
-) -> dict[int, Link]:
-    """Return the links of a rank, by stage. Called by all ranks of a pipeline together.
-
-    On NCCL, where receives and sends between two ranks would wait for each other on one stream, messages up and down have a group each, and headers go over gloo.
-
-    Parameters
-    ----------
-    layout, stage : Placement, int
-        What the pipeline is like, and this rank's stage.
-    ranks : sequence of int
-        Global ranks of the pipeline, by stage.
-    inbox : Inbox
-        Where messages are filed.
-    device : torch.device
-        Where they are received.
-    ahead : int
-        Receives posted ahead.
-    timeout : float
-        Seconds that connecting may take.
-    """
-    # Older versions of torch have no such argument.
-    unsorted: dict[str, Any] = {} if sorted(ranks) == list(ranks) else {"sort_ranks": False}
-
-    def group(backend: str) -> Any:
-        try:
-            return distributed.new_group(
-                list(ranks),
-                backend=backend,
-                timeout=timedelta(seconds=timeout),
-                use_local_synchronization=True,
-                **unsorted,
-            )
-        except RuntimeError as error:
-            raise PipelineError(
-                f"The ranks {list(ranks)} of the pipeline did not all connect within {timeout:.3g} s: every one of them makes its DynamicSchedule ({str(error)[:200]}).",
-                code="waited",
-                stage=stage,
-            ) from error
-
-    if layout.stages == 1:
-        return {}
-    control = up = down = group("gloo")
-    if device.type != "cpu":
-        up, down = group("nccl"), group("nccl")
-    links = {}
-    for peer in sorted(_neighbours(layout, stage)):
-        out, into = (up, down) if stage < peer else (down, up)
-        links[peer] = Link(inbox, ranks[peer], peer, out, into, control, device, ahead)
-    for peer, link in links.items():
-        # NCCL connects two ranks in the first message between them, and both wait for it: better here, in one order for all pairs, than in the middle of a step.
-        try:
-            link.greet(stage < peer, timeout)
-        except (RuntimeError, TimeoutError) as error:
-            raise PipelineError(
-                f"Rank {ranks[stage]} could not reach rank {ranks[peer]} (stage {peer}) within {timeout:.3g} s: {str(error)[:200]}",
-                code="lost",
-                stage=stage,
-            ) from error
-    return links
-
-
-def _neighbours(layout: Placement, stage: int) -> set[int]:
+def neighbours(layout: Placement, stage: int) -> set[int]:
+    """Return the stages that a stage exchanges messages with."""
     found = set()
     for virtual in layout.held_by(stage):
         if not layout.is_first(virtual):

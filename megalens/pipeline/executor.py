@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from ..stages.cut_batch import StepBatch
+from ..stages.inbox import Arrival, Inbox, Key
+from ..stages.link import Link, spec_of
 from .chunk import StageChunk
 from .errors import PipelineError
-from .inbox import Arrival, Inbox, Key
-from .link import Link, spec_of
 from .orders import IOrder
 from .placement import Placement
 from .plan_check import words_of
@@ -22,21 +23,9 @@ from .together import Together
 if TYPE_CHECKING:
     from ..tracer import Tracer
 
-__all__ = ["StepBatch", "Done", "Executor"]
+__all__ = ["Done", "Executor"]
 
 _clock = time.perf_counter_ns
-
-
-class StepBatch(NamedTuple):
-    """A step's data on this rank, by micro-batch."""
-
-    args: Sequence[tuple[Any, ...]]
-    kwargs: Sequence[dict[str, Any]]
-    loss: Callable[[Any, int], Tensor] | None
-    """Makes the loss of an output and the micro-batch's number."""
-    scale: float
-    """What each micro-batch's loss counts."""
-    keep_outputs: bool
 
 
 class Done(NamedTuple):

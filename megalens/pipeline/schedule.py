@@ -11,15 +11,16 @@ from torch import Tensor, distributed, nn
 from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining.microbatch import merge_chunks
 
+from ..stages.connect import connect
+from ..stages.cut_batch import StepBatch, cut_batch
+from ..stages.inbox import Inbox, Key
 from .adaptive import Compare
 from .board import Board
 from .chunk import StageChunk
-from .connections import connect, expected_messages, mirrored
+from .connections import expected_messages, mirrored, neighbours
 from .copies import CopySum
-from .cut_batch import cut_batch
 from .errors import PipelineError
-from .executor import Done, Executor, StepBatch
-from .inbox import Inbox, Key
+from .executor import Done, Executor
 from .order_choice import GreedyRule, OrderChoice, name_of
 from .order_control import OrderControl, Planner
 from .orders import FixedOrder, GreedyOrder, IOrder
@@ -151,7 +152,15 @@ class DynamicSchedule:
         self._inbox = Inbox()
         where = next(iter(self._chunks.values())).stage.device
         self._links = connect(
-            self.layout, self.stage, ranks, self._inbox, where, ahead=ahead, timeout=timeout
+            ranks,
+            self.stage,
+            neighbours(self.layout, self.stage),
+            self._inbox,
+            where,
+            ahead=ahead,
+            timeout=timeout,
+            error=PipelineError,
+            makes="DynamicSchedule",
         )
         self._executor = Executor(
             self.layout,
@@ -307,6 +316,7 @@ class DynamicSchedule:
             loss_fn=self._loss_fn,
             scale=self._scale,
             keep_outputs=return_outputs,
+            error=PipelineError,
         )
         if lasts and training and batch.loss is None:
             raise PipelineError("target must be given on a rank with the last virtual stage, got None.")

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from torch import Tensor
 from torch.distributed.pipelining.microbatch import split_args_kwargs_into_chunks
 from torch.utils._pytree import tree_leaves
 
-from .errors import PipelineError
-from .executor import StepBatch
+from .errors import StageError
 
-__all__ = ["cut_batch"]
+__all__ = ["StepBatch", "cut_batch"]
+
+
+class StepBatch(NamedTuple):
+    """A step's data on this rank, by micro-batch."""
+
+    args: Sequence[tuple[Any, ...]]
+    kwargs: Sequence[dict[str, Any]]
+    loss: Callable[[Any, int], Tensor] | None
+    """Makes the loss of an output and the micro-batch's number."""
+    scale: float
+    """What each micro-batch's loss counts."""
+    keep_outputs: bool
 
 
 def cut_batch(
@@ -26,6 +37,7 @@ def cut_batch(
     loss_fn: Callable[[Any, Any], Tensor] | None,
     scale: bool,
     keep_outputs: bool,
+    error: type[StageError],
 ) -> StepBatch:
     """Return a step's data by micro-batch.
 
@@ -45,17 +57,14 @@ def cut_batch(
         Whether the gradient is that of the mean of the losses; of their sum otherwise.
     keep_outputs : bool
         Whether outputs are wanted.
-
-    Raises
-    ------
-    PipelineError
-        ``shape``, when something cannot be cut into equal parts.
+    error : type of StageError
+        What is raised, with the code ``shape``, when something cannot be cut into equal parts.
     """
     if args_spec is None:
-        _check(args, "The batch", micro_batches)
+        _check(args, "The batch", micro_batches, error)
     if kwargs_spec is None:
-        _check(kwargs, "A keyword argument", micro_batches)
-    _check(target, "target", micro_batches)
+        _check(kwargs, "A keyword argument", micro_batches, error)
+    _check(target, "target", micro_batches, error)
     if args or kwargs:
         cut_args, cut_kwargs = split_args_kwargs_into_chunks(
             args, dict(kwargs), micro_batches, args_spec, kwargs_spec
@@ -72,11 +81,11 @@ def cut_batch(
     return StepBatch(cut_args, cut_kwargs, loss, 1 / micro_batches if scale else 1.0, keep_outputs)
 
 
-def _check(given: Any, what: str, micro_batches: int) -> None:
+def _check(given: Any, what: str, micro_batches: int, error: type[StageError]) -> None:
     for each in tree_leaves(given):
         if isinstance(each, Tensor) and (each.dim() == 0 or each.size(0) % micro_batches):
             got = f"{each.size(0)} samples" if each.dim() else "a tensor without dimensions"
-            raise PipelineError(
-                f"{what} must divide into {micro_batches} equal micro-batches, got {got}: give as many samples as a multiple of {micro_batches}, or another n_microbatches.",
+            raise error(
+                f"{what} must divide into {micro_batches} equal micro-batches, got {got}: give as many samples as a multiple of {micro_batches}, or another number of micro-batches.",
                 code="shape",
             )

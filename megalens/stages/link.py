@@ -261,7 +261,7 @@ class Link:
             except Exception as error:
                 self._inbox.fail(self.peer, error)
 
-        threading.Thread(target=guarded, name=f"megalens-pipeline-{self.peer}", daemon=True).start()
+        threading.Thread(target=guarded, name=f"megalens-stages-{self.peer}", daemon=True).start()
 
     def _finish_all(self) -> None:
         while (several := self._sending.get()) is not None:

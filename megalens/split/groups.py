@@ -1,0 +1,147 @@
+"""Who is connected to whom: groups of backward processes, and the links of one process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import torch
+from torch import distributed
+from torch.distributed import distributed_c10d
+
+from ..stages.connect import connect
+from ..stages.inbox import Inbox
+from .errors import SplitError
+from .layout import SplitLayout
+from .mail import Mail
+from .notes import SplitNotes
+
+__all__ = ["SplitGroups"]
+
+
+class SplitGroups:
+    """The groups of one process. Every process makes it, at once.
+
+    Parameters
+    ----------
+    layout : SplitLayout
+        Who does what.
+    rank : int
+        This process.
+    device : torch.device
+        Where its module runs.
+    notes : SplitNotes
+        What devices the others have.
+    timeout : float
+        Seconds that connecting, and later each exchange, may take.
+    """
+
+    def __init__(
+        self, layout: SplitLayout, rank: int, device: torch.device, notes: SplitNotes, timeout: float
+    ) -> None:
+        here = layout.place(rank)
+        self._layout, self._here, self._timeout = layout, here, timeout
+        self.device = device
+        """Where this process' module runs."""
+        notes.say(f"device/{rank}", device.type)
+        types = {notes.hear(f"device/{each.rank}", f"{each.name} to begin") for each in layout.processes}
+        # NCCL reaches GPUs alone: where some processes have none, everything goes over the CPU.
+        self.staged = types != {"cpu"} and not (types == {"cuda"} and _has_nccl())
+        self._backend = "nccl" if types == {"cuda"} and not self.staged else "gloo"
+
+        def beside(**differ: bool) -> list[int]:
+            return [
+                each.rank
+                for each in layout.processes
+                if each.role == here.role
+                and all(
+                    differ.get(axis) or getattr(each, axis) == getattr(here, axis)
+                    for axis in ("stage", "replica", "tensor")
+                )
+            ]
+
+        self._count_alike(notes)
+        backward = here.role == "backward"
+        self.tensor = self._group(beside(tensor=True))
+        """Processes of this role that share this stage and replica; None where there is but one, as below."""
+        self.place = replace(here, group=self.tensor)
+        """This process, with these."""
+        self.replicas = self._group(beside(replica=True) if backward else [rank])
+        """Backward processes with the same weights."""
+        self.model = self._group(beside(stage=True, tensor=True) if backward else [rank])
+        """Backward processes of one replica."""
+
+    def mail(self, *, ahead: int, headers: bool) -> Mail:
+        """Connect this process with those that it exchanges messages with."""
+        rank = self._here.rank
+        ranks = self._layout.connected(rank)
+        where = torch.device("cpu") if self.staged else self.device
+        inbox = Inbox()
+        links = connect(
+            ranks,
+            ranks.index(rank),
+            [ranks.index(each) for each in self._layout.peers(rank)],
+            inbox,
+            where,
+            ahead=ahead,
+            timeout=self._timeout,
+            error=SplitError,
+            makes="SplitTraining",
+        )
+        return Mail(
+            self._here,
+            {each.rank: each.name for each in self._layout.processes},
+            {link.peer: link for link in links.values()},
+            inbox,
+            self.device,
+            headers=headers,
+            staged=self.staged and self.device.type != "cpu",
+            timeout=self._timeout,
+        )
+
+    def _group(self, ranks: Sequence[int]) -> Any:
+        """Connect some processes. Those that connect with no others at this point make a group of their own, so that all count alike."""
+        alone = len(ranks) < 2
+        found = self.guarded(
+            f"ranks {list(ranks)} to connect",
+            lambda: distributed.new_group(
+                [self._here.rank] if alone else list(ranks),
+                backend="gloo" if alone else self._backend,
+                timeout=timedelta(seconds=self._timeout),
+                use_local_synchronization=True,
+            ),
+        )
+        return None if alone else found
+
+    def _count_alike(self, notes: SplitNotes) -> None:
+        """Have as many groups as every other process: torch names a group that only its members make by its ranks and by how many groups each of them has."""
+        notes.say(f"groups/{self._here.rank}", _groups_held())
+        counts = [
+            notes.hear(f"groups/{each.rank}", f"{each.name} to begin") for each in self._layout.processes
+        ]
+        while _groups_held() < max(counts):
+            self._group([self._here.rank])
+
+    def guarded(self, what: str, work: Callable[[], Any]) -> Any:
+        """Do something that processes do together; raises ``SplitError`` where one of them is gone, or late."""
+        try:
+            return work()
+        except RuntimeError as error:
+            here = self._here
+            raise SplitError(
+                f"{here.name.capitalize()} waited up to {self._timeout:.3g} s for {what}, and one of them is gone, stopped or stuck: {str(error)[:200]}",
+                code="lost",
+                role=here.role,
+                stage=here.stage,
+                rank=here.rank,
+            ) from error
+
+
+def _groups_held() -> int:
+    return len(distributed_c10d._world.pg_names)
+
+
+def _has_nccl() -> bool:
+    return "nccl" in str(distributed.get_backend_config())

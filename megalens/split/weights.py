@@ -1,0 +1,219 @@
+"""Weights on their way from backward processes to the forward processes of their stage."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from hashlib import blake2b
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..stages.inbox import Key
+from .layout import SplitLayout
+from .mail import Mail
+from .notes import SplitNotes
+from .shards import buckets_of, cut_dimension, local_of, pieces_of
+
+__all__ = ["StageWeights"]
+
+_DIGEST_BYTES = 16
+
+
+class StageWeights:
+    """The weights of one process, and which of the other role's hold the same.
+
+    A forward process may stand for several backward ones: then it has their parts side by side. Numbers of weights count parameters in the module's order, then its buffers; these are sent whole in
+    the beginning and after a checkpoint was read, since afterwards both roles see the same data.
+
+    Parameters
+    ----------
+    layout : SplitLayout
+        Who does what.
+    module : torch.nn.Module
+        The stage.
+    mail : Mail
+        To the others.
+    """
+
+    def __init__(self, layout: SplitLayout, module: nn.Module, mail: Mail) -> None:
+        here = self._place = mail.place
+        self._mail, self._share = mail, layout.share
+        named: list[tuple[str, Tensor]] = list(module.named_parameters())
+        self.parameters = len(named)
+        """How many of the weights are parameters."""
+        named += module.named_buffers()
+        self._names = [name for name, _ in named]
+        self._held = [tensor for _, tensor in named]
+        self.cut = [-1] * len(named)
+        """By number the dimension that is cut over the processes of this role."""
+        if here.tensor_size > 1:
+            self.cut = [cut_dimension(name, tensor) for name, tensor in named]
+        # Of each weight the dimension along which a forward process has several parts.
+        self._joined = list(self.cut) if self._share > 1 else [-1] * len(named)
+        if here.role == "backward":
+            at = here.tensor // self._share
+            other = layout.rank_of("forward", here.stage, here.replica, at)
+            self.others = [] if other is None else [other]
+        else:
+            self.others = layout.backward_of(here, here.stage)
+        self._versions = [-1] * len(named)
+        self._number = 0
+        self.moved_bytes = 0
+        """Of weights that were sent, or came, last."""
+
+    def agree(self, notes: SplitNotes) -> None:
+        """Compare what both roles hold, before anything runs.
+
+        Raises
+        ------
+        SplitError
+            ``shape``, in the forward and in its backward processes, naming the weight.
+        """
+        here = self._place
+        mine = f"{here.role}/{here.stage}/{here.replica}/{here.tensor}"
+        if here.role == "backward":
+            if not self.others:
+                return
+            told = [
+                [name, list(local_of(held).shape), str(held.dtype), cut]
+                for name, held, cut in zip(self._names, self._held, self._joined, strict=True)
+            ]
+            notes.say(f"weights/{mine}", told)
+            forward = f"forward/{here.stage}/{here.replica}/{here.tensor // self._share}"
+            fault = notes.hear(f"verdict/{forward}", f"the forward process of stage {here.stage}")
+        else:
+            fault = None
+            first = here.tensor * self._share
+            for at in range(self._share):
+                key = f"weights/backward/{here.stage}/{here.replica}/{first + at}"
+                fault = fault or self._unlike(notes.hear(key, f"backward process {self.others[at]}"))
+            notes.say(f"verdict/{mine}", fault)
+        if fault is not None:
+            error = self._mail.error("shape", fault[1])
+            error.field = fault[0]
+            raise error
+
+    def _unlike(self, told: list[Any]) -> tuple[str, str] | None:
+        names = [each[0] for each in told]
+        if names != self._names:
+            odd = sorted(set(names) ^ set(self._names)) or names
+            return (
+                odd[0],
+                f"Stage {self._place.stage} must have the same weights in its forward and backward processes, and only one of them has {odd[0]}. Make both of one class.",
+            )
+        for number, (name, shape, dtype, cut) in enumerate(told):
+            self._joined[number] = cut
+            wanted = list(shape)
+            if cut >= 0:
+                wanted[cut] *= self._share
+            held = self._held[number]
+            if list(local_of(held).shape) != wanted or str(held.dtype) != dtype:
+                parts = (
+                    f"{self._share} parts of {shape}, cut along dimension {cut}" if cut >= 0 else "it whole"
+                )
+                return (
+                    name,
+                    f"Weight {name} of stage {self._place.stage} is {dtype}{shape} in a backward process, and so must be {dtype}{wanted} in its forward process, which has {parts}; got {held.dtype}{list(local_of(held).shape)}. "
+                    "What is cut is known by a DTensor's placements, or Megatron's tensor_model_parallel and partition_dim; forward_tensor must divide it.",
+                )
+        return None
+
+    # Weights.
+
+    def changed(self, touched: Collection[int] = ()) -> set[int]:
+        """Return the parameters that something has written to since they were sent, with those that the optimizer was given a gradient of."""
+        return set(touched) | {
+            n for n in range(self.parameters) if self._held[n]._version != self._versions[n]
+        }
+
+    def send(self, numbers: Collection[int] | None = None) -> None:
+        """Post some weights, all when None, to the forward process."""
+        self._number += 1
+        self.moved_bytes = 0
+        numbers = range(len(self._held)) if numbers is None else numbers
+        for number in numbers:
+            self._versions[number] = self._held[number]._version
+        for rank in self.others:
+            # What is whole in every backward process comes from the first of those that a forward process stands for.
+            lead = self._place.tensor % self._share == 0
+            sent = sorted(n for n in numbers if lead or self._joined[n] >= 0)
+            chosen = torch.zeros(len(self._held), dtype=torch.uint8)
+            chosen[sent] = 1
+            self._mail.send(self._key(0), rank, [chosen])
+            for at, bucket in enumerate(self._buckets(sent), 1):
+                flat = torch.cat([local_of(self._held[n]).reshape(-1) for n in bucket])
+                self.moved_bytes += flat.numel() * flat.element_size()
+                self._mail.send(self._key(at), rank, [flat])
+
+    def receive(self) -> None:
+        """Take weights from every backward process, each into its part."""
+        self._number += 1
+        self.moved_bytes = 0
+        for at, rank in enumerate(self.others):
+            what = f"the weights of stage {self._place.stage}"
+            self._mail.expect([self._key(0)], rank)
+            chosen = self._mail.take(self._key(0), rank, what)[0].cpu()
+            buckets = list(self._buckets(chosen.nonzero().flatten().tolist(), at))
+            self._mail.expect([self._key(n) for n in range(1, len(buckets) + 1)], rank)
+            for number, bucket in enumerate(buckets, 1):
+                flat = self._mail.take(self._key(number), rank, what)[0]
+                self.moved_bytes += flat.numel() * flat.element_size()
+                with torch.no_grad():
+                    for part, piece in pieces_of(flat, [self._part(n, at) for n in bucket]):
+                        part.copy_(piece)
+
+    # Are they the same?
+
+    def compare(self) -> None:
+        """Compare every parameter with the other role's, by hash, in both.
+
+        Raises
+        ------
+        SplitError
+            ``diverged``, naming the first that differs.
+        """
+        self._number += 1
+        key = self._key(0)
+        for at, rank in enumerate(self.others):
+            self._mail.expect([key], rank)
+            self._mail.send(key, rank, [self._digests(at)])
+        unlike: list[int] = []
+        for at, rank in enumerate(self.others):
+            theirs = self._mail.take(key, rank, "the hashes of its weights")[0].cpu()
+            unlike += (theirs != self._digests(at)).any(dim=1).nonzero().flatten().tolist()
+        # The others are to find it, too, even if this process ends now.
+        self._mail.drain()
+        if not unlike:
+            return
+        name = self._names[min(unlike)]
+        error = self._mail.error(
+            "diverged",
+            f"Weight {name} of stage {self._place.stage} is not the same in its forward and its backward process ({self._place.name} and {self.others}), and {len(set(unlike)) - 1} more are not: something other than the training has changed it in one of them. Change weights in backward processes alone, or in both alike.",
+        )
+        error.field = name
+        raise error
+
+    def _digests(self, at: int) -> Tensor:
+        rows = []
+        for number in range(self.parameters):
+            flat = self._part(number, at).cpu().contiguous().reshape(-1).view(torch.uint8)
+            held: Any = flat.numpy()
+            rows.append(list(blake2b(held, digest_size=_DIGEST_BYTES).digest()))
+        return torch.tensor(rows, dtype=torch.uint8).reshape(-1, _DIGEST_BYTES)
+
+    def _part(self, number: int, at: int) -> Tensor:
+        """Return what a process of the other role has of a weight, as a view."""
+        local = local_of(self._held[number])
+        cut = self._joined[number]
+        if self._place.role == "backward" or cut < 0:
+            return local
+        size = local.shape[cut] // self._share
+        return local.narrow(cut, at * size, size)
+
+    def _buckets(self, numbers: Sequence[int], at: int = 0) -> Iterator[list[int]]:
+        # Both ends make them of parts of the same size.
+        return buckets_of((n, self._part(n, at)) for n in numbers)
+
+    def _key(self, at: int) -> Key:
+        return "S", at, self._number

@@ -1,0 +1,127 @@
+"""What both roles do in a step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+
+from ..stages.cut_batch import StepBatch
+from .errors import SplitError
+from .layout import SplitLayout
+from .mail import Mail
+from .seeding import seeded
+
+__all__ = ["SplitWorker", "device_of", "takes_gradient"]
+
+_WORDS = {"F": "forward pass", "R": "recomputation", "B": "backward pass"}
+
+
+class SplitWorker:
+    """One process at work.
+
+    Parameters
+    ----------
+    layout : SplitLayout
+        Who does what.
+    module : torch.nn.Module
+        The stage.
+    mail : Mail
+        Messages of this process.
+    micro_batches : int
+        Of a step.
+    seed : int
+        Of random numbers.
+    device : torch.device
+        Where the module runs.
+    """
+
+    def __init__(
+        self,
+        layout: SplitLayout,
+        module: nn.Module,
+        mail: Mail,
+        micro_batches: int,
+        seed: int,
+        device: torch.device,
+    ) -> None:
+        self.place = mail.place
+        self._module, self._mail = module, mail
+        self._count, self._seed, self._device = micro_batches, seed, device
+        here = self.place
+        at = here.tensor if here.role == "forward" else here.tensor // layout.share
+        self._source = None if here.first else layout.rank_of("forward", here.stage - 1, here.replica, at)
+        """Who sends activations."""
+
+    def run(self, batch: StepBatch, call: int) -> list[Tensor]:
+        """Do a step's passes and return the losses that are known here; ``call`` counts steps from 0."""
+        raise NotImplementedError
+
+    def _expected_activations(self) -> dict[int, list[tuple[str, int, int]]]:
+        if self._source is None:
+            return {}
+        return {self._source: [("F", self.place.stage, number) for number in range(self._count)]}
+
+    def _inputs(self, batch: StepBatch, number: int) -> tuple[Any, ...]:
+        """Return what the stage is called with."""
+        if self._source is None:
+            return batch.args[number]
+        what = f"the activations of micro-batch {number}"
+        return self._mail.take(("F", self.place.stage, number), self._source, what)
+
+    def _operate(self, kind: str, number: int, work: Callable[[], Any]) -> Any:
+        """Do a pass; what goes wrong in it names it."""
+        watch = self._mail.watch
+        if watch is not None:
+            watch.operation_begins("backward" if kind == "B" else "forward", 0, number)
+        try:
+            return work()
+        except SplitError:
+            raise
+        except Exception as error:
+            operation = f"{self.place.stage}{kind}{number}"
+            raise SplitError(
+                f"{self.place.name.capitalize()} could not do {operation}, the {_WORDS[kind]} of micro-batch {number}: {type(error).__name__}: {str(error)[:400]}",
+                code="failed",
+                operation=operation,
+                role=self.place.role,
+                stage=self.place.stage,
+                micro_batch=number,
+                rank=self.place.rank,
+            ) from error
+        finally:
+            if watch is not None:
+                watch.operation_ends()
+
+    def _seeded(self, call: int, number: int) -> AbstractContextManager[None]:
+        here = self.place
+        return seeded(self._seed, call, here.replica * self._count + number, here.stage, self._device)
+
+    def _outputs(self, output: Any, number: int) -> Sequence[Tensor]:
+        """Return what is sent to the next stage."""
+        outputs = tuple(output) if isinstance(output, (tuple, list)) else (output,)
+        for each in outputs:
+            if not isinstance(each, Tensor) or isinstance(each, DTensor):
+                raise SplitError(
+                    f"Stage {self.place.stage} gave a {type(each).__name__} in micro-batch {number}: between stages only plain tensors, or a tuple of them, can be sent. Of a DTensor have the layer give the local one (use_local_output=True).",
+                    code="shape",
+                    role=self.place.role,
+                    stage=self.place.stage,
+                    micro_batch=number,
+                    rank=self.place.rank,
+                )
+        return outputs
+
+
+def takes_gradient(tensor: Any) -> bool:
+    """Whether a gradient comes back for what a stage gave: both ends know it without being told."""
+    return isinstance(tensor, Tensor) and (tensor.dtype.is_floating_point or tensor.dtype.is_complex)
+
+
+def device_of(module: nn.Module) -> torch.device:
+    """Return where a module is."""
+    return next((each.device for each in module.parameters()), torch.device("cpu"))
