@@ -21,8 +21,6 @@ const KEPT = 5;
 /** Seatings of a shape that are simulated, and layouts that are improved. */
 const TRIED = 4;
 const IMPROVED = 24;
-/** By how much more a shape may take by a guess than the best so far does. */
-const FAR = 1.2;
 /** Passes between two breaths. */
 const SLICE = 2e6;
 
@@ -58,7 +56,7 @@ export function* searchFamily(
     }
     return best;
   }
-  const starts = new BestLayouts(simulation, IMPROVED);
+  const starts = new BestLayouts(simulation, IMPROVED, true);
   const until = Float64Array.from([0, ...request.layers]);
   for (let layer = 1; layer < until.length; layer += 1) {
     until[layer]! += until[layer - 1]!;
@@ -71,8 +69,8 @@ export function* searchFamily(
     .filter(({ least }) => least < Infinity)
     .sort((a, b) => a.likely - b.likely);
   const orders = kindOrders(request.devices);
-  for (const { shape, least, likely } of guessed) {
-    if (starts.work > limits.work / 2 || likely > FAR * starts.leastMs) {
+  for (const { shape, least } of guessed) {
+    if (starts.work > limits.work / 2) {
       break;
     }
     if (least >= starts.leastMs) {
@@ -176,13 +174,19 @@ function guess(
   const pairs = speeds.map((speed, at) => Math.min(speed, groups > 0 ? (ahead[at] ?? Infinity) : Infinity));
   const count = micro_batches / data;
   const sums = 2 * (data - 1) * latency;
+  // Whatever the stages are, a micro-batch goes forth and back through the whole model.
+  const once = Math.min(
+    ...devices.flatMap((_, kind) =>
+      counts[kind]! >= tensor ? wholeStage(shape, 0, kind, -1, request).chain : []
+    )
+  );
   const chain =
-    1 / speeds[0]! +
+    once +
     2 * (stages - 1) * (latency + message_bytes / bandwidth) +
     sums +
     (2 * (1 - 1 / data) * weight_bytes) / tensor / stages / bandwidth;
   return {
-    least: Math.max(count / total(speeds), 1 / speeds[0]!) + sums,
+    least: Math.max(count / total(speeds), once) + sums,
     likely: chain + (count - 1) / total(pairs)
   };
 }
