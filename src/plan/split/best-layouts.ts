@@ -11,10 +11,12 @@ export interface ICostedLayout {
 export class BestLayouts {
   /**
    * @param most - How many are kept.
+   * @param isLenient - Whether those that do not fit in memory are kept, too, behind all others: a few changes may make them fit.
    */
   constructor(
     private readonly simulation: SplitSimulation,
-    private readonly most: number
+    private readonly most: number,
+    private readonly isLenient = false
   ) {}
 
   readonly found: ICostedLayout[] = [];
@@ -30,9 +32,19 @@ export class BestLayouts {
     this.work += 3 * layout.stages.length * this.simulation.microBatches;
     this.tried += 1;
     this.leastOver = Math.min(this.leastOver, overBytes);
-    if (overBytes > 0) {
-      return 1e30 * (1 + overBytes);
+    const rank = overBytes > 0 ? 1e30 * (1 + overBytes) : stepMs;
+    if (overBytes === 0 || this.isLenient) {
+      this.keep(layout, rank);
     }
+    return rank;
+  }
+
+  /** The shortest step so far, far above any where none fits in memory. */
+  get leastMs(): number {
+    return this.found[0]?.stepMs ?? Infinity;
+  }
+
+  private keep(layout: SplitLayout, stepMs: number): void {
     const { found, most } = this;
     if (found.length < most || stepMs < found[most - 1]!.stepMs) {
       const at = found.findIndex(each => stepMs < each.stepMs);
@@ -41,7 +53,7 @@ export class BestLayouts {
       // The same has the same ms, and so stands right before the place.
       for (let same = place - 1; same >= 0 && found[same]!.stepMs === stepMs; same -= 1) {
         if (JSON.stringify(found[same]!.layout) === key) {
-          return stepMs;
+          return;
         }
       }
       found.splice(place, 0, {
@@ -50,11 +62,5 @@ export class BestLayouts {
       });
       found.length = Math.min(found.length, most);
     }
-    return stepMs;
-  }
-
-  /** The shortest step so far. */
-  get leastMs(): number {
-    return this.found[0]?.stepMs ?? Infinity;
   }
 }

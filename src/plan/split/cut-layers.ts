@@ -15,7 +15,7 @@ export interface ISeating {
 interface IWholeStage {
   /** What each micro-batch takes of the slower of its processes. */
   readonly each: number;
-  /** What one micro-batch takes forth and back. */
+  /** What one micro-batch takes forth and back; what is done again is done while its gradient is on the way. */
   readonly chain: number;
   /** The largest share that fits in memory. */
   readonly most: number;
@@ -31,7 +31,7 @@ export interface ICut {
  * Cut the layers so that the slowest stage is as fast as can be with these devices, within their memory; and with some slack, where stages that come first, or last, take as much
  * as they may. Infinite slack in nothing: each has at least one layer.
  *
- * @returns Nothing where no cut fits in memory.
+ * Where no cut fits in memory, it is not heeded.
  */
 export function cutLayers(
   shape: ILayoutShape,
@@ -48,6 +48,7 @@ export function cutLayers(
   const way = 2 * (count - 1) * (request.latency + request.message_bytes / request.bandwidth);
   const layers = request.layers.length;
   const ends = new Int32Array(count);
+  let isBound = true;
   /** Give each stage in turn as many layers as may be; whether all have room. */
   const fill = (limit: number, backwards: boolean): boolean => {
     let from = backwards ? layers : 0;
@@ -55,7 +56,7 @@ export function cutLayers(
       const stage = backwards ? count - 1 - turn : turn;
       const { each, most } = wholes[stage]!;
       // A little more, so that sums that are equal but for rounding count as equal.
-      const share = min(most, limit / each) * (1 + 1e-12) + 1e-15;
+      const share = min(isBound ? most : Infinity, limit / each) * (1 + 1e-12) + 1e-15;
       const rest = count - 1 - turn;
       let to = from;
       if (backwards) {
@@ -76,9 +77,7 @@ export function cutLayers(
     }
     return from === (backwards ? 0 : layers);
   };
-  if (!fill(Infinity, false)) {
-    return [];
-  }
+  isBound = fill(Infinity, false);
   // From the time of a perfect balance upwards, until each layer has a place; then down again, as near as matters.
   let low = 1 / wholes.reduce((sum, { each }) => sum + 1 / each, 0);
   let high = low;
@@ -137,18 +136,18 @@ export function wholeStage(
   const room = memory - (apart ? inputs : isAgain ? inFlight * inputs : 0);
   const most = shareWithin(room, (state_bytes + kept * activation_bytes) / tensor);
   if (!apart) {
-    const each = back + own(isAgain ? forward : recompute);
-    return { each, chain: each, most };
+    const first = own(isAgain ? forward : recompute);
+    return { each: back + first, chain: first + own(backward), most };
   }
   const seat = devices[forwardKind];
   if (seat === undefined) {
-    return { each: back, chain: back, most };
+    return { each: back, chain: own(backward), most };
   }
   const passes = seat.forward / forwardTensor + (forwardTensor > 1 ? tensor_ms : 0);
   const held = family === 'megafbd' ? state_bytes : weight_bytes / forwardTensor;
   return {
     each: max(passes, back),
-    chain: passes + back,
+    chain: passes + own(backward),
     most: min(most, shareWithin(seat.memory - 2 * message_bytes, held))
   };
 }

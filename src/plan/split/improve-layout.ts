@@ -10,7 +10,7 @@ type Stages = SplitLayout['stages'];
 type Place = { readonly stage: number; readonly name: 'device' | 'forward_device' };
 
 /**
- * Change a layout little by little as long as its step gets shorter: move a layer from one stage to another, give a stage another kind of device, let two swap theirs.
+ * Change a layout little by little as long as its step gets shorter: move a layer from one stage to another, let two stages change places, give a stage another kind of device, let two swap theirs.
  *
  * Yields after each change that was tried.
  *
@@ -71,6 +71,15 @@ function* changes(stages: Stages, { devices }: IFullSplitRequest): Generator<Sta
               ? { ...each, layers: each.layers + 1 }
               : each
         );
+      }
+    }
+  }
+  for (let from = 0; from < stages.length; from += 1) {
+    for (let to = from + 1; to < stages.length; to += 1) {
+      // Only the last stage may do without a forward process.
+      const areAlike = (stages[from]!.forward_device === null) === (stages[to]!.forward_device === null);
+      if (isNear(from, to) && areAlike) {
+        yield stages.map((each, at) => (at === from ? stages[to]! : at === to ? stages[from]! : each));
       }
     }
   }

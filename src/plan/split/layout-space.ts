@@ -2,6 +2,10 @@ import type { SplitFamily, SplitLayout } from '../../protocol/split.generated';
 import { isApart } from './layout-shape';
 import { MOST_PASSES, type IFullSplitRequest } from './split-request';
 
+/** Numbers of stages that are all tried; above only each so manieth. */
+const FINE_STAGES = 64;
+const COARSE = 16;
+
 /** What layouts have in common that differ only in their kinds of devices and in where layers are cut. */
 export interface ILayoutShape {
   readonly family: SplitFamily;
@@ -36,7 +40,7 @@ export function shapesOf(family: SplitFamily, request: IFullSplitRequest): ILayo
         const each = apart ? tensor + forwardTensor : tensor;
         const first = apart || isWhole ? 1 : 2;
         const last = isWhole ? 1 : Math.min(layers.length, MOST_PASSES / (micro_batches / data));
-        for (let stages = first; stages <= last; stages += 1) {
+        for (let stages = first; stages <= last; stages += stages < FINE_STAGES ? 1 : COARSE) {
           for (const lastForward of isSplit && stages > 1 ? [false, true] : [apart]) {
             if (stages * each - (isSplit && !lastForward ? forwardTensor : 0) <= most) {
               shapes.push({ family, data, tensor, forwardTensor, stages, lastForward, counts, most });

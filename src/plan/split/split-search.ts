@@ -1,9 +1,10 @@
 import type { SplitFamily, SplitLayout } from '../../protocol/split.generated';
 import { BestLayouts } from './best-layouts';
 import { kindOrders, seatings } from './seatings';
-import { cutLayers, wholeStage, type ISeating } from './cut-layers';
+import { cutLayers, type ISeating } from './cut-layers';
+import { guessStep } from './guess-step';
 import { improveLayout } from './improve-layout';
-import { everyLayout, forwardGroups, layoutOf, layoutsOf, shapesOf, type ILayoutShape } from './layout-space';
+import { everyLayout, layoutOf, layoutsOf, shapesOf, type ILayoutShape } from './layout-space';
 import type { SplitSimulation } from './split-simulation';
 
 /** How long a family is searched. */
@@ -19,10 +20,8 @@ export const USUAL_LIMITS: ISearchLimits = { every: 20_000, work: 3e7 };
 /** Layouts that are kept of a family. */
 const KEPT = 5;
 /** Seatings of a shape that are simulated, and layouts that are improved. */
-const TRIED = 4;
+const TRIED = 8;
 const IMPROVED = 24;
-/** By how much more a shape may take by a guess than the best so far does. */
-const FAR = 1.2;
 /** Passes between two breaths. */
 const SLICE = 2e6;
 
@@ -58,7 +57,7 @@ export function* searchFamily(
     }
     return best;
   }
-  const starts = new BestLayouts(simulation, IMPROVED);
+  const starts = new BestLayouts(simulation, IMPROVED, true);
   const until = Float64Array.from([0, ...request.layers]);
   for (let layer = 1; layer < until.length; layer += 1) {
     until[layer]! += until[layer - 1]!;
@@ -67,12 +66,12 @@ export function* searchFamily(
     starts.offer(request.layout);
   }
   const guessed = shapes
-    .map(shape => ({ shape, ...guess(shape, simulation) }))
+    .map(shape => ({ shape, ...guessStep(shape, request) }))
     .filter(({ least }) => least < Infinity)
     .sort((a, b) => a.likely - b.likely);
   const orders = kindOrders(request.devices);
-  for (const { shape, least, likely } of guessed) {
-    if (starts.work > limits.work / 2 || likely > FAR * starts.leastMs) {
+  for (const { shape, least } of guessed) {
+    if (starts.work > limits.work / 2) {
       break;
     }
     if (least >= starts.leastMs) {
@@ -140,51 +139,3 @@ function shapeOfLayout(layout: SplitLayout, shapes: readonly ILayoutShape[]): IL
       (forward_tensor === undefined || shape.forwardTensor === forward_tensor)
   );
 }
-
-/** ms that a shape's step takes at least, and likely, were layers as fine as can be and each stage on the fastest devices that there are. Infinity where they cannot hold it. */
-function guess(
-  shape: ILayoutShape,
-  { request }: SplitSimulation
-): { readonly least: number; readonly likely: number } {
-  const { devices, latency, micro_batches, message_bytes, bandwidth, state_bytes, weight_bytes } = request;
-  const { stages, tensor, forwardTensor, counts, data } = shape;
-  /** Of the best groups of devices, in descending order. */
-  const fastest = (
-    left: readonly number[],
-    each: number,
-    groups: number,
-    speed: (kind: number) => number
-  ): number[] =>
-    devices
-      .flatMap((_, kind) =>
-        new Array<number>(Math.min(groups, Math.floor(left[kind]! / each))).fill(speed(kind))
-      )
-      .sort((a, b) => b - a)
-      .slice(0, groups);
-  const back = (kind: number): number => 1 / wholeStage(shape, 0, kind, -1, request).each;
-  const speeds = fastest(counts, tensor, stages, back);
-  const rooms = fastest(counts, tensor, stages, kind => devices[kind]!.memory * tensor);
-  if (speeds.length < stages || total(rooms) < state_bytes) {
-    return { least: Infinity, likely: Infinity };
-  }
-  const groups = forwardGroups(shape);
-  const left = [...counts];
-  for (const speed of groups > 0 ? speeds : []) {
-    left[devices.findIndex((_, kind) => left[kind]! >= tensor && back(kind) === speed)]! -= tensor;
-  }
-  const ahead = fastest(left, forwardTensor, groups, kind => forwardTensor / devices[kind]!.forward);
-  const pairs = speeds.map((speed, at) => Math.min(speed, groups > 0 ? (ahead[at] ?? Infinity) : Infinity));
-  const count = micro_batches / data;
-  const sums = 2 * (data - 1) * latency;
-  const chain =
-    1 / speeds[0]! +
-    2 * (stages - 1) * (latency + message_bytes / bandwidth) +
-    sums +
-    (2 * (1 - 1 / data) * weight_bytes) / tensor / stages / bandwidth;
-  return {
-    least: Math.max(count / total(speeds), 1 / speeds[0]!) + sums,
-    likely: chain + (count - 1) / total(pairs)
-  };
-}
-
-const total = (values: readonly number[]): number => values.reduce((sum, value) => sum + value, 0);

@@ -48,11 +48,11 @@ export class SplitSimulation implements ISplitCost {
   readonly bytes = new Float64Array(1024);
   readonly forwardBytes = new Float64Array(1024);
 
-  /** What a layout costs: of large ones worked out from fewer micro-batches, and what the slowest process takes for each further one. */
+  /** What a layout costs: of large ones worked out from fewer micro-batches, and what each further one takes. */
   cost(layout: SplitLayout): ISplitCost {
     const count = this.request.micro_batches / layout.data;
     const stages = layout.stages.length;
-    const few = max(2 * stages + 2 * this.request.ahead + 8, Math.floor(LARGE / stages));
+    const few = max(4 * stages + 2 * this.request.ahead + 8, Math.floor(LARGE / stages));
     this.run(layout, min(count, few), count);
     return this;
   }
@@ -245,7 +245,7 @@ export class SplitSimulation implements ISplitCost {
             : weights / forwardTensor / bandwidth + latency);
         end = max(end, this.newEnd[stage]!);
       }
-      this.hold(layout, stage, all, this.slowest > 0 ? 1 - arrives / this.slowest : 0);
+      this.hold(layout, stage, all, apart && all > count ? this.growth(stage, stages.length, arrives) : 0);
       arrives = max(arrives, this.forward[stage]!, this.send());
       this.overBytes = max(
         this.overBytes,
@@ -253,7 +253,24 @@ export class SplitSimulation implements ISplitCost {
         hasForward ? this.forwardBytes[stage]! - devices[forward_device]!.memory : 0
       );
     }
-    this.stepMs = end + (all - count) * this.slowest;
+    this.stepMs = end + (all > count ? (all - count) * this.pace(stages.length) : 0);
+  }
+
+  /** ms that each further micro-batch takes: those of the slowest process, or where the few that are under way at once do not keep it busy, those between two at the last stage. */
+  private pace(stages: number): number {
+    const { microBatches: count, backwardEnd, slowest } = this;
+    const last = stages * count - 1;
+    const some = count >> 1;
+    return max(slowest, (backwardEnd[last]! - backwardEnd[last - some]!) / some);
+  }
+
+  /** Inputs that each further micro-batch adds to those that wait at a backward process: as it, and those that it waits for, are slower than what brings them. */
+  private growth(stage: number, stages: number, arrives: number): number {
+    let takes = arrives;
+    for (let at = stage; at < stages; at += 1) {
+      takes = max(takes, this.again[at]! + this.backward[at]!);
+    }
+    return takes > 0 ? 1 - arrives / takes : 0;
   }
 
   /** What processes of a stage hold. */
@@ -306,7 +323,7 @@ export class SplitSimulation implements ISplitCost {
   }
 
   private readonly until: Float64Array;
-  /** What each further micro-batch takes, ms. */
+  /** ms that the slowest process takes for a micro-batch. */
   private slowest = 0;
   /** When activations arrive at the next process that does forward passes, and at that which does backward passes. */
   private input = new Float64Array(0);
