@@ -11,17 +11,30 @@ if TYPE_CHECKING:
     from .launcher import launch
     from .layout import SplitLayout
     from .place import SplitPlace
+    from .planner import SplitPlan, plan
     from .rank_maps import rank_map
     from .seeding import seeded
     from .training import SplitTraining
 
-__all__ = ["SplitError", "SplitLayout", "SplitPlace", "SplitTraining", "launch", "rank_map", "seeded"]
+__all__ = [
+    "SplitError",
+    "SplitLayout",
+    "SplitPlace",
+    "SplitPlan",
+    "SplitTraining",
+    "launch",
+    "plan",
+    "rank_map",
+    "seeded",
+]
 
 _HOMES = {
     "SplitLayout": ".layout",
     "SplitPlace": ".place",
+    "SplitPlan": ".planner",
     "SplitTraining": ".training",
     "launch": ".launcher",
+    "plan": ".planner",
     "rank_map": ".rank_maps",
     "seeded": ".seeding",
 }

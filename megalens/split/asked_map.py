@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from .ask import ask
 from .errors import SplitError
 
 __all__ = ["asked_map"]
@@ -34,8 +35,6 @@ def asked_map(
     EngineError
         When the engine cannot run.
     """
-    from ..engine import EngineError, run_job
-
     request: dict[str, Any] = {
         "layout": layout,
         "tensor": tp,
@@ -48,13 +47,7 @@ def asked_map(
         "world": world,
         "hosts": None if hosts is None else _text_of(hosts),
     }
-    try:
-        answer, _ = run_job("rank_map", request, {}, timeout=_SECONDS)
-    except EngineError as error:
-        if error.field is None:
-            raise
-        raise SplitError(error.message, field=error.field) from error
-    return answer  # type: ignore[no-any-return]
+    return ask("rank_map", request)
 
 
 def _text_of(hosts: str | Path) -> str:

@@ -1,4 +1,6 @@
+import type { IPipelineSteps } from '../client/pipeline-api';
 import { asObject } from '../client/rest';
+import { PlanError } from '../plan/plan-error';
 import { measuredSplit } from '../plan/split/measured-split';
 import { planSplit } from '../plan/split/plan-split';
 import { deletedRanks, rankMap } from '../plan/split/rank-map';
@@ -33,17 +35,24 @@ export async function mapRanks(args: unknown): Promise<IJobResult> {
 export async function planSplits(args: unknown, host: IEngineHost): Promise<IJobResult> {
   const { run, first, last, ...request } = asObject(args);
   const plan = await planSplit(
-    run === undefined
-      ? request
-      : // The whole is checked as a request by the planner.
-        splitRequestOf(
-          request as Partial<SplitRequest>,
-          measuredSplit(await stepsOf(String(run), { first, last }, host))
-        ),
+    run === undefined ? request : requestOfRun(request, await stepsOf(String(run), { first, last }, host)),
     {
       progress: (done, total, words) => host.progress(done, total, words),
       breathe: () => new Promise(resolve => setTimeout(resolve))
     }
   );
   return { json: splitAnswer(plan) };
+}
+
+/** What a run measured, and what is asked otherwise. The whole is checked as a request by the planner. */
+function requestOfRun(wish: Partial<SplitRequest>, steps: IPipelineSteps | null): SplitRequest {
+  const measured = measuredSplit(steps);
+  if (measured === null && wish.devices === undefined) {
+    throw new PlanError(
+      'missing',
+      "The run must have steps with forward and backward passes of every process, got none. Train with timeline='phases', all processes in one run, or give devices=.",
+      { field: 'devices' }
+    );
+  }
+  return splitRequestOf(wish, measured);
 }
