@@ -12,7 +12,7 @@ export interface ISplitLane {
 /** F: forward pass; R: forward pass that is done again, or in a backward process, for its backward pass; B: backward pass; O: gradients are summed over replicas and the optimizer takes its step; W: new weights come to a forward process. */
 export type SplitKind = 'B' | 'F' | 'O' | 'R' | 'W';
 
-/** The operations of one replica's step as columns of one length, lane after lane in their order. Times are ms from the step's begin. */
+/** The operations of one replica's step as columns of one length, lane after lane in their order; empty where there are more than 200,000, which nobody can draw. Times are ms from the step's begin. */
 export interface ISplitOperations {
   readonly lane: readonly number[];
   readonly kind: readonly SplitKind[];
