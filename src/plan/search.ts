@@ -1,3 +1,4 @@
+import { byteWords } from './byte-words';
 import type { PipelineTimes, Plan } from '../protocol/pipeline.generated';
 import { SeededRandom } from '../protocol/seeded-random';
 import { checkPlan } from './check-plan';
@@ -269,7 +270,7 @@ function microBatchesThatFit(shape: IPlanShape, times: IStageTimes, memoryBytes:
     if (overLimit(weights + bytes, memoryBytes) > 0) {
       throw new PlanError(
         'memory',
-        `Stage ${stage} needs ${size(weights + bytes)} for its weights and one micro-batch, got a limit of ${size(memoryBytes)}. Try more stages, or to compute activations again.`,
+        `Stage ${stage} needs ${byteWords(weights + bytes)} for its weights and one micro-batch, got a limit of ${byteWords(memoryBytes)}. Try more stages, or to compute activations again.`,
         { stage }
       );
     }
@@ -277,11 +278,4 @@ function microBatchesThatFit(shape: IPlanShape, times: IStageTimes, memoryBytes:
       ? shape.micro_batches
       : Math.min(shape.micro_batches, Math.max(1, Math.floor((memoryBytes * (1 + 1e-9) - weights) / bytes)));
   });
-}
-
-/** Bytes with three digits. */
-function size(bytes: number): string {
-  const units = ['bytes', 'kB', 'MB', 'GB', 'TB', 'PB'];
-  const power = units.filter((_, at) => at > 0 && bytes >= 1000 ** at).length;
-  return `${Number((bytes / 1000 ** power).toPrecision(3))} ${units[power]}`;
 }

@@ -1,4 +1,5 @@
 import type { SplitFamily } from '../../protocol/split.generated';
+import { byteWords } from '../byte-words';
 import { inSlices, type IPlanOptions } from '../plan-all';
 import { PlanError } from '../plan-error';
 import type { BestLayouts } from './best-layouts';
@@ -86,7 +87,7 @@ function refusal(family: SplitFamily, { tried, leastOver }: BestLayouts): SplitO
         )
       : new PlanError(
           'memory',
-          `${familyTitle(family)}: no layout of ${tried} fits in memory; the best of them needs ${Number((leastOver / 1e9).toPrecision(3))} GB more on a device. Try more devices, or another family.`
+          `${familyTitle(family)}: no layout of ${tried} fits in memory; the best of them needs ${byteWords(leastOver)} more on a device. Try more devices, or another family.`
         );
   return { family, refused: { code: refused.code, message: refused.message } };
 }
