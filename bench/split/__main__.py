@@ -26,8 +26,8 @@ GB = 10**9
 
 
 def _device(name: str, count: int, slower: float, memory: float) -> dict[str, Any]:
-    """A kind of device whose passes take 24 and 48 ms times ``slower`` through the whole model."""
-    forward = 24 * slower
+    """A kind of device whose passes take 48 and 96 ms times ``slower`` through the whole model."""
+    forward = 48 * slower
     return {
         "name": name,
         "count": count,
@@ -187,7 +187,7 @@ def _verdict(name: str, made: SplitPlan, split: list[float], other: list[float])
 
 def _read_off(folder: Path, steps: int) -> list[Row]:
     """Times of one recorded split, by which it and others are predicted."""
-    stage = {"forward": 36.0, "recompute": 12.0, "backward": 24.0}
+    stage = {"forward": 72.0, "recompute": 24.0, "backward": 48.0}
     case = {
         "kind": "split",
         "stages": [stage, stage],

@@ -8,6 +8,7 @@ import pytest
 from pipeline_jobs import BACKWARD, FORWARD, LATENCY, REST, Pipeline
 
 import megalens
+from megalens import split
 from megalens.pipeline import PipelineError, plan
 
 pytestmark = pytest.mark.slow
@@ -60,3 +61,25 @@ def test_a_report_of_nobodys_choice_has_the_plan_of_a_pipeline_and_of_nothing_el
         text = run.report(tmp_path / "report.html").read_text(encoding="utf-8")
     assert "rank" in text
     assert ("GPipe as measured" in text) == (stages > 1)
+
+
+def test_a_split_is_compared_with_what_a_pipeline_measured(tmp_path):
+    with opened(tmp_path, Pipeline(stages=3, micro_batches=4)) as run:
+        made = split.plan(run)
+        own = made.layout("own")
+        assert (own["family"], [each["layers"] for each in own["stages"]]) == ("pipeline", [1, 1, 1])
+        # In the order 1F1B: four micro-batches, two more to fill, and messages down and up.
+        passes = (4 + 2) * (FORWARD + BACKWARD) + 4 * LATENCY
+        assert made.step_ms("own") == pytest.approx(passes, rel=0.1)
+        assert not made.worth_it
+        # Without memory limits nothing is gained by computing twice.
+        assert made.step_ms("split") > made.step_ms("other")
+
+
+def test_a_run_without_backward_passes_says_nothing_about_splits(tmp_path):
+    path = tmp_path / "trace.json"
+    events = Pipeline(stages=2, micro_batches=4).chrome(iterations=5)
+    kept = [each for each in events if "backward" not in each["name"]]
+    path.write_text(json.dumps(kept))
+    with megalens.open(path) as run, pytest.raises(split.SplitError, match="of every process, got none"):
+        split.plan(run)

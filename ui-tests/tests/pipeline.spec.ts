@@ -10,7 +10,8 @@ test('a pipeline of real processes is drawn with what it measures, is planned an
   test.setTimeout(180_000);
   writeNotebook(lab, 'pipeline.ipynb', [
     'import megalens\nrun = megalens.connect("gpt-stages")\nrun.pipeline_plan(kind="plan")',
-    'plan = megalens.pipeline.plan(run, "gpipe")\nprint(plan, run.pipeline(plan) > 0)'
+    'plan = megalens.pipeline.plan(run, "gpipe")\nprint(plan, run.pipeline(plan) > 0)',
+    'print(megalens.split.plan(run))\nrun.split_plan()'
   ]);
   const [, page] = await Promise.all([
     lab.train('gpt-stages', { pipeline: true }),
@@ -29,6 +30,10 @@ test('a pipeline of real processes is drawn with what it measures, is planned an
     /PipelinePlan gpipe: 2 stages, 1 chunks, 8 micro-batches.*True/,
     { timeout: 60_000 }
   );
+  await runCell(page, 2);
+  const split = page.locator('.jp-OutputArea-output .jp-MegalensCellView').last();
+  await expect(split).toContainText(/Do not split: the best split takes/, { timeout: 60_000 });
+  await expect(split).toContainText(/Roles of \d+ processes/);
   await panel.getByRole('button', { name: 'Pipeline', exact: true }).click();
   const tab = page.locator('.jp-MegalensViewTab:visible');
   await expect(drawn(tab)).toBeVisible({ timeout: 60_000 });

@@ -2,7 +2,7 @@ import type { IPipelineSteps } from '../../client/pipeline-api';
 import { quantile } from '../jitter';
 import type { ISplitOperations, SplitKind } from './split-planned';
 
-/** What a process of a measured replica did; ms, medians over its operations and steps. NaN where there are none. */
+/** What a process of a measured replica did; ms, medians over steps of the mean over a step's operations: some passes of each step may be slower than others, as where processes share a core. NaN where there are none. */
 export interface IMeasuredLane {
   readonly role: 'backward' | 'both' | 'forward';
   readonly stage: number;
@@ -64,9 +64,9 @@ export function measuredSplit(steps: IPipelineSteps | null): IMeasuredSplit | nu
     (forwards === stages || forwards === stages - 1);
   const stageOf = (lane: number): number => (isSplit && lane >= forwards ? lane - forwards : lane);
   const times = Array.from({ length: count }, () => ({
-    F: [] as number[],
-    B: [] as number[],
-    O: [] as number[],
+    F: new StepMeans(),
+    B: new StepMeans(),
+    O: new StepMeans(),
     busy: 0
   }));
   // What a process keeps for its backward pass may be computed in parts: both are the backward pass.
@@ -78,26 +78,27 @@ export function measuredSplit(steps: IPipelineSteps | null): IMeasuredSplit | nu
       lane.busy += took;
     }
     if (kind === 'F' || kind === 'O') {
-      lane[kind].push(took);
+      lane[kind].add(rows.step[at]!, took);
     } else {
       const key = `${rows.step[at]} ${rows.stage[at]} ${rows.chunk[at]} ${rows.microBatch[at]}`;
       parts.set(key, (parts.get(key) ?? 0) + took);
     }
   });
   for (const [key, took] of parts) {
-    times[Number(key.split(' ')[1])]!.B.push(took);
+    const [step, lane] = key.split(' ').map(Number) as [number, number];
+    times[lane]!.B.add(step, took);
   }
   const lanes = times.map((lane, at): IMeasuredLane => {
     const role = !isSplit ? 'both' : at < forwards ? 'forward' : 'backward';
-    const forwardMs = median(lane.F);
+    const forwardMs = lane.F.median();
     return {
       role,
       stage: stageOf(at),
       rank: steps.ranks[at]!,
       forwardMs: role === 'forward' ? forwardMs : NaN,
       againMs: role === 'forward' ? NaN : forwardMs,
-      backwardMs: median(lane.B),
-      optimizerMs: median(lane.O),
+      backwardMs: lane.B.median(),
+      optimizerMs: lane.O.median(),
       busyMs: lane.busy
     };
   });
@@ -114,6 +115,21 @@ export function measuredSplit(steps: IPipelineSteps | null): IMeasuredSplit | nu
     operations: lastStep(steps, operationsStep, isSplit ? forwards : 0),
     operationsStep
   };
+}
+
+/** Times by step. */
+class StepMeans {
+  add(step: number, took: number): void {
+    const [sum, count] = this._sums.get(step) ?? [0, 0];
+    this._sums.set(step, [sum + took, count + 1]);
+  }
+
+  /** The median of the steps' means; NaN without any. */
+  median(): number {
+    return median([...this._sums.values()].map(([sum, count]) => sum / count));
+  }
+
+  private readonly _sums = new Map<number, readonly [sum: number, count: number]>();
 }
 
 function median(values: readonly number[]): number {
