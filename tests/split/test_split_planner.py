@@ -42,7 +42,8 @@ def test_a_plan_says_what_to_do_and_what_the_others_take() -> None:
     # By hand: 36 ms of the small device, 7 × (12 + 24) of the last stage, 24 ms back through the first.
     assert made.step_ms("split") == pytest.approx(312)
     assert made.worth_it
-    assert made.percent is not None and made.high_percent is not None
+    assert made.percent is not None
+    assert made.high_percent is not None
     assert made.percent < made.high_percent < 0
     other = made.layout("other")
     assert other["family"] == "pipeline_recompute"

@@ -7,7 +7,7 @@ import type { IComposition, ICompositionEnvironment, IViewPart } from '../shared
 import { selectControl, type IChoice } from '../shared/select-control';
 import type { IViewEnvironment, ViewModel } from '../shared/view-model';
 import { familyTitle } from '../../plan/split/plan-split';
-import { MapPane } from './map-pane';
+import { RolesPane } from './roles-pane';
 import { SplitLayoutsPane } from './split-layouts-pane';
 import { SplitPlanPane } from './split-plan-pane';
 import { drawnOf, SplitReader } from './split-reader';
@@ -23,7 +23,7 @@ type Pane = new (
 
 const PANES: readonly (readonly [Exclude<Options['kind'], 'all'>, Pane])[] = [
   ['plan', SplitPlanPane],
-  ['map', MapPane],
+  ['map', RolesPane],
   ['layouts', SplitLayoutsPane]
 ];
 const LAYOUTS: readonly Options['layout'][] = [

@@ -32,7 +32,7 @@ interface ICell {
 }
 
 /** Processes in cells: a row for each stage, a coordinator's above them. */
-export class MapPicture {
+export class RolesPicture {
   constructor(private readonly _t: Translate) {}
 
   /** How many processes the last drawing left out. */

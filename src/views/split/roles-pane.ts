@@ -5,12 +5,12 @@ import type { RankMapName } from '../../protocol/split.generated';
 import type { SplitOptions } from '../../protocol/views.generated';
 import type { IMark, IMoved, Loaded } from '../shared/content';
 import type { ITip } from '../shared/tip';
-import { MapPicture } from './map-picture';
+import { RolesPicture } from './roles-picture';
 import { SplitPane } from './split-pane';
 import type { ISplitRead } from './split-reader';
 
 /** Which process does what. */
-export class MapPane extends SplitPane {
+export class RolesPane extends SplitPane {
   override readonly subject = this.t('Roles of processes');
 
   protected show(read: ISplitRead, drawn: ISplitPlanned | null): Loaded {
@@ -66,7 +66,7 @@ export class MapPane extends SplitPane {
     ];
   }
 
-  private readonly _picture = new MapPicture(this.t);
+  private readonly _picture = new RolesPicture(this.t);
 }
 
 /** The map that options ask for: numbers that they leave out are those of the layout that is drawn, of the best split where that is none. */
