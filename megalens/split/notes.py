@@ -11,6 +11,7 @@ from typing import Any
 from torch.distributed import distributed_c10d
 from torch.distributed.distributed_c10d import PrefixStore
 
+from ..protocol import parse_json
 from .errors import SplitError
 from .place import SplitPlace
 
@@ -48,7 +49,7 @@ class SplitNotes:
         """Return a note, waiting for it; ``whose`` is who is to leave it, for the error's words."""
         try:
             self._store.wait([name], timedelta(seconds=self._timeout))
-            return json.loads(self._store.get(name))
+            return parse_json(self._store.get(name))
         except (RuntimeError, OSError) as error:
             raise self._gone(whose, error) from error
 
