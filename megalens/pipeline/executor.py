@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from ..stages.cut_batch import StepBatch
-from ..stages.inbox import Arrival, Inbox, Key
+from ..stages.inbox import Arrival, Inbox, Key, shapes_text
 from ..stages.link import Link, spec_of
+from ..stages.tell import tell_received, tell_sent
 from .chunk import StageChunk
 from .errors import PipelineError
 from .orders import IOrder
@@ -142,7 +143,7 @@ class Executor:
         before = _clock()
         message = self._wait_for(("S", part, 0), None, peer_stage)
         if self._watched is not None:
-            self._tell_received(self._watched, message, before, self._number[part], -1)
+            tell_received(self._watched, message, before, self._number[part], -1)
         self._drain()
         return [each for each in message.tensors if each is not None]
 
@@ -153,28 +154,12 @@ class Executor:
         assert watch is not None
         chunk = self._number[virtual]
         if message is not None:
-            self._tell_received(watch, message, before, chunk, number)
+            tell_received(watch, message, before, chunk, number)
         watch.operation_begins({"F": "forward", "W": "wgrad"}.get(kind, "backward"), chunk, number)
         try:
             self._operate(operation, message, batch, headers)
         finally:
             watch.operation_ends()
-
-    def _tell_received(self, watch: Tracer, message: Arrival, before: int, chunk: int, number: int) -> None:
-        """Tell of what came from another rank, for which this one waited since ``before``."""
-        if message.peer < 0:
-            return
-        watch.message(
-            "receive",
-            message.posted,
-            message.arrived,
-            blocked=max(0, message.arrived - max(before, message.posted)),
-            nbytes=sum(each.numel() * each.element_size() for each in message.tensors if each is not None),
-            peer=message.peer,
-            sequence=message.sequence,
-            chunk=chunk,
-            micro_batch=number,
-        )
 
     def _operate(
         self, operation: Operation, message: Arrival | None, batch: StepBatch, headers: bool
@@ -240,7 +225,7 @@ class Executor:
             raise self._error(
                 "shape",
                 operation,
-                f"{operation} gave {_shapes(spec_of(tensors))}, and micro-batches before gave {_shapes(before)}. "
+                f"{operation} gave {shapes_text(spec_of(tensors))}, and micro-batches before gave {shapes_text(before)}. "
                 "Where shapes change from one to the next, say static_shapes=False on every rank.",
             )
 
@@ -389,20 +374,11 @@ class Executor:
         if self._watched is None:
             return
         for link in self._links.values():
-            while link.done:
-                (letter, virtual, number), posted, ended, nbytes, sequence = link.done.popleft()
-                mine = virtual + {"F": -1, "B": 1}.get(letter, 1 << 20)
-                self._watched.message(
-                    "send",
-                    posted,
-                    ended,
-                    blocked=0,
-                    nbytes=nbytes,
-                    peer=link.peer,
-                    sequence=sequence,
-                    chunk=self._number.get(mine, -1),
-                    micro_batch=-1 if letter == "S" else number,
-                )
+            tell_sent(self._watched, link, self._giver)
+
+    def _giver(self, key: Key) -> int:
+        """Return the chunk that gave a message."""
+        return self._number.get(key[1] + {"F": -1, "B": 1}.get(key[0], 1 << 20), -1)
 
     def _error(self, code: str, operation: Operation | None, message: str) -> PipelineError:
         return PipelineError(
@@ -413,9 +389,3 @@ class Executor:
             micro_batch=None if operation is None else operation.micro_batch,
             rank=self._rank,
         )
-
-
-def _shapes(spec: Sequence[Any]) -> str:
-    return ", ".join(
-        f"{str(dtype).removeprefix('torch.')}[{', '.join(map(str, shape))}]" for dtype, shape, _ in spec
-    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.utils._pytree import tree_map
 
-from ..protocol import parse_json
+from ..protocol import MegalensError, parse_json
 from .errors import SplitError
 from .layout import SplitLayout
 from .notes import SplitNotes
@@ -51,7 +52,8 @@ class SplitCheckpoint:
     ) -> None:
         self._layout, self._place, self._module = layout, place, module
         self._update, self._notes = update, notes
-        self._saves = 0
+        self._backward = [each for each in layout.processes if each.role == "backward"]
+        self._times = 0
 
     def save(self, folder: str | Path, counts: dict[str, int]) -> None:
         """Write a checkpoint. What was whole in the folder before stays so until this one is.
@@ -63,57 +65,76 @@ class SplitCheckpoint:
         counts : dict
             Steps so far, and what else is counted.
         """
-        self._saves += 1
-        folder, here, key = Path(folder), self._place, f"save/{self._saves}"
-        writers = [each for each in self._layout.processes if each.role == "backward" and each.replica == 0]
-        names = {each.rank: _name(each, counts) for each in writers}
-        if here.rank in names:
-            self._notes.say(f"{key}/{here.rank}", self._tried(lambda: self._write(folder / names[here.rank])))
-        if here.rank == writers[0].rank:
-            faults = [self._notes.hear(f"{key}/{each.rank}", f"{each.name} to save") for each in writers]
-            fault = next((each for each in faults if each), None)
-            manifest = {
-                "format": _FORMAT,
-                **{name: getattr(self._layout, name) for name in ("tensor", "stages")},
-                **counts,
-                "files": list(names.values()),
-            }
-            fault = fault or self._tried(lambda: _publish(folder, manifest))
-            self._notes.say(f"{key}/done", fault)
-        fault = self._notes.hear(f"{key}/done", f"{writers[0].name} to save")
-        if fault:
+        folder, here = Path(folder), self._place
+        writers = [each for each in self._backward if each.replica == 0]
+        manifest = {
+            "format": _FORMAT,
+            **{name: getattr(self._layout, name) for name in ("tensor", "stages")},
+            **counts,
+            "files": [_name(each, counts) for each in writers],
+        }
+        fault = self._together(
+            writers,
+            lambda: self._write(folder / _name(here, counts)),
+            lambda: _publish(folder, manifest),
+        )
+        if fault is not None:
             raise self._error(f"The checkpoint in {folder} could not be written: {fault}", "folder")
 
     def load(self, folder: str | Path) -> dict[str, int]:
-        """Read a checkpoint, and return what was counted."""
+        """Read a checkpoint, and return what was counted. Nothing changes unless all processes could read theirs."""
         folder, here = Path(folder), self._place
         try:
-            said = parse_json((folder / _MANIFEST).read_bytes())
-            assert isinstance(said, dict)
-            assert said["format"] == _FORMAT
-        except (OSError, ValueError, KeyError, AssertionError) as error:
+            said: Any = parse_json((folder / _MANIFEST).read_bytes())
+            if said["format"] != _FORMAT:
+                raise ValueError(f"its format is {said['format']!r:.20}, not {_FORMAT}")
+            # No name is taken from the file.
+            counts = {name: int(said[name]) for name in ("calls", "updates")}
+            found = {name: int(said[name]) for name in ("tensor", "stages")}
+        except (OSError, ValueError, KeyError, TypeError, MegalensError) as error:
             raise self._error(
                 f"folder must hold a checkpoint that save(…) wrote whole, with {_MANIFEST}; {folder} does not: {type(error).__name__} {str(error)[:200]}",
                 "folder",
             ) from error
         for name, what in (("tensor", "tensor-parallel degree"), ("stages", "number of stages")):
             mine = getattr(self._layout, name)
-            if said[name] != mine:
+            if found[name] != mine:
                 raise self._error(
-                    f"The checkpoint in {folder} was written with {name} {said[name]}, and this training has {mine}: a checkpoint is read with the same {what}. Degree and replicas of forward processes may differ.",
+                    f"The checkpoint in {folder} was written with {name} {found[name]}, and this training has {mine}: a checkpoint is read with the same {what}. Forward processes and replicas may be others.",
                     name,
                 )
-        if here.role == "backward":
-            name = next(n for n in said["files"] if n.endswith(f"-stage{here.stage}-tensor{here.tensor}.pt"))
-            try:
-                # Nothing but tensors, numbers and texts: no code of a stranger's.
-                self._read(torch.load(folder / name, map_location="cpu", weights_only=True))
-            except Exception as error:
-                raise self._error(
-                    f"{here.name.capitalize()} could not read {folder / name}: {type(error).__name__}: {str(error)[:300]}",
-                    "folder",
-                ) from error
-        return {name: int(said[name]) for name in ("calls", "updates")}
+        held: dict[str, Any] = {}
+
+        def read() -> None:
+            # Nothing but tensors, numbers and texts: no code of a stranger's.
+            held.update(torch.load(folder / _name(here, counts), map_location="cpu", weights_only=True))
+            self._check(held)
+
+        fault = self._together(self._backward, read)
+        if fault is not None:
+            raise self._error(f"The checkpoint in {folder} could not be read: {fault}", "folder")
+        if held:
+            self._take(held)
+        return counts
+
+    def _together(
+        self, those: Sequence[SplitPlace], work: Callable[[], None], then: Callable[[], None] | None = None
+    ) -> str | None:
+        """Have some processes do their work, and the first of them something after it; every process returns what went wrong in any."""
+        self._times += 1
+        key, here, first = f"checkpoint/{self._times}", self._place, those[0]
+        if any(each.rank == here.rank for each in those):
+            self._notes.say(f"{key}/{here.rank}", self._tried(work))
+        if here.rank == first.rank:
+            faults = [
+                self._notes.hear(f"{key}/{each.rank}", f"{each.name} and its checkpoint") for each in those
+            ]
+            fault = next((each for each in faults if each), None)
+            if fault is None and then is not None:
+                fault = self._tried(then)
+            self._notes.say(f"{key}/done", fault)
+        outcome: str | None = self._notes.hear(f"{key}/done", f"{first.name} and its checkpoint")
+        return outcome
 
     def _write(self, path: Path) -> None:
         update = self._update
@@ -132,19 +153,35 @@ class SplitCheckpoint:
             os.fsync(file.fileno())
         partial.replace(path)
 
-    @torch.no_grad()
-    def _read(self, held: dict[str, Any]) -> None:
+    def _check(self, held: dict[str, Any]) -> None:
+        """Raise ``ValueError`` where what was read is not of this stage."""
         update = self._update
         assert update is not None
         named = dict(_tensors(self._module))
-        if named.keys() != held["weights"].keys() or update.masters.keys() != held["masters"].keys():
-            odd = sorted(named.keys() ^ held["weights"].keys()) or ["masters"]
-            raise ValueError(f"only one of the checkpoint and this training has {odd[0]}")
-        for name, each in named.items():
-            _copy(name, each, held["weights"][name])
+        for mine, theirs in ((named, held["weights"]), (dict(update.masters), held["masters"])):
+            odd = sorted(map(str, mine.keys() ^ theirs.keys()))
+            if odd:
+                raise ValueError(f"only one of it and this training has the weight or master {odd[0]}")
+            for name, each in mine.items():
+                local, value = local_of(each), theirs[name]
+                if local.shape != value.shape or local.dtype != value.dtype:
+                    raise ValueError(
+                        f"{name} is {value.dtype}{list(value.shape)} in it and {local.dtype}{list(local.shape)} here"
+                    )
+        groups = [] if update.optimizer is None else update.optimizer.param_groups
+        theirs = (held["optimizer"] or {}).get("param_groups", [])
+        if [len(each["params"]) for each in groups] != [len(each["params"]) for each in theirs]:
+            raise ValueError("its optimizer has other groups of parameters")
+
+    @torch.no_grad()
+    def _take(self, held: dict[str, Any]) -> None:
+        update = self._update
+        assert update is not None
+        for name, each in _tensors(self._module):
+            local_of(each).copy_(held["weights"][name])
         for at, master in update.masters.items():
-            _copy(f"the master of parameter {at}", master, held["masters"][at])
-        if update.optimizer is None or held["optimizer"] is None:
+            local_of(master).copy_(held["masters"][at])
+        if update.optimizer is None:
             return
         state = held["optimizer"]
         numbers = [n for group in state["param_groups"] for n in group["params"]]
@@ -186,15 +223,6 @@ def _tensors(module: nn.Module) -> list[tuple[str, Tensor]]:
 
 def _plain(value: Any) -> Any:
     return local_of(value) if isinstance(value, Tensor) else value
-
-
-def _copy(name: str, into: Tensor, value: Tensor) -> None:
-    local = local_of(into)
-    if local.shape != value.shape or local.dtype != value.dtype:
-        raise ValueError(
-            f"{name} is {value.dtype}{list(value.shape)} in the checkpoint and {local.dtype}{list(local.shape)} here"
-        )
-    local.copy_(value)
 
 
 def _like(parameter: Tensor, value: Any) -> Any:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from ..stages.inbox import Arrival, Inbox, Key, Spec
+from ..stages.inbox import Inbox, Key, shapes_text
 from ..stages.link import Link, spec_of
+from ..stages.tell import tell_received, tell_sent
 from .errors import SplitError
 from .place import SplitPlace
 
@@ -91,7 +92,8 @@ class Mail:
         message = self._inbox.filed.pop(key)
         for work in message.works:
             work.wait()
-        self._tell_received(message, before, key)
+        if self.watch is not None:
+            tell_received(self.watch, message, before, 0, -1 if key[0] == "S" else key[2])
         tensors = [each for each in message.tensors if each is not None]
         return tuple(each.to(self._device) for each in tensors) if self._staged else tuple(tensors)
 
@@ -101,7 +103,7 @@ class Mail:
         if before is not None:
             raise self.error(
                 "shape",
-                f"{self.place.name.capitalize()} gave {_shapes(spec_of(tensors))} in micro-batch {key[2]}, and before {_shapes(before)}. Where shapes change from one micro-batch to the next, say static_shapes=False in every process.",
+                f"{self.place.name.capitalize()} gave {shapes_text(spec_of(tensors))} in micro-batch {key[2]}, and before {shapes_text(before)}. Where shapes change from one micro-batch to the next, say static_shapes=False in every process.",
                 key,
             )
 
@@ -142,7 +144,9 @@ class Mail:
                     raise self._untaken(next(rank for rank, link in self._links.items() if not link.sent))
                 inbox.changed.wait(left)
         inbox.draining = False
-        self._tell_sent()
+        if self.watch is not None:
+            for link in self._links.values():
+                tell_sent(self.watch, link, lambda _: 0)
 
     def close(self) -> None:
         """End the links' threads. Safe twice."""
@@ -178,42 +182,3 @@ class Mail:
             "waited",
             f"{self.place.name.capitalize()} waited {self._timeout:.3g} s for {self._names[rank]} to take what was sent to it: that process is stopped or stuck, or calls step(…) less often. timeout= of the training sets this limit.",
         )
-
-    def _tell_received(self, message: Arrival, before: int, key: Key) -> None:
-        if self.watch is None:
-            return
-        self.watch.message(
-            "receive",
-            message.posted,
-            message.arrived,
-            blocked=max(0, message.arrived - max(before, message.posted)),
-            nbytes=sum(each.numel() * each.element_size() for each in message.tensors if each is not None),
-            peer=message.peer,
-            sequence=message.sequence,
-            chunk=0,
-            micro_batch=-1 if key[0] == "S" else key[2],
-        )
-
-    def _tell_sent(self) -> None:
-        if self.watch is None:
-            return
-        for link in self._links.values():
-            while link.done:
-                key, posted, ended, nbytes, sequence = link.done.popleft()
-                self.watch.message(
-                    "send",
-                    posted,
-                    ended,
-                    blocked=0,
-                    nbytes=nbytes,
-                    peer=link.peer,
-                    sequence=sequence,
-                    chunk=0,
-                    micro_batch=-1 if key[0] == "S" else key[2],
-                )
-
-
-def _shapes(spec: Spec) -> str:
-    return ", ".join(
-        f"{str(dtype).removeprefix('torch.')}[{', '.join(map(str, shape))}]" for dtype, shape, _ in spec
-    )

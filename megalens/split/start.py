@@ -1,22 +1,24 @@
-"""What is looked at before a split training connects anything, and how it begins."""
+"""What is looked at before a split training connects anything, or takes a step, and how it begins."""
 
 from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
 import torch
-from torch import distributed, nn
+from torch import Tensor, distributed, nn
 from torch.distributed.pipelining import PipelineStage
 
+from ..stages.cut_batch import StepBatch, cut_batch
 from .errors import SplitError
 from .layout import SplitLayout
 from .place import SplitPlace
 from .worker import device_of
 
-__all__ = ["began", "checked_stage", "checked_start", "device_for", "module_of"]
+__all__ = ["batch_for", "began", "checked_stage", "checked_start", "device_for", "module_of"]
 
 
 def checked_start(
@@ -123,6 +125,36 @@ def module_of(stage: Any, place: SplitPlace) -> nn.Module:
             field="stage",
         )
     return module
+
+
+def batch_for(
+    place: SplitPlace,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    target: Any,
+    micro_batches: int,
+    loss_fn: Callable[[Any, Any], Tensor],
+) -> StepBatch:
+    """Return a step's data in a process by micro-batch; raises ``SplitError`` where it is not what this process takes."""
+    if bool(args) != place.first:
+        raise SplitError(
+            f"step(…) takes the model's input in the processes of stage 0, forward and backward, and in no others; {place.name} got {len(args)} arguments.",
+            field="args",
+        )
+    if place.last and place.role == "backward" and target is None:
+        raise SplitError(f"step(…) needs target in {place.name}, which computes the loss.", field="target")
+    return cut_batch(
+        args,
+        kwargs,
+        target if place.last else None,
+        micro_batches,
+        args_spec=None,
+        kwargs_spec=None,
+        loss_fn=loss_fn,
+        scale=True,
+        keep_outputs=False,
+        error=SplitError,
+    )
 
 
 def _device(device: Any) -> torch.device:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, distributed, nn
 
-from ..stages.cut_batch import StepBatch, cut_batch
+from ..stages.cut_batch import StepBatch
 from .backward_process import BackwardProcess
 from .checkpoint import SplitCheckpoint
 from .errors import SplitError
@@ -18,11 +17,10 @@ from .forward_process import ForwardProcess
 from .groups import SplitGroups
 from .layout import SplitLayout
 from .notes import SplitNotes
-from .shards import local_of
-from .start import began, checked_stage, checked_start, device_for, module_of
+from .start import batch_for, began, checked_stage, checked_start, device_for, module_of
 from .update import WeightUpdate
 from .weights import StageWeights
-from .worker import SplitWorker
+from .worker import SplitWorker, mean_of
 
 if TYPE_CHECKING:
     from ..tracer import Tracer
@@ -123,38 +121,41 @@ class SplitTraining:
         rank = checked_stage(stage, self.layout)
         where = device_for(stage, device)
         self._owns_group = began(backend, where, timeout)
-        self._notes = SplitNotes(self.layout.place(rank), timeout)
-        groups = SplitGroups(self.layout, rank, where, self._notes, timeout)
-        self.place = groups.place
-        """What this process does."""
-        self.module = module_of(stage, self.place).to(where).train()
-        """The stage's module."""
         self._loss_fn, self._count, self._check_every = loss_fn, micro_batches, check_every
-        self._mail = groups.mail(ahead=ahead + 1, headers=not static_shapes)
         self._tracer = tracer
-        self._weights = StageWeights(self.layout, self.module, self._mail)
-        self._weights.agree(self._notes)
-        self._update: WeightUpdate | None = None
-        given = (self.layout, self.module, self._mail, micro_batches, seed, where)
-        self._worker: SplitWorker
-        if self.place.role == "forward":
-            self._worker = ForwardProcess(*given)
-        else:
-            self._same_in_replicas(groups)
-            self._update = WeightUpdate(
-                self.module,
-                self._weights.cut,
-                optimizer,
-                groups,
-                leads=self.place.tensor == 0,
-                clip=clip,
-                masters=masters,
-            )
-            self._worker = BackwardProcess(*given, ahead=ahead, accumulated=self._update.accumulate)
-        self._checkpoint = SplitCheckpoint(self.layout, self.place, self.module, self._update, self._notes)
         self._calls = self._updates = self._pending = 0
         self._broken: str | None = None
-        self._guarded(lambda: self._move(None))
+        try:
+            self._notes = SplitNotes(self.layout.place(rank), timeout)
+            groups = SplitGroups(self.layout, rank, where, self._notes, timeout)
+            self.place = groups.place
+            """What this process does."""
+            self.module = module_of(stage, self.place).to(where).train()
+            """The stage's module."""
+            self._mail = groups.mail(ahead=ahead + 1, headers=not static_shapes)
+            self._weights = StageWeights(self.layout, self.module, self._mail)
+            self._weights.agree(self._notes)
+            self._update: WeightUpdate | None = None
+            self._worker: SplitWorker
+            given = (self.layout, self.module, self._mail, micro_batches, seed, where)
+            if self.place.role == "forward":
+                self._worker = ForwardProcess(*given)
+            else:
+                self._weights.begin_alike(groups)
+                cut = self._weights.cut
+                leads = self.place.tensor == 0
+                self._update = WeightUpdate(
+                    self.module, cut, optimizer, groups, leads=leads, clip=clip, masters=masters
+                )
+                self._worker = BackwardProcess(*given, ahead=ahead, accumulated=self._update.accumulate)
+            self._checkpoint = SplitCheckpoint(
+                self.layout, self.place, self.module, self._update, self._notes
+            )
+            self._weights.move(None)
+        except BaseException:
+            if self._owns_group:
+                distributed.destroy_process_group()
+            raise
 
     # Training.
 
@@ -182,7 +183,8 @@ class SplitTraining:
         SplitError
             Naming process and micro-batch. After it the training goes on no more.
         """
-        batch = self._cut(args, target, kwargs)
+        self._alive()
+        batch = batch_for(self.place, args, kwargs, target, self._count, self._loss_fn)
         loss: Tensor | None = self._guarded(lambda: self._step(batch, update))
         return loss
 
@@ -246,9 +248,7 @@ class SplitTraining:
         self._calls, self._updates, self._pending = counts["calls"], counts["updates"], 0
         if self._update is not None:
             self._update.clear()
-        self._guarded(lambda: self._move(None))
-
-    # The end.
+        self._guarded(lambda: self._weights.move(None))
 
     def close(self) -> None:
         """End threads, and the process group that this training made. Safe twice."""
@@ -263,14 +263,10 @@ class SplitTraining:
     def __enter__(self) -> SplitTraining:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
-        if error is not None:
-            self._broken = self._broken or f"its script ended in an error ({str(error)[:300]})"
+    def __exit__(self, *error: Any) -> None:
+        if error[1] is not None:
+            self._broken = self._broken or f"its script ended in an error ({str(error[1])[:300]})"
         self.close()
-
-    # Inside.
 
     def _step(self, batch: StepBatch, update: bool) -> Tensor | None:
         watch = self._tracer
@@ -282,46 +278,12 @@ class SplitTraining:
             touched = () if self._update is None else self._update.apply(self._pending)
             self._pending = 0
             self._updates += 1
-            self._move(self._weights.changed(touched))
+            self._weights.move(self._weights.changed(touched))
             if self._check_every and self._updates % self._check_every == 0:
                 self._weights.compare()
         else:
             self._mail.drain()
-        if not losses:
-            return None
-        every = torch.stack(losses)
-        return every.to(torch.promote_types(every.dtype, torch.float32)).mean()
-
-    def _move(self, numbers: set[int] | None) -> None:
-        """Send weights, or take them."""
-        if self.place.role == "forward":
-            self._weights.receive()
-        else:
-            self._weights.send(numbers)
-        self._mail.drain()
-
-    def _cut(self, args: Any, target: Any, kwargs: Any) -> StepBatch:
-        self._alive()
-        here = self.place
-        if bool(args) != here.first:
-            raise SplitError(
-                f"step(…) takes the model's input in the processes of stage 0, forward and backward, and in no others; {here.name} got {len(args)} arguments.",
-                field="args",
-            )
-        if here.last and here.role == "backward" and target is None:
-            raise SplitError(f"step(…) needs target in {here.name}, which computes the loss.", field="target")
-        return cut_batch(
-            args,
-            kwargs,
-            target if here.last else None,
-            self._count,
-            args_spec=None,
-            kwargs_spec=None,
-            loss_fn=self._loss_fn,
-            scale=True,
-            keep_outputs=False,
-            error=SplitError,
-        )
+        return mean_of(losses)
 
     def _alive(self) -> None:
         if self._broken is not None:
@@ -336,16 +298,3 @@ class SplitTraining:
         except BaseException as error:
             self._broken = f"a step ended in an error ({str(error)[:300]})"
             raise
-
-    def _same_in_replicas(self, groups: SplitGroups) -> None:
-        """Have all replicas begin with the weights of the first."""
-        group = groups.replicas
-        if group is None:
-            return
-        first = distributed.get_global_rank(group, 0)
-
-        def work() -> None:
-            for each in (*self.module.parameters(), *self.module.buffers()):
-                distributed.broadcast(local_of(each), first, group=group)
-
-        groups.guarded("the weights of the first replica", work)

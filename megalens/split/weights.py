@@ -7,9 +7,10 @@ from hashlib import blake2b
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 
 from ..stages.inbox import Key
+from .groups import SplitGroups
 from .layout import SplitLayout
 from .mail import Mail
 from .notes import SplitNotes
@@ -119,13 +120,34 @@ class StageWeights:
                 )
         return None
 
-    # Weights.
+    def begin_alike(self, groups: SplitGroups) -> None:
+        """Have the backward processes of all replicas begin with the weights of the first."""
+        group = groups.replicas
+        if group is None:
+            return
+        first = distributed.get_global_rank(group, 0)
+
+        def work() -> None:
+            for each in self._held:
+                distributed.broadcast(local_of(each), first, group=group)
+
+        groups.guarded("the weights of the first replica", work)
+
+    # On their way.
 
     def changed(self, touched: Collection[int] = ()) -> set[int]:
         """Return the parameters that something has written to since they were sent, with those that the optimizer was given a gradient of."""
         return set(touched) | {
             n for n in range(self.parameters) if self._held[n]._version != self._versions[n]
         }
+
+    def move(self, numbers: Collection[int] | None) -> None:
+        """Send weights, or take them, and wait until they are there."""
+        if self._place.role == "forward":
+            self.receive()
+        else:
+            self.send(numbers)
+        self._mail.drain()
 
     def send(self, numbers: Collection[int] | None = None) -> None:
         """Post some weights, all when None, to the forward process."""

@@ -16,7 +16,7 @@ from .layout import SplitLayout
 from .mail import Mail
 from .seeding import seeded
 
-__all__ = ["SplitWorker", "device_of", "takes_gradient"]
+__all__ = ["SplitWorker", "device_of", "mean_of", "takes_gradient"]
 
 _WORDS = {"F": "forward pass", "R": "recomputation", "B": "backward pass"}
 
@@ -125,3 +125,11 @@ def takes_gradient(tensor: Any) -> bool:
 def device_of(module: nn.Module) -> torch.device:
     """Return where a module is."""
     return next((each.device for each in module.parameters()), torch.device("cpu"))
+
+
+def mean_of(losses: Sequence[Tensor]) -> Tensor | None:
+    """Return the mean of some losses, in float32 at least; None of none."""
+    if not losses:
+        return None
+    every = torch.stack(list(losses))
+    return every.to(torch.promote_types(every.dtype, torch.float32)).mean()

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-__all__ = ["Inbox", "Key", "Arrival", "Spec"]
+__all__ = ["Inbox", "Key", "Arrival", "Spec", "shapes_text"]
 
 Key = tuple[str, int, int]
 """What a message is for: ``F`` (activations), ``B`` (a gradient) or ``S`` (summed weights' gradients), virtual stage, micro-batch."""
@@ -78,3 +78,10 @@ class Inbox:
             if self.failure is None:
                 self.failure = peer, error
             self.changed.notify()
+
+
+def shapes_text(spec: Spec) -> str:
+    """Return the dtypes and shapes of a message in words."""
+    return ", ".join(
+        f"{str(dtype).removeprefix('torch.')}[{', '.join(map(str, shape))}]" for dtype, shape, _ in spec
+    )

@@ -179,6 +179,14 @@ def other_checkpoints(rank: int, folder: str) -> list[list[Any]]:
         torch.save = save
         assert {name: (Path(folder) / name).read_bytes() for name in kept} == kept
         stepped(training, case, 2)
+        # A file that one process cannot read, which it alone sees.
+        here = _held(training)
+        load = torch.load
+        if rank == 3:
+            torch.load = _cut_short
+        told(lambda: training.load(folder))
+        torch.load = load
+        assert all(torch.equal(each, here[name]) for name, each in _held(training).items())
         training.load(folder)
         assert training.steps == 1
         stepped(training, case, 1)
@@ -192,6 +200,10 @@ def other_checkpoints(rank: int, folder: str) -> list[list[Any]]:
 
 def _step_args(training: SplitTraining, case: Case) -> tuple[Tensor, ...]:
     return (torch.zeros(8, 6),) if training.place.first else ()
+
+
+def _cut_short(*_: Any, **__: Any) -> None:
+    raise EOFError("Ran out of input")
 
 
 def _failing(*_: Any) -> None:

@@ -76,11 +76,13 @@ def test_a_training_that_goes_on_from_a_checkpoint_is_bit_for_bit_the_same(case:
 
 
 def test_checkpoints_that_cannot_be_read_or_written_are_told_and_change_nothing(tmp_path) -> None:
-    for none, full, other in run_job(4, "ends_work:other_checkpoints", str(tmp_path)):
+    for none, full, short, other in run_job(4, "ends_work:other_checkpoints", str(tmp_path)):
         assert none[:2] == full[:2] == ["refused", "folder"]
         assert "manifest.json" in none[2]
         assert "No space left on device" in full[2]
         assert "rank 3" in full[2]
+        assert short[:2] == ["refused", "folder"]
+        assert "rank 3 (backward, stage 1): EOFError: Ran out of input" in short[2]
         assert other[:2] == ["refused", "tensor"]
         assert "written with tensor 1, and this training has 2" in other[2]
     names = sorted(path.name for path in tmp_path.iterdir())

@@ -4,7 +4,21 @@ import pytest
 import torch
 from torch import distributed, nn
 
-from megalens.split import SplitError, SplitLayout, SplitTraining
+from megalens.split import SplitError, SplitLayout, SplitTraining, seeded
+
+
+def test_a_seeded_pass_draws_alike_and_leaves_the_generator_as_it_was() -> None:
+    torch.manual_seed(1)
+    wanted = torch.rand(3)
+    torch.manual_seed(1)
+    drawn = []
+    for place in ((0, 0, 0, 0), (0, 0, 0, 0), (1, 0, 0, 0), (0, 1, 0, 0), (0, 0, 1, 0), (0, 0, 0, 1)):
+        with seeded(*place):
+            drawn.append(tuple(torch.rand(3).tolist()))
+    assert drawn[0] == drawn[1]
+    assert len(set(drawn)) == 5
+    assert torch.equal(torch.rand(3), wanted)
+
 
 GOOD = {
     "loss_fn": nn.functional.mse_loss,
