@@ -25,6 +25,8 @@ export interface IMeasuredSplit {
   readonly lastForward: boolean;
   /** Of a replica. */
   readonly microBatches: number;
+  /** Micro-batches that backward processes recomputed ahead of their gradients. 1 where it is no split. */
+  readonly ahead: number;
   readonly replicas: number;
   /** Forward processes by stage, then backward processes by stage; or those that do both. */
   readonly lanes: readonly IMeasuredLane[];
@@ -102,19 +104,27 @@ export function measuredSplit(steps: IPipelineSteps | null): IMeasuredSplit | nu
       busyMs: lane.busy
     };
   });
+  const operations = lastStep(steps, operationsStep, isSplit ? forwards : 0);
   return {
     isSplit,
     stages: isSplit ? stages : count,
     lastForward: isSplit && forwards === stages,
     microBatches,
+    ahead: isSplit ? aheadOf(operations, count - 1) : 1,
     replicas,
     lanes,
     latencyMs: latencyOf(steps, isSplit ? forwards : 0),
     stepMs: median(steps.steps.map(({ duration }) => duration)),
     steps: lasts.length,
-    operations: lastStep(steps, operationsStep, isSplit ? forwards : 0),
+    operations,
     operationsStep
   };
+}
+
+/** How many passes a backward process recomputed before it first went back. */
+function aheadOf({ lane, kind }: ISplitOperations, of: number): number {
+  const own = kind.filter((_, at) => lane[at] === of);
+  return Math.max(1, own.indexOf('B'));
 }
 
 /** Times by step. */

@@ -20,7 +20,7 @@ export function splitRequestOf(wish: Partial<SplitRequest>, measured: IMeasuredS
   if (measured === null) {
     return { ...USUAL, ...wish };
   }
-  const { lanes, microBatches, replicas, latencyMs, isSplit } = measured;
+  const { ahead, lanes, microBatches, replicas, latencyMs, isSplit } = measured;
   const trained = lanes.filter(({ role }) => role !== 'forward');
   const forwards = lanes.filter(({ role }) => role === 'forward');
   const costs = trained.map(({ againMs, backwardMs }) => (againMs || 0) + (backwardMs || 0));
@@ -29,7 +29,8 @@ export function splitRequestOf(wish: Partial<SplitRequest>, measured: IMeasuredS
     devices: isSplit ? kindsOf(forwards, trained, measured) : [kindOf('devices', trained, replicas)],
     layers: costs.every(cost => cost > 0) ? costs : costs.length,
     micro_batches: microBatches * replicas,
-    latency: latencyMs
+    latency: latencyMs,
+    ahead
   };
   return { ...own, ...(isOwn ? { layout: layoutOfRun(measured) } : {}), ...wish };
 }

@@ -80,6 +80,20 @@ describe('a measured run', () => {
     }
   );
 
+  it('is planned by the mean of passes that share a core at times, and as far ahead as it recomputed', () => {
+    const ran = plannedSplit(new SplitSimulation({ ...request, ahead: 3 }), layoutOf('split'));
+    const steps = measuredOf(ran);
+    const { kind, stage, begin, end, microBatch } = steps.operations;
+    // The first two of five forward passes of the first process take 5 ms more: 2 ms on average.
+    const slow = end.map((each, at) =>
+      kind[at] === 'F' && stage[at] === 0 && microBatch[at]! < 2 ? each + 5 : each
+    );
+    const measured = measuredSplit({ ...steps, operations: { ...steps.operations, end: slow } })!;
+    expect(measured.ahead).toBe(3);
+    expect(fullSplitRequest(splitRequestOf({}, measured)).ahead).toBe(3);
+    expect(measured.lanes[0]?.forwardMs).toBeCloseTo(end[0]! - begin[0]! + 2);
+  });
+
   it('that is a pipeline has processes that do both', () => {
     const ran = plannedSplit(new SplitSimulation(request), layoutOf('pipeline'));
     const measured = measuredSplit(measuredOf(ran))!;
