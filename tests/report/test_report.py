@@ -196,7 +196,9 @@ def test_four_views_of_a_real_size_stay_below_two_megabytes(tmp_path):
     text = data.decode("utf-8")
     held = [
         int(n)
-        for n in re.findall(r"This page holds steps 1(?:, .*)? and 60, (\d+) of 60 traced steps; the others", text)
+        for n in re.findall(
+            r"This page holds steps 1(?:, .*)? and 60, (\d+) of 60 traced steps; the others", text
+        )
     ]
     assert len(held) == 2
     assert min(held) >= 2
