@@ -42,6 +42,7 @@ NAMES = (
     "rendering",
     "pictures",
     "pipeline",
+    "split",
     "imports",
     "soak",
     "fuzz",
