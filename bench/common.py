@@ -7,7 +7,10 @@ import math
 import os
 import platform
 import random
+import socket
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -23,6 +26,7 @@ __all__ = [
     "machine_facts",
     "percentile",
     "processor_seconds",
+    "run_processes",
     "ratio",
     "trimmed_mean",
     "verdict",
@@ -236,3 +240,44 @@ def wilson(hits: int, count: int) -> tuple[float, float]:
     middle = (p + z * z / (2 * count)) / (1 + z * z / count)
     half = z * math.sqrt(p * (1 - p) / count + z * z / (4 * count * count)) / (1 + z * z / count)
     return middle - half, middle + half
+
+
+def run_processes(module: str, job: object, world: int, folder: Path) -> Any:
+    """Run a module in processes that are connected as a launcher does, and return what the first one writes.
+
+    Parameters
+    ----------
+    module : str
+        Takes the file of the job and the file to write as arguments.
+    job : object
+        Becomes JSON.
+    world : int
+        How many processes.
+    folder : Path
+        For both files.
+    """
+    asked, out = folder / "job.json", folder / "found.json"
+    asked.write_text(json.dumps(job))
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", module, str(asked), str(out)],
+            env={
+                **os.environ,
+                "RANK": str(rank),
+                "WORLD_SIZE": str(world),
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": str(port),
+                "OMP_NUM_THREADS": "1",
+            },
+            cwd=RESULTS.parents[1],
+        )
+        for rank in range(world)
+    ]
+    codes = [each.wait() for each in processes]
+    if any(codes):
+        # A figure of what is left would be of another training.
+        raise SystemExit(f"A process of {module} ended with {codes}.")
+    return json.loads(out.read_text())

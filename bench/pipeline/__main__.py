@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import socket
 import statistics
 import subprocess
 import sys
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import megalens
-from bench.common import Row, ratio, write_results
+from bench.common import Row, ratio, run_processes, write_results
 from megalens.pipeline import Plan, plan
 from megalens.pipeline.connections import expected_messages
 from megalens.pipeline.order_choice import choice_from_json
@@ -299,30 +298,7 @@ def _profile(ms: float, *, even: bool = False) -> dict[str, list[float]]:
 
 
 def _run(blocks: list[dict[str, Any]], stages: int, folder: Path) -> list[dict[str, Any]]:
-    job, out = folder / "job.json", folder / "found.json"
-    job.write_text(json.dumps({"blocks": blocks}))
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-m", "bench.pipeline.rank", str(job), str(out)],
-            env={
-                **os.environ,
-                "RANK": str(rank),
-                "WORLD_SIZE": str(stages),
-                "MASTER_ADDR": "127.0.0.1",
-                "MASTER_PORT": str(port),
-                "OMP_NUM_THREADS": "1",
-            },
-            cwd=ROOT,
-        )
-        for rank in range(stages)
-    ]
-    codes = [each.wait() for each in processes]
-    if any(codes):
-        raise SystemExit(f"A process of the pipeline ended with {codes}.")
-    found: list[dict[str, Any]] = json.loads(out.read_text())
+    found: list[dict[str, Any]] = run_processes("bench.pipeline.rank", {"blocks": blocks}, stages, folder)
     return found
 
 

@@ -6,18 +6,15 @@ Run ``python -m bench.split`` (``--quick`` for a short run that proves only that
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import socket
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import megalens
-from bench.common import Row, ratio, write_results
+from bench.common import Row, ratio, run_processes, write_results
 from megalens.split import SplitPlan, plan
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -280,32 +277,9 @@ def _run(case: dict[str, Any], steps: int, folder: Path) -> list[float]:
 
 
 def _measured(case: dict[str, Any], steps: int, folder: Path) -> dict[str, Any]:
-    job, out = folder / "job.json", folder / "found.json"
-    job.write_text(json.dumps({**case, "steps": steps}))
     count = len(case["stages"])
     world = 2 * count - (not case["last_forward"]) if case["kind"] == "split" else count
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-m", "bench.split.rank", str(job), str(out)],
-            env={
-                **os.environ,
-                "RANK": str(rank),
-                "WORLD_SIZE": str(world),
-                "MASTER_ADDR": "127.0.0.1",
-                "MASTER_PORT": str(port),
-                "OMP_NUM_THREADS": "1",
-            },
-            cwd=ROOT,
-        )
-        for rank in range(world)
-    ]
-    codes = [each.wait() for each in processes]
-    if any(codes):
-        raise SystemExit(f"A process of the training ended with {codes}.")
-    found: dict[str, Any] = json.loads(out.read_text())
+    found: dict[str, Any] = run_processes("bench.split.rank", {**case, "steps": steps}, world, folder)
     return found
 
 

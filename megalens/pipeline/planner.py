@@ -117,7 +117,9 @@ def plan(
                 raise PipelineError(f"plan(…) of times must have {name}=, got none.")
         request["times"] = {**run_or_times, **times}
     else:
-        answers = _answers_of(run_or_times)
+        from ..client.answers import answers_of
+
+        answers = answers_of(run_or_times, PipelineError, "times such as {'forward': 4.0}")
         request["run"] = next(iter(answers))
         if steps is not None:
             request["first"], request["last"] = steps
@@ -172,18 +174,6 @@ def compare_plans(
         for each in _planned(request)
         if "plan" in each and Plan.of(each["plan"]).layout == layout
     ]
-
-
-def _answers_of(run: Any) -> dict[str, Any]:
-    """Return what answers the planner's question about a run, by the run's id."""
-    from ..client.answers import answers_of
-
-    found = answers_of(run)
-    if found is None:
-        raise PipelineError(
-            f"The first argument of plan(…) must be a run, or times such as {{'forward': 4.0}}, got a {type(run).__name__}."
-        )
-    return found
 
 
 def _planned(request: Mapping[str, Any], answers: Mapping[str, Any] | None = None) -> list[Mapping[str, Any]]:

@@ -10,8 +10,6 @@ from .errors import SplitError
 
 __all__ = ["asked_map"]
 
-_SECONDS = 60.0
-
 
 def asked_map(
     tp: int = 1,

@@ -132,20 +132,12 @@ def plan(run_or_request: Any, *, steps: tuple[int, int] | None = None, **wish: A
     if isinstance(run_or_request, Mapping):
         request = {**run_or_request, **wish}
     else:
-        answers = _answers_of(run_or_request)
+        from ..client.answers import answers_of
+
+        answers = answers_of(
+            run_or_request, SplitError, "a request such as {'devices': […], 'micro_batches': 8}"
+        )
         request["run"] = next(iter(answers))
         if steps is not None:
             request["first"], request["last"] = steps
     return SplitPlan(ask("split", request, answers))
-
-
-def _answers_of(run: Any) -> dict[str, Any]:
-    """Return what answers the planner's question about a run, by the run's id."""
-    from ..client.answers import answers_of
-
-    found = answers_of(run)
-    if found is None:
-        raise SplitError(
-            f"The first argument of plan(…) must be a run, or a request such as {{'devices': […], 'micro_batches': 8}}, got a {type(run).__name__}."
-        )
-    return found

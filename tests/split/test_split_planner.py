@@ -12,7 +12,7 @@ from statistics import mean, median
 import pytest
 
 import megalens
-from megalens.client.answers import answers_of
+from megalens.client.answers import RunAnswers
 from megalens.engine import run_job
 from megalens.split import SplitError, plan
 
@@ -98,9 +98,7 @@ def test_the_example_trains_and_its_run_can_be_planned(tmp_path: Path) -> None:
         assert own["family"] == "split"
         assert [each["forward_device"] for each in own["stages"]] == [0, None]
         # The times that the plan was made of, as the recording has them.
-        answers = answers_of(run)
-        assert answers is not None
-        (rows,) = (each.pipeline({})["operations"] for each in answers.values())
+        rows = RunAnswers(run).pipeline({})["operations"]
         taken: dict[tuple[int, int], list[float]] = {}
         for step, lane, kind, begin, end in zip(
             *(rows[name] for name in ("step", "stage", "kind", "begin_ms", "end_ms")), strict=True

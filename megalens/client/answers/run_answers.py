@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -173,10 +173,24 @@ class _Received:
         yield from (table if columns is None else table.select(columns)).to_batches()
 
 
-def answers_of(given: Any) -> dict[str, RunAnswers] | None:
-    """Return what answers an engine's job about a run, or about what a notebook holds of one, by the run's id; None for anything else."""
+def answers_of(given: Any, error: Callable[[str], Exception], otherwise: str) -> dict[str, RunAnswers]:
+    """Return what answers a planner's question about a run, or about what a notebook holds of one, by the run's id.
+
+    Parameters
+    ----------
+    given : Run, or what is around one
+        The planner's first argument.
+    error : callable
+        Makes what is raised where it is neither, of a sentence.
+    otherwise : str
+        What else it might have been, for that sentence.
+    """
     run = given if isinstance(given, Run) else getattr(given, "run", None)
-    return {run.id: RunAnswers(run)} if isinstance(run, Run) else None
+    if not isinstance(run, Run):
+        raise error(
+            f"The first argument of plan(…) must be a run, or {otherwise}, got a {type(given).__name__}."
+        )
+    return {run.id: RunAnswers(run)}
 
 
 def rows_of(run: Run) -> StreamRows:

@@ -1,9 +1,16 @@
 import { pipelineOf, type IPipelineSteps } from '../../client/pipeline-api';
 
-type Row = readonly [stage: number, kind: string, microBatch: number, begin: number, end: number];
+/** An operation that was measured; ms since its step began. */
+export type MeasuredRow = readonly [
+  stage: number,
+  kind: string,
+  microBatch: number,
+  begin: number,
+  end: number
+];
 
 /** 1F1B on two stages with two micro-batches: forward passes of 10 ms, backward passes of 20 ms, nothing between them. */
-const USUAL: readonly Row[] = [
+const USUAL: readonly MeasuredRow[] = [
   [0, 'F', 0, 0, 10],
   [0, 'F', 1, 10, 20],
   [0, 'B', 0, 40, 60],
@@ -15,26 +22,30 @@ const USUAL: readonly Row[] = [
 ];
 
 /** The same where the first backward pass of stage 1 takes 6 ms longer, for which stage 0 waits. */
-const SLOW: readonly Row[] = USUAL.map(([stage, kind, microBatch, begin, end]): Row => {
+const SLOW: readonly MeasuredRow[] = USUAL.map(([stage, kind, microBatch, begin, end]): MeasuredRow => {
   const later = stage === 0 ? (kind === 'B' ? 6 : 0) : begin >= 40 ? 6 : 0;
   return [stage, kind, microBatch, begin + later, end + later + (stage === 1 && begin === 20 ? 6 : 0)];
 });
 
-/** What the server answers of steps 7 to 9 of such a run, as it stands in protocol/README.md; the last step is the slow one. */
-export function measuredPipeline(steps: readonly (readonly Row[])[] = [USUAL, USUAL, SLOW]): IPipelineSteps {
+/** What the server answers of steps from the seventh on, as it stands in protocol/README.md: without arguments of such a run, the last step the slow one. */
+export function measuredPipeline(
+  steps: readonly (readonly MeasuredRow[])[] = [USUAL, USUAL, SLOW],
+  durations: readonly number[] = [90, 90, 90],
+  stages = 2
+): IPipelineSteps {
   const rows = steps.flatMap((each, at) => each.map(row => [at + 7, ...row] as const));
   const column = (place: number): unknown[] => rows.map(row => row[place]);
   const answer = pipelineOf({
     steps_there: [1, 9],
-    steps: steps.map((_, at) => ({ step: at + 7, duration: 90 })),
+    steps: steps.map((_, at) => ({ step: at + 7, duration: durations[at] })),
     left: 0,
-    stages: 2,
+    stages,
     chunks: 1,
     micro_batches: 2,
     placement: 'loop',
     replicas: 1,
     replica: 0,
-    ranks: [0, 1],
+    ranks: Array.from({ length: stages }, (_, rank) => rank),
     problems: [],
     operations: {
       step: column(0),
@@ -56,7 +67,7 @@ export function measuredPipeline(steps: readonly (readonly Row[])[] = [USUAL, US
 
 /** The same without pipeline: one process that runs one micro-batch a step, forward in 12 ms and backward in 24. */
 export function measuredWhole(): IPipelineSteps {
-  const rows: readonly Row[] = [
+  const rows: readonly MeasuredRow[] = [
     [0, 'F', 0, 0, 12],
     [0, 'B', 0, 12, 36]
   ];

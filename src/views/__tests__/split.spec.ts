@@ -1,11 +1,12 @@
 import { readFileSync } from 'fs';
-import { pipelineOf, type IPipelineSteps } from '../../client/pipeline-api';
+import type { IPipelineSteps } from '../../client/pipeline-api';
 import type { SplitOptions } from '../../protocol/views.generated';
 import { MemoryRun } from '../../store/__tests__/memory-run';
 import type { IRunSource } from '../../store/source';
 import { mountView } from '../registry';
 import { readView } from '../still';
 import type { IView } from '../view';
+import { measuredPipeline, type MeasuredRow } from './measured-pipeline';
 
 // The first test also loads and transforms Vega.
 jest.setTimeout(30_000);
@@ -135,7 +136,7 @@ it('says why a map is none, and goes back', async () => {
 });
 
 it('lays the measured step of a split under each process, with what was planned', async () => {
-  steps = measuredSteps();
+  steps = measuredPipeline([SPLIT, SPLIT], [90, 94], 3);
   await show({ layout: 'run', kind: 'plan' });
   // 10 + 2 × (10 + 20) + 20 ms planned of the measured times; the second step took 4 ms more.
   expect(titles()).toEqual(['Split, 2 stages: 90 ms a step']);
@@ -162,51 +163,16 @@ it('is drawn by the engine in a kernel, too', async () => {
   expect(stills[0]?.caption.join(' ')).toContain('It cannot deadlock');
 });
 
-/** Steps 7 and 8 of a split of two stages without the last forward process, as protocol/README.md says the answer. */
-function measuredSteps(): IPipelineSteps {
-  const usual: [number, string, number, number, number][] = [
-    [0, 'F', 0, 0, 10],
-    [0, 'F', 1, 10, 20],
-    [1, 'F', 0, 0, 10],
-    [1, 'B', 0, 40, 60],
-    [1, 'F', 1, 60, 70],
-    [1, 'B', 1, 70, 90],
-    [2, 'F', 0, 10, 20],
-    [2, 'B', 0, 20, 40],
-    [2, 'F', 1, 40, 50],
-    [2, 'B', 1, 50, 70]
-  ];
-  const rows = [7, 8].flatMap(step => usual.map(row => [step, ...row] as const));
-  const column = (place: 0 | 1 | 2 | 3 | 4 | 5): unknown[] => rows.map(row => row[place]);
-  const answer = pipelineOf({
-    steps_there: [1, 8],
-    steps: [
-      { step: 7, duration: 90 },
-      { step: 8, duration: 94 }
-    ],
-    left: 0,
-    stages: 3,
-    chunks: 1,
-    micro_batches: 2,
-    placement: 'loop',
-    replicas: 1,
-    replica: 0,
-    ranks: [0, 1, 2],
-    problems: [],
-    operations: {
-      step: column(0),
-      stage: column(1),
-      rank: column(1),
-      chunk: rows.map(() => 0),
-      virtual_stage: column(1),
-      kind: column(2),
-      micro_batch: column(3),
-      begin_ms: column(4),
-      end_ms: column(5)
-    }
-  });
-  if (answer === null) {
-    throw new Error('There are steps.');
-  }
-  return answer;
-}
+/** A split of two stages without the last forward process: its forward process, then its backward processes. */
+const SPLIT: readonly MeasuredRow[] = [
+  [0, 'F', 0, 0, 10],
+  [0, 'F', 1, 10, 20],
+  [1, 'F', 0, 0, 10],
+  [1, 'B', 0, 40, 60],
+  [1, 'F', 1, 60, 70],
+  [1, 'B', 1, 70, 90],
+  [2, 'F', 0, 10, 20],
+  [2, 'B', 0, 20, 40],
+  [2, 'F', 1, 40, 50],
+  [2, 'B', 1, 50, 70]
+];
