@@ -45,12 +45,14 @@ def main() -> int:
     chosen = range(0, len(HEALTHY), 6 if options.quick else 1)
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
         healthy = list(pool.map(false_alarms, chosen, [steps] * len(chosen)))
+    if not options.quick:
+        healthy.append(ranks.healthy(3, steps))
     for told, number in Counter(told for _, _, alarms in healthy for told in alarms).items():
         print(f"false alarm × {number}: {told}", flush=True)
     how = (
         f"{len(found)} faults, each put into a real training on the CPU that is watched by megalens.monitor with its own settings and activations at every step: a small GPT, one with experts, one in half precision, a "
         "classifier, and replicas on 2 to 4 processes. A fault is found when the first alarm of severity critical or warning comes in its step or one of the 40 after it (20 with several processes), and none before. Wrong values count as found when "
-        f"that is in their step or the next. {len(chosen)} healthy trainings of {steps} steps differ in seed, size, schedule, warm-up, optimizer, betas, clipping, batch, micro-batches, dropout, precision and model; one goes on from a checkpoint. Intervals: "
+        f"that is in their step or the next. {len(healthy)} healthy trainings of {steps} steps differ in seed, size, schedule, warm-up, optimizer, betas, clipping, batch, micro-batches, dropout, precision and model; one goes on from a checkpoint, and one is of three processes. Intervals: "
         "exact, of shares and of a Poisson number."
     )
     write_results(

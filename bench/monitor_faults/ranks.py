@@ -23,7 +23,7 @@ from megalens.demo.text import load_corpus
 from .judging import Verdict, verdict_of
 from .training import Fault, PeerRules
 
-__all__ = ["FAULTS", "RanksFault", "verdicts"]
+__all__ = ["FAULTS", "RanksFault", "healthy", "verdicts"]
 
 AT, AFTER, SEQUENCE, BATCH = 40, 20, 16, 8
 
@@ -218,6 +218,17 @@ def verdicts(faults: Iterable[RanksFault]) -> list[Verdict]:
             fault = next(f for f in some if f.name == name)
             found.append(verdict_of(fault, *given))
     return found
+
+
+def healthy(ranks: int, steps: int) -> tuple[int, int, list[str]]:
+    """Return what :func:`.running.false_alarms` does, of a training by so many processes."""
+    ((alarms, peer),) = _job(ranks, ["nothing"], steps)
+    by_step = {
+        each.step: f"healthy, {ranks} ranks: {each.rule} of {each.stat} {each.name} on rank {each.rank} at step {each.step}: {each.sentence}"
+        for each in alarms
+        if each.severity != "note"
+    }
+    return steps, len(peer), [*by_step.values()]
 
 
 def _job(ranks: int, names: list[str], steps: int) -> list[tuple[list[Any], list[int]]]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Level", "Levels", "Past", "median_of"]
+__all__ = ["Levels", "Past", "median_of"]
 
 Column = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -40,8 +41,6 @@ class Past:
         This step's distance from the level.
     top : ndarray
         Largest level there ever was.
-    new_block : ndarray
-        Whether the step before ended a block: there is another level of values that have none in common with those of earlier blocks.
     blocks : callable
         Takes rows and gives ``[n, BLOCKS]``, the levels of their blocks, the newest last; NaN before there were any.
     """
@@ -51,17 +50,36 @@ class Past:
     sigma: Column
     off: Column
     top: Column
-    new_block: NDArray[np.bool_]
     blocks: Callable[[Rows], Column]
+
+    @cached_property
+    def new_block(self) -> NDArray[np.bool_]:
+        """Whether the step before ended a block: there is another level of values that have none in common with those of earlier blocks."""
+        found: NDArray[np.bool_] = (self.seen > 0) & (self.seen % RECENT == 0)
+        return found
+
+    @cached_property
+    def settled(self) -> Column:
+        """:attr:`off` of what is known well enough to judge; 0 of the rest."""
+        return np.where((self.seen >= RECENT) & np.isfinite(self.off), self.off, 0.0)
 
 
 _ARRAYS = ("seen", "_strays", "level", "sigma", "top", "recent", "offs", "blocks")
 
 
-class Level:
-    """Level and usual distance of every series, of one quantity."""
+class Levels:
+    """Level and usual distance of every series, of several quantities, all in the same arrays: a step costs as many calls as one quantity would.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    quantities : int
+        How many.
+    """
+
+    def __init__(self, quantities: int) -> None:
+        self._quantities = quantities
+        self._each = np.arange(quantities)[:, None]
+        # Entry series · quantities + quantity.
         self.seen = np.zeros(0, np.int64)
         self._strays = np.zeros(0, np.int64)
         self.level, self.sigma = np.zeros(0), np.zeros(0)
@@ -70,9 +88,12 @@ class Level:
         self.blocks = np.zeros((0, BLOCKS))
         self._turn = 0
 
+    def __len__(self) -> int:
+        return len(self.seen) // self._quantities
+
     def grow(self, series: int) -> None:
         """Make room for more series."""
-        more = series - len(self.seen)
+        more = (series - len(self)) * self._quantities
         if more <= 0:
             return
         for name in _ARRAYS:
@@ -81,73 +102,50 @@ class Level:
             added = np.full((more, *array.shape[1:]), fill, array.dtype)
             setattr(self, name, np.concatenate((array, added)))
 
-    def past(self, series: Rows, values: Column) -> Past:
-        """Return what series were before ``values``."""
-        level = self.level[series]
-        with np.errstate(invalid="ignore"):
-            seen = self.seen[series]
-            return Past(
-                *(seen, level, self.sigma[series], values - level, self.top[series]),
-                (seen > 0) & (seen % RECENT == 0),
-                lambda rows: self.blocks[series[rows]],
-            )
+    def past(self, quantity: int, series: Rows, values: Column) -> Past:
+        """Return what series were before ``values``, of one quantity."""
+        at = series * self._quantities + quantity
+        level = self.level[at]
+        return Past(
+            *(self.seen[at], level, self.sigma[at], values - level, self.top[at]),
+            lambda rows: self.blocks[at[rows]],
+        )
 
     def take(self, series: Rows, values: Column, stray: NDArray[np.bool_]) -> None:
-        """Let values enter the level. Those that are not finite, and those that stray, do not; but many in a row are a new level."""
+        """Let values ``[quantities, series]`` enter the level. Those that are not finite, and those that stray, do not; but many in a row are a new level."""
         self._turn += 1
+        at, values, stray = (series * self._quantities + self._each).ravel(), values.ravel(), stray.ravel()
         good = np.isfinite(values)
-        strays = np.where(stray & good, self._strays[series] + 1, 0)
-        self._strays[series] = strays
-        anew = series[strays >= _ADOPT]
-        if len(anew):
-            self.seen[anew] = 0
-            self.level[anew] = self.sigma[anew] = np.nan
-            self.recent[anew] = self.offs[anew] = self.blocks[anew] = np.nan
-            self._strays[anew] = 0
-        good &= ~stray | (strays >= _ADOPT)
-        if not good.all():
-            series, values = series[good], values[good]
-        if not len(series):
+        if stray.any() or self._strays[at].any():
+            strays = np.where(stray & good, self._strays[at] + 1, 0)
+            self._strays[at] = strays
+            adopted = strays >= _ADOPT
+            anew = at[adopted]
+            if len(anew):
+                self.seen[anew] = 0
+                self.level[anew] = self.sigma[anew] = np.nan
+                self.recent[anew] = self.offs[anew] = self.blocks[anew] = np.nan
+                self._strays[anew] = 0
+            good &= ~stray | adopted
+        at, values = at[good], values[good]
+        if not len(at):
             return
-        seen = self.seen[series]
-        offs = np.abs(values - self.level[series])
+        seen = self.seen[at]
         # The first has no level to be off from: it takes the place of the oldest later.
-        self.offs[series, np.maximum(seen - 1, 0) % WINDOW] = offs
-        self.recent[series, seen % RECENT] = values
-        self.seen[series] = seen + 1
-        level = self.level[series] = median_of(self.recent[series])
-        self.top[series] = np.fmax(self.top[series], level)
-        whole = (seen + 1) % RECENT == 0
+        self.offs[at, np.maximum(seen - 1, 0) % WINDOW] = np.abs(values - self.level[at])
+        self.recent[at, seen % RECENT] = values
+        self.seen[at] = after = seen + 1
+        level = self.level[at] = median_of(self.recent[at])
+        self.top[at] = np.fmax(self.top[at], level)
+        whole = after % RECENT == 0
         if whole.any():
-            ended = series[whole]
+            ended = at[whole]
             self.blocks[ended, :-1] = self.blocks[ended, 1:]
             self.blocks[ended, -1] = level[whole]
-        young = seen < 2 * RECENT
-        turn = young | (series % _TURNS == self._turn % _TURNS)
-        due = series[turn]
+        turn = (seen < 2 * RECENT) | (at // self._quantities % _TURNS == self._turn % _TURNS)
+        due = at[turn]
         if len(due):
             self.sigma[due] = _TO_SIGMA * median_of(self.offs[due])
-
-
-class Levels:
-    """The levels of all quantities that rules ask for."""
-
-    def __init__(self) -> None:
-        self._levels: dict[str, Level] = {}
-        self._series = 0
-
-    def __getitem__(self, quantity: str) -> Level:
-        level = self._levels.get(quantity)
-        if level is None:
-            level = self._levels[quantity] = Level()
-            level.grow(self._series)
-        return level
-
-    def grow(self, series: int) -> None:
-        """Make room for more series."""
-        self._series = series
-        for level in self._levels.values():
-            level.grow(series)
 
 
 def median_of(values: Column) -> Column:

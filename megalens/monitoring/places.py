@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..protocol import RANK_SCALAR
 from ..protocol.anomaly import MODULE_END
 
 __all__ = ["DIRECTIONS", "direction_of", "module_order", "places"]
@@ -48,7 +49,7 @@ _EMBEDDING = re.compile(r"embed|\bw[tp]e\b", re.IGNORECASE)
 
 def direction_of(stat: str, name: str = "") -> str:
     """Return the part of the step in which a statistic comes about, as in the stream ``alarms``."""
-    if stat == "scalar":
+    if stat in ("scalar", RANK_SCALAR):
         return "loss" if "loss" in name.lower() else "optimizer"
     return DIRECTIONS.get(stat, "forward")
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
+from functools import cached_property
 from typing import Any
 
 from ..protocol.errors import ProtocolError, must_be, no_such
@@ -92,11 +93,12 @@ class WatchSettings:
             mutes.append(texts)
         return cls(parameters, frozenset(off), tuple(mutes))
 
-    def rules(self) -> Iterator[Rule]:
-        """Give the rules that judge."""
-        for name, rule in RULES.items():
-            if name not in self.off:
-                yield self.parameters.get(name) or rule()
+    @cached_property
+    def rules(self) -> tuple[Rule, ...]:
+        """The rules that judge."""
+        return tuple(
+            self.parameters.get(name) or rule() for name, rule in RULES.items() if name not in self.off
+        )
 
     def on(self, name: str) -> bool:
         """Return whether a rule judges."""

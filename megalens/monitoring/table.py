@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..protocol import MOMENT_COLUMNS, Readings, StepReadings
+from ..protocol import LEAST_RANKS, MOMENT_COLUMNS, RANK_SCALAR, Readings, StepReadings
 from .levels import Levels, Past
 from .places import module_order, places
 
@@ -82,16 +82,21 @@ class TableLayout:
 
     def rows(self, *stats: str) -> Rows:
         """Return the rows of statistics."""
-        return self._once(("rows", *stats), lambda: np.flatnonzero(np.isin(self._stat_names, stats)))
+        return self.once(("rows", *stats), lambda: np.flatnonzero(np.isin(self._stat_names, stats)))
 
     def of(self, *stats: str) -> NDArray[np.bool_]:
         """Return for each row whether it is of one of these statistics."""
-        return self._once(("of", *stats), lambda: np.isin(self._stat_names, stats))
+        return self.once(("of", *stats), lambda: np.isin(self._stat_names, stats))
+
+    @cached_property
+    def tensors(self) -> NDArray[np.bool_]:
+        """For each row whether it is of a tensor's own values: no number of the training loop, and nothing that is about two tensors."""
+        return ~self.of("gradient_direction", "scalar", RANK_SCALAR)
 
     def matching(self, pattern: str) -> NDArray[np.bool_]:
         """Return for each row whether its name has something that matches."""
         made = re.compile(pattern, re.IGNORECASE)
-        return self._once(
+        return self.once(
             ("matching", pattern), lambda: np.array([bool(made.search(n)) for n in self.names], bool)
         )
 
@@ -108,7 +113,7 @@ class TableLayout:
             array = np.array(both, np.intp).reshape(-1, 2)
             return array[:, 0], array[:, 1]
 
-        return self._once(("pairs", one, other), find)
+        return self.once(("pairs", one, other), find)
 
     def joined(self, one: str, other: str) -> tuple[Rows, NDArray[np.int64], Rows, NDArray[np.int64]]:
         """Return the rows of two statistics of tensors that have both, on whatever ranks, each with the number of its tensor."""
@@ -123,21 +128,20 @@ class TableLayout:
                 found += [rows, np.array([number[self.names[at]] for at in rows.tolist()], np.int64)]
             return found[0], found[1], found[2], found[3]
 
-        return self._once(("joined", one, other), find)
+        return self.once(("joined", one, other), find)
 
     def several(self) -> Rows:
-        """Return the rows of tensors that three or more ranks report of their own data."""
+        """Return the rows of what at least :data:`LEAST_RANKS` ranks report of their own data."""
 
         def find() -> Rows:
             groups = self.groups("tensor")
             ranks = np.bincount(groups, minlength=1)
-            judged = self.of("activation", "dgrad", "residual", "residual_dgrad", "grad_unreduced") & (
-                ranks[groups] >= 3
-            )
+            own = "activation", "dgrad", "residual", "residual_dgrad", "grad_unreduced", RANK_SCALAR
+            judged = self.of(*own) & (ranks[groups] >= LEAST_RANKS)
             judged[self.all_rows] = False
             return np.flatnonzero(judged)
 
-        return self._once("several", find)
+        return self.once("several", find)
 
     def groups(self, what: str) -> NDArray[np.int64]:
         """Return the number of each row's group: ``tensor`` (the same tensor and micro-batch on any rank), ``family`` (the same tensor in any layer of a rank), ``set`` (all of a statistic on a rank)."""
@@ -155,7 +159,7 @@ class TableLayout:
                 found[at] = keys.setdefault(key, len(keys))
             return found
 
-        return self._once(("groups", what), find)
+        return self.once(("groups", what), find)
 
     @cached_property
     def all_rows(self) -> Rows:
@@ -166,7 +170,8 @@ class TableLayout:
     def _stat_names(self) -> NDArray[Any]:
         return np.array(self.stats)
 
-    def _once(self, key: Any, find: Callable[[], _Found]) -> _Found:
+    def once(self, key: Any, find: Callable[[], _Found]) -> _Found:
+        """Return what ``find`` gave when it was first asked for by this key: of what follows from the layout alone."""
         if key not in self._found:
             self._found[key] = find()
         found: _Found = self._found[key]
@@ -207,13 +212,13 @@ class StepTable:
     sample_ids: str = ""
     largest_rate: float = 0.0
     """Largest learning rate so far."""
-    memory: dict[Any, list[float]] = field(default_factory=dict)
-    """Numbers of the steps before that rules keep, by whatever key, oldest first."""
-    _kept: dict[Any, float] = field(default_factory=dict)
+    memory: dict[Any, list[Any]] = field(default_factory=dict)
+    """Numbers, or arrays of them, of the steps before that rules keep, by whatever key, oldest first."""
+    _kept: dict[Any, Any] = field(default_factory=dict)
     _past: dict[str, Past] = field(default_factory=dict)
 
-    def remember(self, key: Any, value: float) -> list[float]:
-        """Keep a number for the next steps, and return those of the steps before."""
+    def remember(self, key: Any, value: Any) -> list[Any]:
+        """Keep a number or an array for the next steps, and return those of the steps before."""
         self._kept[key] = value
         return self.memory.get(key, [])
 
@@ -221,8 +226,8 @@ class StepTable:
         """Return what the series were before this step, of one of the quantities :data:`QUANTITIES`."""
         past = self._past.get(quantity)
         if past is None:
-            past = self.levels[quantity].past(self.layout.series, getattr(self, quantity))
-            self._past[quantity] = past
+            at = QUANTITIES.index(quantity)
+            past = self._past[quantity] = self.levels.past(at, self.layout.series, getattr(self, quantity))
         return past
 
     def column(self, name: str) -> Column:
@@ -234,8 +239,7 @@ class StepTable:
     def rms(self) -> Column:
         """Root of the mean square of the finite values; NaN where there are none."""
         count, mean, m2 = self.column("count"), self.column("mean"), self.column("m2")
-        with np.errstate(all="ignore"):
-            return np.sqrt(np.maximum(m2, 0) / count + mean * mean)
+        return np.sqrt(np.maximum(m2, 0) / count + mean * mean)
 
     @cached_property
     def size(self) -> Column:
@@ -250,8 +254,7 @@ class StepTable:
     @cached_property
     def largest(self) -> Column:
         """Largest absolute value."""
-        with np.errstate(invalid="ignore"):
-            return np.maximum(np.abs(self.column("min")), np.abs(self.column("max")))
+        return np.maximum(np.abs(self.column("min")), np.abs(self.column("max")))
 
     @cached_property
     def change(self) -> Column:
@@ -261,12 +264,11 @@ class StepTable:
         if len(rows):
             count, mean, m2 = self.rows[rows, :3].T
             before = self.before[rows]
-            with np.errstate(all="ignore"):
-                std, std_before = (
-                    np.sqrt(np.maximum(m2, 0) / count),
-                    np.sqrt(np.maximum(before[:, 2], 0) / count),
-                )
-                moved = np.hypot(mean - before[:, 1], std - std_before)
+            std, std_before = (
+                np.sqrt(np.maximum(m2, 0) / count),
+                np.sqrt(np.maximum(before[:, 2], 0) / count),
+            )
+            moved = np.hypot(mean - before[:, 1], std - std_before)
             found[rows] = np.where(self.before_step[rows] == self.step - 1, moved, np.nan)
             # One that stays as it is says nothing of how large updates are.
             found[found == 0] = np.nan
@@ -274,8 +276,7 @@ class StepTable:
 
     def _log2(self, values: Column) -> Column:
         """Return powers of two, those of all tensors of a set being their mean."""
-        with np.errstate(all="ignore"):
-            found = np.log2(values)
+        found = np.log2(values)
         found[found == np.inf] = np.nan
         layout = self.layout
         all_rows, sets = layout.all_rows, layout.groups("set")
@@ -283,10 +284,9 @@ class StepTable:
             there = np.isfinite(found)
             there[all_rows] = False
             n = sets.max() + 1
-            with np.errstate(invalid="ignore"):
-                mean = np.bincount(sets[there], found[there], n) / np.bincount(sets[there], minlength=n)
-                # The mean of those that are left says nothing of the set.
-                mean[sets[self.nonfinite]] = np.nan
+            mean = np.bincount(sets[there], found[there], n) / np.bincount(sets[there], minlength=n)
+            # The mean of those that are left says nothing of the set.
+            mean[sets[self.nonfinite]] = np.nan
             found[all_rows] = mean[sets[all_rows]]
         return found
 
@@ -300,14 +300,14 @@ class StepTables:
     """Makes the tables of step after step, and numbers the series."""
 
     def __init__(self) -> None:
-        self.levels = Levels()
+        self.levels = Levels(len(QUANTITIES))
         self._chunks: dict[tuple[Any, ...], _Chunk] = {}
         self._layouts: dict[tuple[int, ...], TableLayout] = {}
         self._numbers: dict[tuple[Any, ...], dict[str, int]] = {}
         self._series = 0
         self._rows = np.empty((0, len(MOMENT_COLUMNS)))
         self._still = self._step_of = np.empty(0, np.int64)
-        self._memory: dict[Any, list[float]] = {}
+        self._memory: dict[Any, list[Any]] = {}
         self._rate = 0.0
 
     def of(self, step: StepReadings) -> StepTable:

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..protocol import StepReadings
+from ..protocol import RANK_SCALAR, StepReadings
 from .alarm import Alarm, alarm_columns
 from .places import direction_of
 from .rule import Finding, Rule
@@ -69,17 +69,11 @@ class Watch:
     def judge(self, step: StepReadings) -> list[Alarm]:
         """Return the alarms of a step, in the order of its computation."""
         self._judged += 1
-        now = self._tables.of(step)
-        found: list[tuple[Rule, Finding, np.ndarray]] = []
-        for rule in self.settings.rules():
-            try:
-                for finding in rule.find(now):
-                    new = self._new(rule.name, finding, now)
-                    if len(new):
-                        found.append((rule, finding, new))
-            except Exception as error:
-                self._failure(rule.name, error)
-        alarms = self._alarms(now, step, found)
+        # Rules reckon with NaN and infinity. Asked for once, because every rule that asked for itself would take longer over that than over a row of numbers.
+        with np.errstate(all="ignore"):
+            now = self._tables.of(step)
+            alarms = self._alarms(now, step, self._find(now))
+            self._learn(now)
         for name, own in self._own.items():
             if self.settings.on(name):
                 try:
@@ -87,7 +81,6 @@ class Watch:
                     alarms += [self._placed(alarm, now) for alarm in given]
                 except Exception as error:
                     self._failure(name, error)
-        self._learn(now)
         self._history.append(step)
         alarms = [alarm for alarm in alarms if not self.settings.muted(alarm)]
         alarms.sort(key=lambda alarm: alarm.place)
@@ -96,7 +89,7 @@ class Watch:
     @property
     def series(self) -> range:
         """Numbers of the series that it knows."""
-        return range(len(self._tables.levels["size"].seen))
+        return range(len(self._tables.levels))
 
     def columns(self, alarms: Sequence[Alarm]) -> dict[str, list[Any]]:
         """Return alarms as the columns of their stream."""
@@ -124,6 +117,19 @@ class Watch:
     def schema(self) -> dict[str, Any]:
         """Return the JSON Schema of the settings object."""
         return WatchSettings.schema(tuple(self._own))
+
+    def _find(self, now: StepTable) -> list[tuple[Rule, Finding, np.ndarray]]:
+        """Return what the rules find, each with the rows that are new."""
+        found = []
+        for rule in self.settings.rules:
+            try:
+                for finding in rule.find(now):
+                    new = self._new(rule.name, finding, now)
+                    if len(new):
+                        found.append((rule, finding, new))
+            except Exception as error:
+                self._failure(rule.name, error)
+        return found
 
     def _new(self, rule: str, finding: Finding, now: StepTable) -> np.ndarray:
         """Return which of a finding's rows were not found in the last steps."""
@@ -156,6 +162,7 @@ class Watch:
                 for each in (finding.value, finding.expected)
             )
             stat, name = layout.stats[row], layout.names[row]
+            stat = "scalar" if stat == RANK_SCALAR else stat
             alarms.append(
                 Alarm(
                     step=now.step,
@@ -208,13 +215,13 @@ class Watch:
         return replace(alarm, direction=direction, place=place, time=alarm.time or self._clock())
 
     def _learn(self, now: StepTable) -> None:
-        bad = now.nonfinite
-        for quantity in QUANTITIES:
-            values = getattr(now, quantity)
-            past = now.past(quantity)
-            with np.errstate(invalid="ignore"):
-                far = np.abs(past.off) > np.maximum(_STRAY_BITS, _STRAY_SIGMAS * past.sigma)
-            self._tables.levels[quantity].take(now.layout.series, values, bad | (far & (past.seen >= 8)))
+        values = np.stack([getattr(now, quantity) for quantity in QUANTITIES])
+        off, sigma = (
+            np.stack([getattr(now.past(quantity), which) for quantity in QUANTITIES])
+            for which in ("settled", "sigma")
+        )
+        far = np.abs(off) > np.maximum(_STRAY_BITS, _STRAY_SIGMAS * sigma)
+        self._tables.levels.take(now.layout.series, values, now.nonfinite | far)
         self._tables.keep(now)
 
     def _failure(self, name: str, error: Exception) -> None:

@@ -8,7 +8,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Readings", "StepReadings"]
+__all__ = ["LEAST_RANKS", "RANK_SCALAR", "Readings", "StepReadings"]
+
+RANK_SCALAR = "rank_scalar"
+"""The statistic of numbers that a process logged itself: their rows have count 1. Those of the run are :attr:`StepReadings.scalars`."""
+
+LEAST_RANKS = 3
+"""So many ranks must report something before one of them can be the odd one."""
 
 
 @dataclass(frozen=True)
@@ -18,7 +24,7 @@ class Readings:
     Attributes
     ----------
     stat : str
-        Which statistic, as in the stream ``moments``.
+        Which statistic, as in the stream ``moments``, or :data:`RANK_SCALAR`.
     rank, stage, micro_batch : int
         As there; -1 where it is none.
     names : sequence of str

@@ -122,6 +122,9 @@ class Instrument:
     def samples_are(self, step: int, ids: Any) -> None:
         """Note the training samples of a step, as the script says them."""
 
+    def logged(self, step: int, values: Mapping[str, Any]) -> None:
+        """Note numbers of the training loop as the script logs them, on every rank; those that are recorded are the first replica's."""
+
     def span_begins(self, name: str, kind: str) -> None:
         """Note that a span of the script's own begins, inside of a step or between two."""
 

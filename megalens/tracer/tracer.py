@@ -254,9 +254,9 @@ class Tracer:
             Unit of all of them.
         **values : float or torch.Tensor
             Numbers or tensors of one element. A tensor is copied now and read later, in another thread.
-            Of data-parallel replicas the first one's are kept.
+            Of data-parallel replicas the first one's are kept. Of the losses of all of them the monitor's rules take note, where they are logged inside of the step.
         """
-        if not self._logs:
+        if self._closed or self._coordinator.worker is None:
             return
         started = _clock()
         for each in several:
@@ -264,8 +264,10 @@ class Tracer:
                 values = {**{str(name): value for name, value in each.items()}, **values}
             else:
                 self.warn("What was logged without a name is left out. Write tracer.log(loss=loss).")
-        for name, value in values.items():
-            self._scalars.add(self._started, name, value, unit)
+        self._instruments.tell("logged", self._started, values)
+        if self._logs:
+            for name, value in values.items():
+                self._scalars.add(self._started, name, value, unit)
         self._spent_ns += _clock() - started
 
     def checkpoint(self, path: str | os.PathLike[str] | None = None, step: int | None = None) -> None:

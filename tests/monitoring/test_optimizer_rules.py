@@ -105,3 +105,51 @@ def test_an_update_that_is_too_large_or_too_small_for_its_weight_is_found(rate, 
     assert {alarm.rule for alarm in found} == alarms
     if found:
         assert found[0].value == pytest.approx(rate * 0.4, rel=0.4)
+
+
+def weights(steps=60, change=None, rate=lambda at: 1e-3, logged=lambda at: 1e-3):
+    """Give the steps of a training by torch's AdamW with the weights after each, which ``change`` may write anew."""
+    torch.manual_seed(0)
+    model = nn.Sequential(*(nn.Linear(8, 8) for _ in range(4)))
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3, betas=BETAS)
+    for at in range(1, steps + 1):
+        optimizer.param_groups[0]["lr"] = rate(at)
+        optimizer.zero_grad()
+        model(torch.randn(16, 8)).square().mean().backward()
+        optimizer.step()
+        if change is not None:
+            with torch.no_grad():
+                change(at, model)
+        named = dict(model.named_parameters())
+        of = {
+            "param": {n: p.detach().double().numpy().copy() for n, p in named.items()},
+            **{
+                stat: {n: optimizer.state[p][stat].double().numpy().copy() for n, p in named.items()}
+                for stat in ("exp_avg", "exp_avg_sq")
+            },
+        }
+        yield step(at, *(readings(stat, each) for stat, each in of.items()), lr=logged(at))
+
+
+def written(*given, **more):
+    return [
+        (a.step, a.name, a.direction) for a in judged(weights(*given, **more)) if a.rule == "update_ratio"
+    ]
+
+
+def test_weights_that_something_else_than_the_optimizer_wrote_are_named_at_that_step():
+    def forget(at, model):
+        if at == 50:
+            model[2].reset_parameters()
+
+    assert written(change=forget) == [(50, "2.weight", "update")]
+    sentence = next(a.sentence for a in judged(weights(change=forget)) if a.rule == "update_ratio")
+    assert "the optimizer moves none by more than 0.01" in sentence
+    assert sentence.endswith("Something else wrote these weights.")
+
+
+def test_what_the_optimizer_itself_may_do_is_not_told_as_written():
+    # A warm-up, a schedule that begins anew, and a group whose learning rate is fifty times the one that is logged.
+    assert written(rate=lambda at: 1e-3 * min(1, at / 20), logged=lambda at: 1e-3 * min(1, at / 20)) == []
+    assert written(rate=lambda at: 1e-3 * 0.9 ** (at % 25), logged=lambda at: 1e-3 * 0.9 ** (at % 25)) == []
+    assert written(rate=lambda at: 5e-2) == []

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from judging import NAMES, found, judged, readings, step, tensors
 
+from megalens.protocol import RANK_SCALAR
+
 N = NAMES[3]
 
 
@@ -99,3 +101,30 @@ def test_values_that_are_not_finite_are_not_missing(lost):
     spoilt[NAMES[2]][:48] = lost
     alarms = judged([*steps, step(31, readings("activation", spoilt))])
     assert {(alarm.rule, alarm.name) for alarm in alarms} == {("nonfinite", NAMES[2])}
+
+
+def with_losses(rng, at, ranks, odd=None, times=1.0, harder=1.0):
+    """Return a step with what each rank logged as its loss; rank 1's data may always be harder."""
+    noise = 1 + 0.04 * rng.standard_normal(ranks)
+    losses = (2 + 2 * 0.97**at) * noise * np.where(np.arange(ranks) == 1, harder, 1.0)
+    losses[[] if odd is None else odd] *= times
+    return step(at, *(readings(RANK_SCALAR, {"loss": [x]}, r, counted=False) for r, x in enumerate(losses)))
+
+
+def test_a_rank_whose_loss_leaves_the_others_for_good_is_named():
+    rng = np.random.default_rng(0)
+    for odd, times in ((2, 1.4), (0, 0.7)):
+        steps = [with_losses(rng, at, 4, odd if at >= 40 else None, times) for at in range(1, 50)]
+        (alarm,) = judged(steps)
+        assert (alarm.rule, alarm.rank, alarm.stat, alarm.name, alarm.direction) == ("odd_rank", odd, "scalar", "loss", "loss")  # fmt: skip
+        assert 44 <= alarm.step <= 47
+        assert alarm.value == pytest.approx(times * alarm.expected, rel=0.2)
+        assert alarm.sentence.startswith(f"It is {alarm.value:.3g} on this rank and about {alarm.expected:.3g} on the others")  # fmt: skip
+
+
+def test_ranks_whose_losses_are_as_far_apart_as_ever_are_healthy():
+    rng = np.random.default_rng(0)
+    # Noise alone, over 512 ranks; and a rank whose data are harder than the others' from the start.
+    assert judged(with_losses(rng, at, 256, harder=1.5) for at in range(1, 120)) == []
+    # Of two nobody can say which one is odd.
+    assert judged(with_losses(rng, at, 2, 1 if at > 40 else None, 2.0) for at in range(1, 60)) == []

@@ -39,6 +39,7 @@ def folder(tmp_path):
     return tmp_path / "out"
 
 
+@pytest.mark.slow
 def test_each_rank_and_kind_is_a_file_and_a_later_folder_counts(folder, tmp_path, capsys):
     out = tmp_path / "events"
     assert (
@@ -96,6 +97,7 @@ def test_a_folder_with_nothing_is_told(tmp_path, capsys):
     assert "holds no" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_script_without_a_main_block_is_not_run_again(folder, tmp_path):
     script = tmp_path / "convert.py"
     script.write_text(

@@ -429,6 +429,7 @@ def test_pictures_of_updates_end_where_they_are_switched_off(tmp_path, place, mo
     assert {step for _, step in pictures} == {1, 2, 3}
 
 
+@pytest.mark.slow
 def test_pictures_that_take_long_cost_no_numbers(tmp_path, place, monkeypatch):
     drawn = event_files.histogram_picture
     monkeypatch.setattr(event_files, "histogram_picture", lambda given: time.sleep(0.05) or drawn(given))

@@ -33,6 +33,13 @@ _GRADIENTS = (
 
 
 def _least(now: StepTable, factor: float, gradient_factor: float, of_rms: bool = True) -> np.ndarray:
+    return now.layout.once(
+        ("least", factor, gradient_factor, of_rms),
+        lambda: _find_least(now, factor, gradient_factor, of_rms),
+    )
+
+
+def _find_least(now: StepTable, factor: float, gradient_factor: float, of_rms: bool) -> np.ndarray:
     gradients = now.layout.of(*_GRADIENTS)
     bits = np.where(gradients, np.log2(gradient_factor), np.log2(factor))
     roots = np.ones(len(bits))
@@ -52,10 +59,8 @@ def _off(
 ) -> np.ndarray:
     """Return how far each row is off, with its sign, where that is too far; else 0."""
     past = now.past(quantity)
-    with np.errstate(invalid="ignore"):
-        limit = np.maximum(least, np.minimum(threshold * past.sigma, most))
-        far = np.abs(past.off) > limit
-    return np.where(far & (past.seen >= 8) & np.isfinite(past.off), past.off, 0.0)
+    limit = np.maximum(least, np.minimum(threshold * past.sigma, most))
+    return np.where(np.abs(past.settled) > limit, past.settled, 0.0)
 
 
 @dataclass(frozen=True)
@@ -76,7 +81,7 @@ class Jump(Rule):
 
     def find(self, now: StepTable) -> Iterator[Finding]:
         """Find tensors whose rms or largest value is far above its level."""
-        judged = ~now.layout.of("gradient_direction", "scalar")
+        judged = now.layout.tensors
         for quantity, statistic in (("size", "rms"), ("peak", "max_abs"), ("change", "update")):
             least = _least(now, self.factor, self.gradient_factor, quantity == "size")
             # Half is enough of an update that is also above all before it.
@@ -84,11 +89,11 @@ class Jump(Rule):
             # The size of Adam's updates is that of the learning rate, however noisy it was while that rose.
             sure = quantity == "change" and len(now.layout.rows("exp_avg_sq"))
             off = _off(now, quantity, threshold, least, _SURE_BITS if sure else np.inf)
-            if quantity == "change":
+            found = (off > 0) & judged
+            if quantity == "change" and found.any():
                 # One tensor's mean may come to rest at any time; and what was as large before, as after a restart of the schedule, is no news.
-                off[now.layout.matching(r"^[^*]")] = 0
-                off[now.change < now.past("change").top + 1] = 0
-            rows = np.flatnonzero((off > 0) & judged)
+                found &= ~now.layout.matching(r"^[^*]") & ~(now.change < now.past("change").top + 1)
+            rows = np.flatnonzero(found)
             if len(rows):
                 yield _beside(now, quantity, statistic, rows)
 
@@ -112,7 +117,7 @@ class Collapse(Rule):
     def find(self, now: StepTable) -> Iterator[Finding]:
         """Find tensors whose rms is far below its level."""
         off = _off(now, "size", self.threshold, _least(now, self.factor, self.gradient_factor))
-        rows = np.flatnonzero((off < 0) & ~now.layout.of("gradient_direction", "scalar"))
+        rows = np.flatnonzero((off < 0) & now.layout.tensors)
         if len(rows):
             yield _beside(now, "size", "rms", rows)
 
@@ -142,7 +147,7 @@ class Drift(Rule):
         past = now.past("size")
         least = _least(now, self.factor, self.factor)
         loss = now.layout.of("scalar") & now.layout.matching("loss")
-        rows = np.flatnonzero(past.new_block & (loss | ~now.layout.of("gradient_direction", "scalar")))
+        rows = np.flatnonzero(past.new_block & (loss | now.layout.tensors))
         if not len(rows):
             return
         blocks = past.blocks(rows)
@@ -189,10 +194,9 @@ class LossSpike(Rule):
         off = _off(now, "size", self.threshold, np.log2(self.factor))
         large = _off(now, "size", self.threshold, _LARGE_NORM)
         past = now.past("size")
-        with np.errstate(invalid="ignore", divide="ignore"):
-            # A schedule may rise, and begin anew, but not at once above all that was.
-            raised = (past.seen >= 2) & (now.size > past.top + np.log2(self.rate_factor)) & (past.off > 0)
-            raised &= now.size > np.log2(np.abs(now.before[:, 1])) + np.log2(self.rate_factor)
+        # A schedule may rise, and begin anew, but not at once above all that was.
+        raised = (past.seen >= 2) & (now.size > past.top + np.log2(self.rate_factor)) & (past.off > 0)
+        raised &= now.size > np.log2(np.abs(now.before[:, 1])) + np.log2(self.rate_factor)
         rows = np.flatnonzero((loss & (off != 0)) | (norm & (large > 0)) | (rate & raised))
         if len(rows):
             yield _beside(now, "size", "value", rows)
@@ -273,8 +277,7 @@ def _moved(rows: np.ndarray, new: np.ndarray, old: np.ndarray) -> Finding:
 
 def _beside(now: StepTable, quantity: str, statistic: str, rows: np.ndarray) -> Finding:
     words = _WORDS[statistic]
-    with np.errstate(over="ignore"):
-        value, level = 2.0 ** getattr(now, quantity)[rows], 2.0 ** now.past(quantity).level[rows]
+    value, level = 2.0 ** getattr(now, quantity)[rows], 2.0 ** now.past(quantity).level[rows]
     if statistic == "max_abs":
         # Exact, where one tensor has it.
         value = np.where(np.isnan(now.largest[rows]), value, now.largest[rows])

@@ -67,9 +67,8 @@ class Initial(Rule):
                 ),
             )
         inputs = np.array([_inputs(layout.shapes[row]) for row in rows])
-        with np.errstate(invalid="ignore"):
-            gain = 2.0**sizes * np.sqrt(inputs)
-            large = (gain > self.gain) & ~layout.matching(r"embed|\bw[tp]e\b|norm|\bln")[rows]
+        gain = 2.0**sizes * np.sqrt(inputs)
+        large = (gain > self.gain) & ~layout.matching(r"embed|\bw[tp]e\b|norm|\bln")[rows]
         if large.any():
             yield Finding(
                 rows[large],
@@ -131,8 +130,7 @@ class RouterImbalance(Rule):
         groups, counts = layout.groups("family")[rows], np.nan_to_num(now.rows[rows, 0])
         n = groups.max() + 1
         whole, experts = np.bincount(groups, counts, n), np.bincount(groups, minlength=n)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            share = counts / whole[groups]
+        share = counts / whole[groups]
         found = (experts[groups] >= 4) & (share > self.share)
         if found.any():
             yield Finding(
@@ -148,9 +146,10 @@ class RouterImbalance(Rule):
 
 def _fallen(now: StepTable, rows: np.ndarray, part: float, words: str) -> Iterator[Finding]:
     past = now.past("size")
-    with np.errstate(invalid="ignore", divide="ignore"):
-        rows = rows[~np.isin(rows, now.layout.all_rows)]
-        found = (past.seen[rows] >= 2) & (now.size[rows] < past.top[rows] + np.log2(part))
+    if not len(rows):
+        return
+    rows = rows[~np.isin(rows, now.layout.all_rows)]
+    found = (past.seen[rows] >= 2) & (now.size[rows] < past.top[rows] + np.log2(part))
     rows = rows[found]
     if len(rows):
         yield Finding(
@@ -201,9 +200,8 @@ class Repeated(Rule):
             if len(rows) < _LEAST_TENSORS:
                 continue
             before = now.before[rows]
-            with np.errstate(all="ignore"):
-                last = np.log2(np.sqrt(np.maximum(before[:, 2], 0) / before[:, 0] + before[:, 1] ** 2))
-                moved = np.abs(now.size[rows] - last) / past.sigma[rows]
+            last = np.log2(np.sqrt(np.maximum(before[:, 2], 0) / before[:, 0] + before[:, 1] ** 2))
+            moved = np.abs(now.size[rows] - last) / past.sigma[rows]
             # Of what was all zeros before, anything is far.
             worst = float(np.quantile(np.minimum(moved, 1e9), 0.95))
             if worst < self.part:

@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ...protocol import MOMENT_COLUMNS
 from ...protocol.kinds import number
 from ..rule import Finding, Rule
 from ..table import StepTable
@@ -35,11 +36,10 @@ def follows(now: StepTable, stat: str, rank: int) -> tuple[float, float, NDArray
     if np.isnan(old).all():
         old = np.zeros(len(of))
     gave = now.rms[grads] ** 2 if stat == "exp_avg_sq" else now.rows[grads, 1]
-    with np.errstate(all="ignore"):
-        scale = now.rms[of]
-        good = np.isfinite(old) & (scale > 0) & (now.rms[grads] > 0)
-        x = np.stack((old, gave), axis=1)[good] / scale[good, None]
-        y = new[good] / scale[good]
+    scale = now.rms[of]
+    good = np.isfinite(old) & (scale > 0) & (now.rms[grads] > 0)
+    x = np.stack((old, gave), axis=1)[good] / scale[good, None]
+    y = new[good] / scale[good]
     if len(y) < _LEAST:
         return None
     if not x[:, 0].any():
@@ -136,8 +136,7 @@ class Clipping(Rule):
                 continue
             grads = now.layout.rows("grad")
             grads = grads[(now.layout.ranks[grads] == rank) & np.isfinite(now.rows[grads, 0])]
-            with np.errstate(invalid="ignore"):
-                norm = float(np.sqrt(np.nansum(now.rms[grads] ** 2 * now.rows[grads, 0])))
+            norm = float(np.sqrt(np.nansum(now.rms[grads] ** 2 * now.rows[grads, 0])))
             taken = b / (1 - a)
             applied = norm * taken
             clipped = now.remember(("clipped", rank), applied if taken < 0.98 else np.nan)
@@ -151,7 +150,7 @@ class Clipping(Rule):
 
 @dataclass(frozen=True)
 class UpdateRatio(Rule):
-    """The update is far too large or small beside the weight that it changes: a step of the optimizer replaces the weight, or leaves it practically as it is."""
+    """The update is far too large or small beside the weight that it changes: a step of the optimizer replaces the weight, or leaves it practically as it is; or a weight moves further than the optimizer can move it."""
 
     name = "update_ratio"
     title = "Update-to-weight ratio"
@@ -175,13 +174,13 @@ class UpdateRatio(Rule):
         squares, found = layout.pairs("exp_avg_sq", "param")
         square = np.full(len(now.rows), np.nan)
         square[found] = now.rows[squares, 1]
-        with np.errstate(all="ignore"):
-            ratio = rate * now.rms[first] / np.sqrt(square[of]) / now.rms[of]
+        ratio = rate * now.rms[first] / np.sqrt(square[of]) / now.rms[of]
         # A bias begins at zero, and scales of norms are few values.
         judged = (
             (now.past("size").seen[of] >= self.steps) & layout.matching(r"weight")[of] & (now.rms[of] > 0)
         )
         judged &= ~layout.matching(r"norm|\bln")[of] & (rate > 0.01 * now.largest_rate)
+        yield from self._written(now, of[judged])
         for wrong, limit, words in (
             (
                 ratio > self.largest,
@@ -197,6 +196,34 @@ class UpdateRatio(Rule):
             rows = np.flatnonzero(judged & wrong)
             if len(rows):
                 yield Finding(of[rows], "ratio", ratio[rows], limit, words.format)
+
+    def _written(self, now: StepTable, rows: NDArray[np.intp]) -> Iterator[Finding]:
+        """Find weights whose extremes moved further than a step of Adam can move any value: something else wrote them."""
+        before = now.before[rows]
+        moved = np.abs(now.rows[rows, _EXTREMES] - before[:, _EXTREMES]).max(axis=1)
+        moved[now.before_step[rows] != now.step - 1] = np.nan
+        # Other groups of parameters may have a larger learning rate than the one that is logged: then these weights move so in every step.
+        key = ("moved", rows.tobytes())
+        usual = now.remember(key, moved)[-16:]
+        if len(usual) < 4:
+            return
+        most = _ADAM * now.largest_rate * (1 + np.abs(before[:, _EXTREMES]).max(axis=1))
+        found = moved > np.maximum(most, 4 * np.fmax.reduce(usual))
+        if found.any():
+            yield Finding(
+                rows[found],
+                "update",
+                moved[found],
+                most[found],
+                lambda value, most: (
+                    f"Its largest or smallest value moved by {value:.3g} in this step; at this learning rate the optimizer moves none by more than {most:.3g}. Something else wrote these weights."
+                ),
+            )
+
+
+_EXTREMES = slice(MOMENT_COLUMNS.index("min"), MOMENT_COLUMNS.index("max") + 1)
+# |m| / √v of Adam is at most (1 − β1) / √(1 − β2), 3.2 of the usual betas, or 1.
+_ADAM = 10.0
 
 
 def _about(rows: NDArray[np.intp], statistic: str, value: float, expected: float, words: str) -> Finding:

@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ...protocol import RANK_SCALAR
 from ...protocol.kinds import number
 from ..rule import Finding, Rule
 from ..table import StepTable
@@ -31,7 +32,9 @@ class Replicas(Rule):
         """Find copies whose moments differ from those of most others."""
         layout = now.layout
         groups = layout.groups("tensor")
-        judged = ~layout.counted & layout.of(*_EXACT) & ~np.isin(np.arange(len(now.rows)), layout.all_rows)
+        judged = layout.once(
+            "replicas", lambda: ~layout.counted & layout.of(*_EXACT) & ~layout.matching(r"^\*$")
+        )
         if not judged.any():
             return
         held = np.isin(groups, groups[judged])
@@ -39,12 +42,10 @@ class Replicas(Rule):
         values = now.rows[rows][:, [0, 1, 2, 5, 6, 7, 8]]
         of = groups[rows]
         usual = _usual(values, of)
-        with np.errstate(invalid="ignore"):
-            differs = ((values != usual) & ~(np.isnan(values) & np.isnan(usual))).any(axis=1)
+        differs = ((values != usual) & ~(np.isnan(values) & np.isnan(usual))).any(axis=1)
         if differs.any():
             rows = rows[differs]
-            with np.errstate(invalid="ignore"):
-                value, expected = now.rms[rows], _rms(usual[differs])
+            value, expected = now.rms[rows], _rms(usual[differs])
             yield Finding(
                 rows,
                 "rms",
@@ -57,8 +58,7 @@ class Replicas(Rule):
 
 
 def _rms(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    with np.errstate(all="ignore"):
-        return np.sqrt(np.maximum(values[:, 2], 0) / values[:, 0] + values[:, 1] ** 2)
+    return np.sqrt(np.maximum(values[:, 2], 0) / values[:, 0] + values[:, 1] ** 2)
 
 
 def _usual(values: NDArray[np.float64], groups: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -80,7 +80,7 @@ def _usual(values: NDArray[np.float64], groups: NDArray[np.int64]) -> NDArray[np
 
 @dataclass(frozen=True)
 class OddRank(Rule):
-    """One rank reports something else than the others, whose data are alike: its batch, its device or its program is not as theirs."""
+    """One rank reports something else than the others, whose data are alike, or its loss has left theirs for good: its batch, its device or its program is not as theirs."""
 
     name = "odd_rank"
     title = "Odd rank"
@@ -103,23 +103,23 @@ class OddRank(Rule):
     gradient_factor: float = 16384.0
 
     def find(self, now: StepTable) -> Iterator[Finding]:
-        """Find tensors of a rank whose size is far from that on the other ranks."""
+        """Find tensors of a rank whose size is far from that on the other ranks, and a rank whose loss has left the others'."""
         layout = now.layout
         rows = layout.several()
         if not len(rows):
             return
+        yield from self._losses(now, rows[layout.of(RANK_SCALAR)[rows]])
         groups, sizes = layout.groups("tensor")[rows], now.size[rows]
         order = np.lexsort((sizes, groups))
         starts = np.flatnonzero(np.r_[True, np.diff(groups[order]) != 0])
         counts = np.diff(np.r_[starts, len(order)])
         middle = np.empty(groups.max() + 1)
         middle[groups[order][starts]] = sizes[order][starts + counts // 2]
-        with np.errstate(invalid="ignore"):
-            off = sizes - middle[groups]
-            sigma = np.nan_to_num(now.past("size").sigma[rows], nan=0.3)
-            gradients = layout.of("dgrad", "residual_dgrad", "grad_unreduced")[rows]
-            least = np.log2(np.where(gradients, self.gradient_factor, self.factor))
-            far = np.isfinite(off) & (np.abs(off) > np.maximum(least, self.threshold * sigma))
+        off = sizes - middle[groups]
+        sigma = np.nan_to_num(now.past("size").sigma[rows], nan=0.3)
+        gradients = layout.of("dgrad", "residual_dgrad", "grad_unreduced")[rows]
+        least = np.log2(np.where(gradients, self.gradient_factor, self.factor))
+        far = np.isfinite(off) & (np.abs(off) > np.maximum(least, self.threshold * sigma))
         if far.any():
             yield Finding(
                 rows[far],
@@ -128,6 +128,40 @@ class OddRank(Rule):
                 2.0 ** middle[groups][far],
                 lambda value, others: f"Its rms is {value:.3g} on this rank, and {others:.3g} on the others.",
             )
+
+    def _losses(self, now: StepTable, rows: NDArray[np.intp]) -> Iterator[Finding]:
+        """Find ranks whose loss, beside the median of all, stays for steps where it never was in the steps before, by more than its noise.
+
+        Each rank is compared with itself: one whose data are always harder is not odd. And no single step tells, since of a thousand ranks one is always far off.
+        """
+        groups = now.layout.groups("tensor")[rows]
+        for group in np.unique(groups).tolist():
+            of = rows[groups == group]
+            off = now.size[of] - np.median(now.size[of])
+            earlier = now.remember(("off", of.tobytes()), off)[-3 * _STAYS + 1 :]
+            if len(earlier) < 3 * _STAYS - 1:
+                continue
+            offs = np.stack((*earlier, off))
+            last, before = offs[-_STAYS:], offs[:-_STAYS]
+            moved = np.median(last, axis=0) - np.median(before, axis=0)
+            noise = 1.4826 * np.median(np.abs(before - np.median(before, axis=0)), axis=0)
+            apart = (last.min(axis=0) > before.max(axis=0)) | (last.max(axis=0) < before.min(axis=0))
+            found = apart & (np.abs(moved) > np.maximum(_LEAST_BITS, _RISE * noise))
+            if found.any():
+                others = float(2.0 ** np.median(now.size[of]))
+                yield Finding(
+                    of[found],
+                    "value",
+                    now.rows[of[found], 1],
+                    others,
+                    lambda value, others: (
+                        f"It is {value:.3g} on this rank and about {others:.3g} on the others, and for {_STAYS} steps as far from theirs as never in the {2 * _STAYS} before."
+                    ),
+                )
+
+
+# Steps for which a loss stays elsewhere; by how many doublings, and times its noise, it moves there.
+_STAYS, _LEAST_BITS, _RISE = 8, 0.05, 4.0
 
 
 @dataclass(frozen=True)
@@ -161,12 +195,9 @@ class Reduction(Rule):
             return
         groups = layout.groups("tensor")[before]
         n = groups.max() + 1
-        with np.errstate(invalid="ignore"):
-            mean = np.bincount(groups, now.rows[before, 1], n) / np.maximum(
-                np.bincount(groups, minlength=n), 1
-            )
-            same = (now.rows[after][:, 1:7] == now.rows[before][:, 1:7]).all(axis=1)
-            alone = np.abs(now.rows[before, 1] - mean[groups]) > 1e-3 * now.rms[before]
+        mean = np.bincount(groups, now.rows[before, 1], n) / np.maximum(np.bincount(groups, minlength=n), 1)
+        same = (now.rows[after][:, 1:7] == now.rows[before][:, 1:7]).all(axis=1)
+        alone = np.abs(now.rows[before, 1] - mean[groups]) > 1e-3 * now.rms[before]
         left = same & alone & (now.rms[before] > 0)
         if left.any():
             yield Finding(
@@ -198,12 +229,11 @@ class Reduction(Rule):
         after, of_after, before, of_before = now.layout.joined("grad", "grad_unreduced")
         count, mean = now.rows[:, 0], now.rows[:, 1]
         n = int(of_before.max()) + 1
-        with np.errstate(invalid="ignore", divide="ignore"):
-            one, other = (
-                np.bincount(of, count[rows] * mean[rows], n) / np.bincount(of, count[rows], n)
-                for rows, of in ((after, of_after), (before, of_before))
-            )
-            size = np.bincount(of_before, now.rms[before], n) / np.bincount(of_before, minlength=n)
+        one, other = (
+            np.bincount(of, count[rows] * mean[rows], n) / np.bincount(of, count[rows], n)
+            for rows, of in ((after, of_after), (before, of_before))
+        )
+        size = np.bincount(of_before, now.rms[before], n) / np.bincount(of_before, minlength=n)
         judged = np.isfinite(one) & np.isfinite(other) & (size > 0)
         for rows, of in ((after, of_after), (before, of_before)):
             judged[of[now.nonfinite[rows]]] = False

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ...protocol import RANK_SCALAR
 from ...protocol.kinds import number
 from ..alarm import Severity
 from ..rule import Finding, Rule
@@ -79,11 +80,10 @@ class Overflow(Rule):
             return
         past = now.past("peak")
         left = now.layout.limits - now.peak
-        with np.errstate(invalid="ignore"):
-            grows = (past.off > 0.05) & (past.seen >= 4) & (now.loss_scale == 1)
-            # The level is the median of the last eight: about four steps ago.
-            soon = (left < past.off / 4 * self.steps) & (left < 4 * self.bits)
-            rows = np.flatnonzero(grows & ((left < self.bits) | soon))
+        grows = (past.off > 0.05) & (past.seen >= 4) & (now.loss_scale == 1)
+        # The level is the median of the last eight: about four steps ago.
+        soon = (left < past.off / 4 * self.steps) & (left < 4 * self.bits)
+        rows = np.flatnonzero(grows & ((left < self.bits) | soon))
         if len(rows):
             yield Finding(
                 rows,
@@ -113,7 +113,7 @@ class Dead(Rule):
         past = now.past("size")
         zero = (now.size == -np.inf) & ~now.nonfinite & (now.column("count") > 0)
         # Experts may have no token, and a scalar may be 0.
-        idle = now.layout.matching(r"expert") | now.layout.of("scalar", "communication")
+        idle = now.layout.matching(r"expert") | now.layout.of("scalar", RANK_SCALAR, "communication")
         rows = np.flatnonzero(zero & ~idle & (past.seen > 0))
         if len(rows):
             yield Finding(

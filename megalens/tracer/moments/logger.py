@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from ...protocol import StepReadings
+from ...protocol import LEAST_RANKS, RANK_SCALAR, StepReadings
 from ...protocol.messages_generated import Announce, Statistics, Status
 from ..errors import TracerError
 from ..instrument import Instrument
@@ -31,6 +31,7 @@ from .joining.collector import Collector, MemberCollector, RootCollector
 from .joining.gathering import WholeStep
 from .joining.names import NameList
 from .joining.part import MeasuredRows, MeasuredStep
+from .measure import measure
 from .points import MomentPoints, ParamPoint
 
 if TYPE_CHECKING:
@@ -175,7 +176,7 @@ class StatisticsLogger(Instrument):
         self.failures = self.left_out_passes = 0
         self.spent_ns = 0
         self._collector: Collector | None = None
-        self._phases = 0
+        self._phases = self._ranks = 0
         if tracer.instrument(self.name) is not None:
             raise TracerError("Statistics of this tracer are logged already; close that logger first.")
         tracer.attach(self)
@@ -211,6 +212,7 @@ class StatisticsLogger(Instrument):
     def attach(self, host: Host) -> None:
         """Begin to log."""
         root = host.place.rank == 0
+        self._ranks = host.place.world_size
         self._collector = (
             RootCollector(
                 *(host, self._names, self._keep_rows),
@@ -244,6 +246,11 @@ class StatisticsLogger(Instrument):
         self._spent(self._sites.end)
         if self._gradients is not None:
             self._spent(lambda: self._gradients and self._gradients.take())
+
+    def logged(self, step: int, values: Mapping[str, Any]) -> None:
+        """Keep this rank's losses of the step, where ranks are judged and there are enough of them to say which one is odd."""
+        if self._by_rank and self._due and self._ranks >= LEAST_RANKS:
+            self._spent(lambda: self._keep_losses(values))
 
     def pause(self, phase: str) -> None:
         """Count no forward pass while something else than training goes on inside of the step."""
@@ -386,6 +393,13 @@ class StatisticsLogger(Instrument):
         # Each process has its own, and none counts for the others.
         part = self._parts.setdefault("communication", MeasuredRows("communication", counted=False))
         part.add((self._names.place(name),), rows)
+
+    def _keep_losses(self, values: Mapping[str, Any]) -> None:
+        for name, value in values.items():
+            if "loss" in name.lower():
+                loss = value if isinstance(value, Tensor) else torch.tensor(value, dtype=torch.float64)
+                part = self._parts.setdefault(RANK_SCALAR, MeasuredRows(RANK_SCALAR, counted=False))
+                part.add((self._names.place(name),), measure([loss.detach().reshape(1)]))
 
     def _consumed(self) -> int:
         try:
