@@ -108,6 +108,9 @@ class Coordinator:
         self._follow_budget(plan)
         self.peers: Peers | None = None
         self.worker: Worker | None = None
+        # Rank 0: what the others were told.
+        self._told: HubAddress | None = None
+        self._looked_at = True
         alone = rendezvous is None
         self.schedule = Schedule(
             plan.starting(first_step),
@@ -382,6 +385,11 @@ class Coordinator:
         # Only rank 0 answers for a job of several processes.
         if self.peers is None or self.peers.agreement is not None:
             self._watch.viewers(viewers)
+        # The others hand over several steps at a time, too, while nobody looks.
+        if self.peers is not None and self.peers.agreement is not None and self._looked_at != (viewers > 0):
+            self._looked_at = viewers > 0
+            if self._told is not None:
+                self._tell_hub(self._told)
 
     def _give_up(self, cost_reduction: CostReduction) -> None:
         with contextlib.suppress(ProtocolError):
@@ -389,15 +397,19 @@ class Coordinator:
 
     def _tell_hub(self, address: HubAddress) -> None:
         """Rank 0: tell the others where the hub is."""
+        self._told = address
         if self.peers is not None:
             # A hub that listens everywhere is reached at this host's address.
             url = address.url
             if self._everywhere:
                 url = url.replace("127.0.0.1", Rendezvous.own_address())
-            self.peers.tell_hub({"url": url, "token": address.token, "run_id": address.run_id})
+            place = {"url": url, "token": address.token, "run_id": address.run_id}
+            self.peers.tell_hub({**place, "watched": self._looked_at})
 
     def _hub_came(self, place: dict[str, Any]) -> None:
         self._address = HubAddress(str(place["url"]), str(place["token"]), place.get("run_id"))
+        if self.worker is not None:
+            self.worker.watched = bool(place.get("watched", True))
         self._join_hub(self.schedule.accepted)
 
     def _join_hub(self, plan: TracingPlan) -> None:

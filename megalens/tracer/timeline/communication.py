@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, distributed
@@ -57,6 +58,7 @@ class CommunicationHooks:
         self._results: dict[int, Done] = {}
         # Replicas whose backward pass reduces, with the group's text and the bytes.
         self._reducing: dict[int, tuple[str, int]] = {}
+        self._replica_bytes: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
         self._open = False
         self._resolve: Callable[[Any, str], Any]
 
@@ -248,7 +250,11 @@ class CommunicationHooks:
             if self._open and not torch.compiler.is_compiling() and torch.is_grad_enabled():
                 try:
                     if replica.require_backward_grad_sync:
-                        nbytes = _bytes([p for p in replica.parameters() if p.requires_grad])
+                        nbytes = self._replica_bytes.get(replica)
+                        if nbytes is None:
+                            # Once: to go through all modules takes longer than all else that is noted of a pass.
+                            nbytes = _bytes([p for p in replica.parameters() if p.requires_grad])
+                            self._replica_bytes[replica] = nbytes
                         self._reducing[id(replica)] = (self._group(replica.process_group), nbytes)
                     else:
                         self._reducing.pop(id(replica), None)

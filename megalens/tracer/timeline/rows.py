@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ..errors import said
-from .slow_ranks import SlowRanks, computed_ns
+from .slow_ranks import SlowRanks
 
 if TYPE_CHECKING:
     from ..host import Host
 
-__all__ = ["ROW_BYTES", "STREAM", "Span", "SpanSender"]
+__all__ = ["ROW_BYTES", "STREAM", "Span", "SpanSender", "computed_ns"]
 
 STREAM = "spans"
 _ALARMS = "alarms"
 _NUMBERS = ("step", "chunk", "micro_batch", "start", "end", "count", "blocked", "bytes", "peer", "sequence")
 _TEXTS = ("kind", "name", "group", "device")
+_PASSES = ("forward", "backward", "wgrad")
+_TRAFFIC = ("collective", "send", "receive")
 _FLUSH_SECONDS = 0.5
 _MOST_ROWS = 20_000
 ROW_BYTES = 8 * (len(_NUMBERS) + len(_TEXTS))
@@ -57,6 +62,8 @@ class SpanSender:
 
     def __init__(self, host: Host, slow: Callable[[], None]) -> None:
         self._host, self._found = host, slow
+        # Steps that the training thread has handed over.
+        self._steps: deque[tuple[int, Sequence[Span], bool]] = deque()
         self._rows: list[tuple[int, int, np.ndarray, Sequence[str]]] = []
         self._count, self._flushed = 0, time.monotonic()
         self._closed = False
@@ -66,11 +73,11 @@ class SpanSender:
 
     def put(self, step: int, spans: Sequence[Span], summed: bool) -> None:
         """Take a step, in the training thread."""
-        # Alone, no rank can be slow, and nobody is to be told at once.
-        alone = self._host.place.world_size == 1
-        if not self._host.later(
-            lambda: self._take(step, spans, summed), ROW_BYTES * len(spans), patient=alone
-        ):
+        self._steps.append((step, spans, summed))
+        # Rows of several steps go together: neither a rank that is found slow over many steps nor a picture that is made twice a second waits for one.
+        if not self._host.later(self._take, ROW_BYTES * len(spans), patient=True):
+            with contextlib.suppress(IndexError):
+                self._steps.pop()
             self._host.lose(len(spans), "waiting")
 
     def close(self) -> None:
@@ -83,7 +90,8 @@ class SpanSender:
         stage, texts = int(meta["stage"]), [str(text) for text in meta["texts"]]
         if table[:, len(_NUMBERS) :].size and not 0 <= table[:, len(_NUMBERS) :].max() < len(texts):
             raise ValueError("a text that is not there")
-        self._host.later(lambda: self._keep(rank, stage, table, texts), payload.nbytes)
+        worked = [(int(step), float(ns)) for step, ns in meta["worked"]]
+        self._host.later(lambda: self._keep(rank, stage, table, texts, worked), payload.nbytes, patient=True)
 
     # The producer thread.
 
@@ -108,48 +116,81 @@ class SpanSender:
             return
         rows, self._rows, self._count = self._rows, [], 0
         self._flushed = time.monotonic()
-        rows.sort(key=lambda each: int(each[2][0, 0]))
-        columns: dict[str, list[Any]] = {
-            name: np.concatenate([table[:, at] for _, _, table, _ in rows]).tolist()
-            for at, name in enumerate(_NUMBERS)
-        }
-        for at, name in enumerate(_TEXTS, len(_NUMBERS)):
-            columns[name] = [texts[code] for *_, table, texts in rows for code in table[:, at].tolist()]
-        columns["rank"] = [rank for rank, _, table, _ in rows for _ in range(len(table))]
-        columns["stage"] = [stage for _, stage, table, _ in rows for _ in range(len(table))]
-        self._host.send(STREAM, columns, columns["step"][-1])
+        tables = [table for _, _, table, _ in rows]
+        sizes = [len(table) for table in tables]
+        # Each table has its own texts: in one list they stand after those of the tables before.
+        firsts = np.cumsum([0, *(len(texts) for *_, texts in rows[:-1])])
+        every = np.array([text for *_, texts in rows for text in texts], object)
+        table = np.concatenate(tables)
+        order = np.argsort(table[:, 0], kind="stable")
+        codes = (table[:, len(_NUMBERS) :] + np.repeat(firsts, sizes)[:, None])[order]
+        columns: dict[str, Any] = {name: table[order, at] for at, name in enumerate(_NUMBERS)}
+        columns |= {name: every[codes[:, at]].tolist() for at, name in enumerate(_TEXTS)}
+        for name, of in (("rank", [rank for rank, *_ in rows]), ("stage", [stage for _, stage, *_ in rows])):
+            columns[name] = np.repeat(np.array(of, np.int32), sizes)[order]
+        self._host.send(STREAM, columns, int(table[:, 0].max()))
 
-    def _take(self, step: int, spans: Sequence[Span], summed: bool) -> None:
+    def _take(self) -> None:
+        steps = [self._steps.popleft() for _ in range(len(self._steps))]
+        if not steps:
+            return
         try:
-            self._pass_on(step, spans, summed)
+            self._pass_on(steps)
         except Exception as error:  # Tracing goes on without these.
-            self._host.warn(f"The spans of step {step} were lost to an error of their own: {said(error)}")
+            first, last = steps[0][0], steps[-1][0]
+            self._host.warn(
+                f"The spans of steps {first} to {last} were lost to an error of their own: {said(error)}"
+            )
 
-    def _pass_on(self, step: int, spans: Sequence[Span], summed: bool) -> None:
+    def _pass_on(self, steps: Sequence[tuple[int, Sequence[Span], bool]]) -> None:
         place = self._host.place
         stage = place.pp if place.pp_size > 1 else -1
-        table, texts = _table(step, _sums(spans) if summed else spans)
+        codes: dict[str, int] = {}
+        rows, worked = [], []
+        for step, spans, summed in steps:
+            rows += _rows(step, _sums(spans) if summed else spans, codes)
+            worked.append((step, computed_ns(spans)))
+        table = np.array(rows, "<i8").reshape(-1, len(_NUMBERS) + len(_TEXTS))
         if place.rank == 0:
-            self._keep(0, stage, table, texts)
+            self._keep(0, stage, table, list(codes), worked)
         else:
-            self._host.tell(0, {"stage": stage, "texts": texts}, [table])
+            self._host.tell(0, {"stage": stage, "texts": list(codes), "worked": worked}, [table])
 
-    def _keep(self, rank: int, stage: int, table: np.ndarray, texts: Sequence[str]) -> None:
+    def _keep(
+        self,
+        rank: int,
+        stage: int,
+        table: np.ndarray,
+        texts: Sequence[str],
+        worked: Sequence[tuple[int, float]],
+    ) -> None:
         if len(table):
             self._rows.append((rank, stage, table, texts))
             self._count += len(table)
-            self._compare(rank, stage, table, texts)
-            self.send_ready()
+        for step, ns in worked:
+            alarms = self._slow.take(rank, stage, step, ns)
+            if alarms:
+                columns_of = {name: [alarm[name] for alarm in alarms] for name in alarms[0]}
+                self._host.send(_ALARMS, columns_of, alarms[0]["step"])
+                self._found()
+        self.send_ready()
 
-    def _compare(self, rank: int, stage: int, table: np.ndarray, texts: Sequence[str]) -> None:
-        columns = {name: table[:, at] for at, name in enumerate((*_NUMBERS, *_TEXTS))}
-        summed = bool((columns["count"] > 1).any())
-        ns = computed_ns(columns, texts, summed=summed)
-        alarms = self._slow.take(rank, stage, int(table[0, 0]), ns)
-        if alarms:
-            columns_of = {name: [alarm[name] for alarm in alarms] for name in alarms[0]}
-            self._host.send(_ALARMS, columns_of, alarms[0]["step"])
-            self._found()
+
+def computed_ns(spans: Sequence[Span]) -> float:
+    """Return the ns in which a rank itself worked on a step: its passes and optimizer, without the communication in them that it waited for."""
+    work = sorted(
+        (each.start, each.end)
+        for each in spans
+        if each.kind == "optimizer" or (each.kind in _PASSES and not each.name)
+    )
+    starts = [start for start, _ in work]
+    total = sum(end - start for start, end in work)
+    for each in spans:
+        if each.kind in _TRAFFIC and each.blocked > 0:
+            at = bisect_right(starts, each.end - each.blocked) - 1
+            if at >= 0 and each.end <= work[at][1]:
+                total -= each.blocked
+    return float(total)
 
 
 def _sums(spans: Sequence[Span]) -> list[Span]:
@@ -175,10 +216,9 @@ def _sums(spans: Sequence[Span]) -> list[Span]:
     return list(sums.values())
 
 
-def _table(step: int, spans: Sequence[Span]) -> tuple[np.ndarray, list[str]]:
-    """Return spans as int64 ``[n, 14]``, numbers and then places of texts, and the texts."""
-    codes: dict[str, int] = {}
-    rows = [
+def _rows(step: int, spans: Sequence[Span], codes: dict[str, int]) -> list[tuple[int, ...]]:
+    """Return spans as rows of 14 integers: numbers, and then places of texts in ``codes``, where new ones are added."""
+    return [
         (
             *(step, each.chunk, each.micro_batch, each.start, each.end, each.counted),
             *(each.blocked, each.bytes, each.peer, each.sequence),
@@ -186,4 +226,3 @@ def _table(step: int, spans: Sequence[Span]) -> tuple[np.ndarray, list[str]]:
         )
         for each in spans
     ]
-    return np.array(rows, "<i8").reshape(-1, len(_NUMBERS) + len(_TEXTS)), list(codes)

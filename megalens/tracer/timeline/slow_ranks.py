@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-__all__ = ["SlowRanks", "computed_ns"]
+__all__ = ["SlowRanks"]
 
 _RULE = "slow_rank"
 _WINDOW = 30
@@ -22,42 +21,9 @@ _SURE = 6.0
 _USUAL = 0.8
 """Share of the steps in which it must be seen: a few long ones are another thing."""
 _MAD = 1.4826
-_MOST_STEPS = 256
-"""Steps that wait for ranks which have not said theirs."""
+_MOST_STEPS, _MOST_WAITING = 256, 20_000
+"""Steps that wait for ranks which have not said theirs: so many, or as many as hold so many numbers. Ranks say those of up to a second together."""
 _AGAIN = 1.5
-
-_PASSES = ("forward", "backward", "wgrad")
-_TRAFFIC = ("collective", "send", "receive")
-
-
-def computed_ns(columns: Mapping[str, np.ndarray], texts: Sequence[str], *, summed: bool) -> float:
-    """Return the ns in which a rank itself worked on a step: its passes and optimizer, without the communication in them that it waited for.
-
-    Parameters
-    ----------
-    columns : mapping of str to numpy.ndarray
-        ``kind`` and ``name`` as places in ``texts``, ``start``, ``end`` and ``blocked``; int64 ``[n]``.
-    texts : sequence of str
-    summed : bool
-        Whether each kind is one row: then all communication is taken for being in passes.
-    """
-    codes = {text: code for code, text in enumerate(texts)}
-
-    def of(*kinds: str) -> np.ndarray:
-        return np.isin(columns["kind"], [codes[kind] for kind in kinds if kind in codes])
-
-    whole = columns["name"] == codes.get("", -1)
-    work = np.flatnonzero((of(*_PASSES) & whole) | of("optimizer"))
-    start, end = columns["start"], columns["end"]
-    total = float((end[work] - start[work]).sum())
-    waits = np.flatnonzero(of(*_TRAFFIC) & (columns["blocked"] > 0))
-    if summed:
-        return total - float(columns["blocked"][waits].sum())
-    order = work[np.argsort(start[work], kind="stable")]
-    begins = end[waits] - columns["blocked"][waits]
-    at = np.searchsorted(start[order], begins, side="right") - 1
-    inside = (at >= 0) & (end[waits] <= end[order][np.maximum(at, 0)]) if len(order) else at < -1
-    return total - float(columns["blocked"][waits[inside]].sum())
 
 
 @dataclass
@@ -89,8 +55,8 @@ class SlowRanks:
         own = self._steps.setdefault(step, {})
         own[rank] = (stage, ns)
         if len(own) < self._world:
-            while len(self._steps) > _MOST_STEPS:
-                del self._steps[min(self._steps)]
+            while len(self._steps) > max(_MOST_STEPS, _MOST_WAITING // self._world):
+                del self._steps[next(iter(self._steps))]
             return []
         del self._steps[step]
         found = []

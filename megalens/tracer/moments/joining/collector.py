@@ -34,12 +34,20 @@ class Collector:
         What this process's ids stand for.
     own : callable, optional
         Takes what this process measured of a step, in the producer thread.
+    judged : bool
+        Whether somebody waits for each step: then steps do not wait for one another.
     """
 
     def __init__(
-        self, host: Host, names: NameList, own: Callable[[StepReadings], None] | None = None
+        self,
+        host: Host,
+        names: NameList,
+        own: Callable[[StepReadings], None] | None = None,
+        *,
+        judged: bool = False,
     ) -> None:
         self._host = host
+        self._may_wait = own is None and not judged
         self._names, self._take_readings = names, own
         self._told = self._noted = 0
         # Each is written by one thread only, so that neither needs a lock.
@@ -58,9 +66,7 @@ class Collector:
             )
             return
         self._put += 1
-        host.later(
-            lambda: self._own(step), patient=self._take_readings is None and waiting < _MOST_WAITING // 2
-        )
+        host.later(lambda: self._own(step), patient=self._may_wait and waiting < _MOST_WAITING // 2)
 
     def received(self, rank: int, meta: dict[str, Any], payload: memoryview) -> None:
         """Take what another process sent, in the thread of the connections."""
@@ -114,7 +120,7 @@ class MemberCollector(Collector):
         *,
         by_rank: bool = False,
     ) -> None:
-        super().__init__(host, names, own)
+        super().__init__(host, names, own, judged=by_rank)
         self._by_rank = by_rank
 
     def tell_anew(self) -> None:
@@ -155,7 +161,7 @@ class RootCollector(Collector):
         recorded: Callable[[int], Collection[str]] | None = None,
         own: Callable[[StepReadings], None] | None = None,
     ) -> None:
-        super().__init__(host, names, own)
+        super().__init__(host, names, own, judged=by_rank)
         self._keep, self._recorded = keep, recorded
         self._gathering = Gathering(
             host.place.world_size, host.name_of, host.gone, host.warn, by_rank=by_rank
