@@ -19,25 +19,26 @@ await withLab(url, async page => {
 async function watched([count, most, before]) {
   const frame = () => new Promise(resolve => requestAnimationFrame(resolve));
   const found = [];
-  let last = 0;
+  let last = '';
   const ends = performance.now() + 1000 * (50 + 9 * count);
-  while (found.length < count || last < most) {
+  while (found.length < count || last.length < most) {
     if (performance.now() > ends) {
       throw new Error(`Only ${found.length} of ${count} texts came.`);
     }
     await frame();
     const label =
       [...document.querySelectorAll('.jp-MegalensViewTab [aria-label*="Text: "]')].at(-1)?.ariaLabel ?? '';
-    const letters = Math.max(0, label.slice(label.lastIndexOf('Text: ') + 6).length - before);
-    if (!label || letters === last) {
+    const text = label.slice(label.lastIndexOf('Text: ') + 6 + before);
+    if (!label || text === last) {
       continue;
     }
-    if (letters < last || found.length === 0) {
+    // A text may be drawn for the first time when it is as long as the one before.
+    if (!text.startsWith(last) || found.length === 0) {
       found.push([]);
     }
-    last = letters;
+    last = text;
     await frame();
-    found.at(-1).push([performance.timeOrigin + performance.now(), letters]);
+    found.at(-1).push([performance.timeOrigin + performance.now(), text.length]);
   }
   return found;
 }

@@ -1,3 +1,4 @@
+/** @jest-environment node */
 import { isInLoop, type Loop } from '../shared/loop';
 
 const SQUARE: Loop = [

@@ -1,3 +1,4 @@
+/** @jest-environment node */
 import type { IMomentGroups, MomentKey } from '../../store/moment-source';
 import { badStretches } from '../moments/captions';
 import { lineColors } from '../shared/lines/colors';

@@ -1,3 +1,4 @@
+/** @jest-environment node */
 import { changeWords, scalarWords } from '../shared/change-words';
 import { toCode } from '../code';
 import { compressorWords, omissionWords, readCompressor, tokenText } from '../shared/describe';

@@ -22,7 +22,7 @@ import { LinePainter } from './line-painter';
 import { Linked } from './linked';
 import { Menu } from './menu';
 import { Mounted } from './mounted';
-import { CALM_INTERVAL, LEAST_INTERVAL, Pace } from './pace';
+import { AWAITED_INTERVAL, CALM_INTERVAL, LEAST_INTERVAL, Pace } from './pace';
 import { Picture } from './picture';
 import { framesOf } from './place-mark';
 import { renderState } from './render-state';
@@ -248,7 +248,8 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
       if (always || happened) {
         this.refresh(false);
       } else if (concerned && !this._linked.misses(change)) {
-        this.refresh(false, this._isMovedBy(change) ? LEAST_INTERVAL : CALM_INTERVAL);
+        const usual = this.model.isAwaited ? AWAITED_INTERVAL : LEAST_INTERVAL;
+        this.refresh(false, this._isMovedBy(change) ? usual : CALM_INTERVAL);
       }
     };
     this._source.changed.connect(onChange);

@@ -2,6 +2,8 @@ import type { IDisposable } from '@lumino/disposable';
 
 /** Least time between two updates that a run asks for, ms: at most 10 a second. */
 export const LEAST_INTERVAL = 100;
+/** The same where a person waits for what the run sends, ms. */
+export const AWAITED_INTERVAL = 50;
 /** The same for an update that changes less than can be seen, ms. */
 export const CALM_INTERVAL = 500;
 
@@ -9,9 +11,11 @@ export const CALM_INTERVAL = 500;
 const MOST_TAKEN = 150;
 /** Of its time a picture that follows a run takes at most this part: several stand on one page, which must stay quick. */
 const MOST_SHARE = 0.1;
+/** The same of one that a person waits for. */
+const AWAITED_SHARE = 0.3;
 
 /**
- * Runs a task when asked, at most 10 times a second and no more than a part of the time, never twice at once, on an animation frame. Requests
+ * Runs a task when asked, at most 10 times a second (20 where a person waits) and no more than a part of the time, never twice at once, on an animation frame. Requests
  * that come meanwhile are one more run. What is out of sight waits until it is seen, unless a person waits for it; a hidden page gets no
  * frames, so it costs nothing either.
  */
@@ -48,7 +52,8 @@ export class Pace implements IDisposable {
       return;
     }
     // Counted from the beginning of the last run.
-    const interval = Math.max(this._least, Math.min(this._took, MOST_TAKEN) / MOST_SHARE);
+    const share = this._least < LEAST_INTERVAL ? AWAITED_SHARE : MOST_SHARE;
+    const interval = Math.max(this._least, Math.min(this._took, MOST_TAKEN) / share);
     const due = now ? -Infinity : this._last + interval;
     if (this._timer !== null && due >= this._due) {
       return;

@@ -99,6 +99,11 @@ export abstract class ViewModel<O extends object = ViewOptions> extends Pictured
   /** Whether news from the run changes the picture. */
   abstract concerns(change: SourceChange): boolean;
 
+  /** Whether a person waits for what the run sends, such as a text that was asked for: then it is drawn twice as often. */
+  get isAwaited(): boolean {
+    return false;
+  }
+
   /** Whether a picture drawn anew shows the same place, so that it may be drawn under a hand that drags. */
   get drawsWhileDragged(): boolean {
     return false;

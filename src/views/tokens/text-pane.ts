@@ -55,6 +55,10 @@ export class TextPane extends ViewModel {
     return true;
   }
 
+  override get isAwaited(): boolean {
+    return true;
+  }
+
   readonly subject = this.t('Tokens');
 
   concerns(change: SourceChange): boolean {
