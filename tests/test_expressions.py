@@ -16,16 +16,20 @@ _MOST = 0.01
 def expressions():
     for file in sorted(ROOT.rglob("*.py")):
         code = file.read_text(encoding="utf-8")
-        tree = ast.parse(code)
+        if not re.search(r"\bre\.\w+\(", code):
+            continue
+        nodes = list(ast.walk(ast.parse(code)))
         names = {
             id(each.value): ast.unparse(each.targets[0])
-            for each in ast.walk(tree)
-            if isinstance(each, ast.Assign)
+            for each in nodes
+            if isinstance(each, ast.Assign) and isinstance(each.value, ast.Call)
         }
-        for node in ast.walk(tree):
+        for node in nodes:
             if (
                 isinstance(node, ast.Call)
-                and ast.unparse(node.func).startswith("re.")
+                and isinstance(node.func, ast.Attribute)
+                and isinstance(node.func.value, ast.Name)
+                and node.func.value.id == "re"
                 and node.args
                 and isinstance(node.args[0], ast.Constant)
             ):

@@ -1,6 +1,5 @@
 """Models that peft has wrapped, and those that it has merged."""
 
-import peft
 import pytest
 
 from tests.adapters.model_zoo import MODELS, WAYS, tiny_model
@@ -10,6 +9,9 @@ from tests.adapters.traced_and_hooked import check
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "attention"), WAYS)
 def test_what_peft_wraps_is_found_and_traced_with_what_it_adds(name: str, attention: str) -> None:
+    # Here, because tests that need it not would wait for it too.
+    import peft
+
     model = tiny_model(name, attention)
     wrapped = peft.get_peft_model(
         model,

@@ -1,3 +1,4 @@
+/** @jest-environment node */
 import { readFileSync } from 'fs';
 import { join } from 'path';
 import { channels, ColorScale, colorTable } from '../color-scale';

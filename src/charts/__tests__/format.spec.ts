@@ -1,3 +1,4 @@
+/** @jest-environment node */
 import { formatBytes, formatCount, formatFull, formatInteger, formatNumber } from '../format';
 
 const thin = (text: string): string => text.replace(/ /g, '\u202f');

@@ -1,3 +1,4 @@
+/** @jest-environment node */
 import { ColorScale } from '../color-scale';
 import { Pictures } from '../pictures';
 import { paint } from '../pixels';

@@ -1,3 +1,4 @@
+/** @jest-environment node */
 import { channels, ColorScale } from '../color-scale';
 import { COLORS } from '../colors.generated';
 import { paint } from '../pixels';

@@ -1,3 +1,4 @@
+/** @jest-environment node */
 import { RunsApi, type IForeignHub } from '../runs-api';
 
 const ENTRY = { id: 'run-1', name: 'gpt', state: 'live', started: 1 };

@@ -1,3 +1,4 @@
+/** @jest-environment node */
 import fc from 'fast-check';
 import { own, withOwn } from '../own';
 import { HOSTILE_NAMES, names } from './hostile';

@@ -1,3 +1,4 @@
+/** @jest-environment node */
 import { cleanPaths } from '../../views/shared/clean-paths';
 import { cleaned } from '../clean';
 

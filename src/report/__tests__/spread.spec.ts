@@ -1,3 +1,4 @@
+/** @jest-environment node */
 import { spread } from '../spread';
 
 const steps = Array.from({ length: 40 }, (_, at) => at + 1);

@@ -1,3 +1,4 @@
+/** @jest-environment node */
 import { byName } from '../../protocol/by-name';
 import { LiveMoments, MomentStore, type IMomentRows, type ServerMoments } from '..';
 

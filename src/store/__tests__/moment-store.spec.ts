@@ -1,3 +1,4 @@
+/** @jest-environment node */
 import { decodeFrame, encodeFrame, frameTable, type StreamTable } from '../../protocol';
 import { MomentStore } from '..';
 import { GRADIENT_STAGES } from '../moment-row';

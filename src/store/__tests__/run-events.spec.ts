@@ -1,3 +1,4 @@
+/** @jest-environment node */
 import { runEvents, type IRunAudit } from '../run-events';
 
 const row = (step: number, action: string, detail: object): IRunAudit => ({

@@ -1,3 +1,4 @@
+/** @jest-environment node */
 import { RunLink, type LinkChange } from '../run-link';
 
 describe('RunLink', () => {

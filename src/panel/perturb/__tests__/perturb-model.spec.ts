@@ -1,3 +1,4 @@
+/** @jest-environment node */
 import { ProtocolError } from '../../../protocol/protocol-error';
 import { ControlModel } from '../../summary/control-model';
 import { PerturbModel } from '../perturb-model';

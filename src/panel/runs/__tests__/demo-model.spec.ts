@@ -1,3 +1,4 @@
+/** @jest-environment node */
 import type { DemoState, DemoWish } from '../../../client/demo-state';
 import { ClientError } from '../../../client/client-error';
 import { DemoModel } from '../demo-model';

@@ -1,3 +1,4 @@
+/** @jest-environment node */
 import { nullTranslator } from '@jupyterlab/translation';
 import type { ConnectionState } from '../../../store/source';
 import { runNotice } from '../notice';

@@ -1,3 +1,4 @@
+/** @jest-environment node */
 import { hasRows, openRun, partsOf } from '../open-run';
 import { ControlledRun } from './controlled-run';
 

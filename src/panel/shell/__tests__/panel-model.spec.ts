@@ -1,3 +1,4 @@
+/** @jest-environment node */
 import { ClientError } from '../../../client/client-error';
 import { JOB } from './memory-job';
 import { LIVE, OLD, setUp } from './memory-panel';

@@ -1,3 +1,4 @@
+/** @jest-environment node */
 import { alarmRow } from '../../../store/__tests__/memory-run';
 import { setUp } from '../../shell/__tests__/memory-panel';
 

@@ -1,3 +1,4 @@
+/** @jest-environment node */
 import { ProtocolError } from '../../../protocol/protocol-error';
 import { ControlModel } from '../control-model';
 import { JOB } from '../../shell/__tests__/memory-job';

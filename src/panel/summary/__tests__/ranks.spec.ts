@@ -1,3 +1,4 @@
+/** @jest-environment node */
 import { nullTranslator } from '@jupyterlab/translation';
 import { layerSpan } from '../layers';
 import { layoutText, rankName, rankText, stagesOf, troubledRanks } from '../ranks';

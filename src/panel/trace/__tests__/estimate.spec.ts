@@ -1,3 +1,4 @@
+/** @jest-environment node */
 import { nullTranslator } from '@jupyterlab/translation';
 import type { CompressorSetting, FlagInfo } from '../../../protocol/messages.generated';
 import { firstSetting } from '../draft';

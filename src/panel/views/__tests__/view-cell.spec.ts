@@ -1,3 +1,4 @@
+/** @jest-environment node */
 import type { ViewOptions } from '../../../protocol/views.generated';
 import type { IRunEntry } from '../../../tokens';
 import { viewCell } from '../view-cell';

@@ -1,3 +1,4 @@
+/** @jest-environment node */
 import { readFileSync } from 'fs';
 import { PlanError } from '../../plan-error';
 import { deletedRanks, rankMap } from '../rank-map';
