@@ -122,7 +122,14 @@ def monitor(
             )
     instrument = MonitorInstrument(done, black_box, black_box_bytes)
     statistics = log_statistics(
-        model, optimizer, tracer=tracer, judge=instrument.take, **intervals, **options
+        model,
+        optimizer,
+        tracer=tracer,
+        judge=instrument.take,
+        # What alarms set off comes before the next step; where they set off nothing, and nobody looks, steps of up to a second are judged together.
+        at_once=bool(done),
+        **intervals,
+        **options,
     )
     return TrainingMonitor(statistics, Watch(settings, own, statistics.tracer.warn), instrument)
 

@@ -53,6 +53,7 @@ def log_statistics(
     adapter: IAdapter | None = None,
     judge: Callable[[StepReadings], None] | None = None,
     own: Callable[[StepReadings], None] | None = None,
+    at_once: bool = True,
     recorded: Mapping[str, int] | None = None,
     optimizer_state: int | None = None,
     grad_unreduced: int | None = None,
@@ -98,6 +99,8 @@ def log_statistics(
         Is given each step's statistics of all processes on rank 0, in the producer thread.
     own : callable, optional
         Is given what each process measured itself, on every rank.
+    at_once : bool
+        Whether ``judge`` and ``own`` are given each step as it ends. False: while nobody looks, the steps of up to a second together, which costs a training on busy cores less.
     recorded : mapping, optional
         By statistic every how many of the steps at which it is measured, by number, it is also sent and recorded; what is not named is at all of them, and 0 is never.
     optimizer_state : int or None
@@ -214,6 +217,7 @@ def log_statistics(
         keep=files if judge is None else _Judged(judge, files),
         by_rank=judge is not None,
         own=own,
+        at_once=at_once,
         recorded=Intervals.sent(**(recorded or {})),
     )
 

@@ -84,6 +84,15 @@ class TableLayout:
         """Return the rows of statistics."""
         return self.once(("rows", *stats), lambda: np.flatnonzero(np.isin(self._stat_names, stats)))
 
+    def ranks_of(self, stat: str) -> list[int]:
+        """Return the ranks that have rows of a statistic."""
+        return self.once(("ranks", stat), lambda: np.unique(self.ranks[self.rows(stat)]).tolist())
+
+    @cached_property
+    def different_names(self) -> int:
+        """How many names there are."""
+        return len({*self.names})
+
     def of(self, *stats: str) -> NDArray[np.bool_]:
         """Return for each row whether it is of one of these statistics."""
         return self.once(("of", *stats), lambda: np.isin(self._stat_names, stats))

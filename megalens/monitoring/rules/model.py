@@ -195,7 +195,7 @@ class Repeated(Rule):
                     "These samples were trained on a few steps before.",
                 )
         judged = activations & (now.before_step == now.step - 1) & (past.seen >= 16) & (past.sigma > 0)
-        for rank in np.unique(layout.ranks[judged]).tolist():
+        for rank in layout.ranks_of("activation"):
             rows = np.flatnonzero(judged & (layout.ranks == rank))
             if len(rows) < _LEAST_TENSORS:
                 continue

@@ -78,7 +78,7 @@ class OptimizerState(Rule):
     def find(self, now: StepTable) -> Iterator[Finding]:
         """Find betas that are wrong, by the equation that state and gradients obey."""
         for stat, beta in _STATES.items():
-            for rank in np.unique(now.layout.ranks[now.layout.rows(stat)]).tolist():
+            for rank in now.layout.ranks_of(stat):
                 found = follows(now, stat, rank)
                 if found is None:
                     continue
@@ -127,7 +127,7 @@ class Clipping(Rule):
 
     def find(self, now: StepTable) -> Iterator[Finding]:
         """Find steps whose gradients the optimizer took whole, above the norm at which it clipped."""
-        for rank in np.unique(now.layout.ranks[now.layout.rows("exp_avg")]).tolist():
+        for rank in now.layout.ranks_of("exp_avg"):
             found = follows(now, "exp_avg", rank)
             if found is None or now.step <= 2:
                 continue

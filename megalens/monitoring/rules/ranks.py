@@ -276,7 +276,7 @@ class Missing(Rule):
         """Find statistics of which fewer values came than in the steps before."""
         layout = now.layout
         rows = layout.rows("activation")
-        for rank in np.unique(layout.ranks[rows]).tolist():
+        for rank in layout.ranks_of("activation"):
             of = rows[layout.ranks[rows] == rank]
             of = of[np.isfinite(now.rows[of, 0])]
             of = of[~layout.matching("expert")[of]]
@@ -285,7 +285,7 @@ class Missing(Rule):
             # What is there and not finite is not missing.
             lost = sum(np.nan_to_num(now.column(name)[of]) for name in ("nan_count", "inf_count"))
             count = float((now.rows[of, 0] + lost).sum())
-            key = ("count", rank, len(now.layout.chunks[0].names), len(np.unique(layout.names)))
+            key = ("count", rank, len(now.layout.chunks[0].names), layout.different_names)
             earlier = now.remember(key, count)[-int(self.steps) :]
             if len(earlier) >= self.steps and min(earlier) == max(earlier) and count < 0.97 * earlier[-1]:
                 yield Finding(

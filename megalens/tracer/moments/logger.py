@@ -76,6 +76,8 @@ class StatisticsLogger(Instrument):
         Which of what is measured is sent; all when absent.
     own : callable, optional
         Takes what this process measured of a step, on every rank, in the producer thread.
+    at_once : bool
+        Whether what judges is given each step as it ends.
 
     Raises
     ------
@@ -110,6 +112,7 @@ class StatisticsLogger(Instrument):
         by_rank: bool = False,
         recorded: Intervals | None = None,
         own: Callable[[StepReadings], None] | None = None,
+        at_once: bool = True,
     ) -> None:
         refused = [points.unavailable[stat] for stat in intervals.on() if stat in points.unavailable]
         if refused:
@@ -120,6 +123,7 @@ class StatisticsLogger(Instrument):
         self._keep_rows, self._by_rank, self._take_own = keep, by_rank, own
         self.recorded = Intervals.sent() if recorded is None else recorded
         judged = by_rank or own is not None
+        self._at_once = at_once and judged
         self._stats = tuple(
             each.name
             for each in fields(Intervals)
@@ -216,12 +220,15 @@ class StatisticsLogger(Instrument):
         self._collector = (
             RootCollector(
                 *(host, self._names, self._keep_rows),
+                at_once=self._at_once,
                 by_rank=self._by_rank,
                 recorded=self.recorded.due,
                 own=self._take_own,
             )
             if root
-            else MemberCollector(host, self._names, self._take_own, by_rank=self._by_rank)
+            else MemberCollector(
+                host, self._names, self._take_own, at_once=self._at_once, by_rank=self._by_rank
+            )
         )
         self._announce = host.announce
 

@@ -291,7 +291,8 @@ class Producer(Worker):
     def _patience(self) -> float:
         wait = self._hub.wait
         if wait is None:
-            return _SCALARS_SECONDS if len(self._scalars) else _STATUS_SECONDS
+            # Where nobody looks, numbers go once a second, with all else.
+            return _SCALARS_SECONDS if self.watched and len(self._scalars) else _STATUS_SECONDS
         return min(_STATUS_SECONDS, max(0.01, wait))
 
     def _hub_came(self, hello: Hello) -> None:

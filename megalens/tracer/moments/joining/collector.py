@@ -34,8 +34,8 @@ class Collector:
         What this process's ids stand for.
     own : callable, optional
         Takes what this process measured of a step, in the producer thread.
-    judged : bool
-        Whether somebody waits for each step: then steps do not wait for one another.
+    at_once : bool
+        Whether somebody waits for each step: then no step waits for those after it.
     """
 
     def __init__(
@@ -44,10 +44,10 @@ class Collector:
         names: NameList,
         own: Callable[[StepReadings], None] | None = None,
         *,
-        judged: bool = False,
+        at_once: bool = False,
     ) -> None:
         self._host = host
-        self._may_wait = own is None and not judged
+        self._at_once = at_once
         self._names, self._take_readings = names, own
         self._told = self._noted = 0
         # Each is written by one thread only, so that neither needs a lock.
@@ -66,7 +66,7 @@ class Collector:
             )
             return
         self._put += 1
-        host.later(lambda: self._own(step), patient=self._may_wait and waiting < _MOST_WAITING // 2)
+        host.later(lambda: self._own(step), patient=not self._at_once and waiting < _MOST_WAITING // 2)
 
     def received(self, rank: int, meta: dict[str, Any], payload: memoryview) -> None:
         """Take what another process sent, in the thread of the connections."""
@@ -106,7 +106,7 @@ class MemberCollector(Collector):
 
     Parameters
     ----------
-    host, names, own
+    host, names, own, at_once
         As for :class:`Collector`.
     by_rank : bool
         Whether rank 0 takes what is only judged, too.
@@ -118,9 +118,10 @@ class MemberCollector(Collector):
         names: NameList,
         own: Callable[[StepReadings], None] | None = None,
         *,
+        at_once: bool = False,
         by_rank: bool = False,
     ) -> None:
-        super().__init__(host, names, own, judged=by_rank)
+        super().__init__(host, names, own, at_once=at_once)
         self._by_rank = by_rank
 
     def tell_anew(self) -> None:
@@ -141,7 +142,7 @@ class RootCollector(Collector):
 
     Parameters
     ----------
-    host, names, own
+    host, names, own, at_once
         As for :class:`Collector`.
     keep : callable, optional
         Takes each step too; for files.
@@ -157,11 +158,12 @@ class RootCollector(Collector):
         names: NameList,
         keep: Callable[[WholeStep], None] | None = None,
         *,
+        at_once: bool = False,
         by_rank: bool = False,
         recorded: Callable[[int], Collection[str]] | None = None,
         own: Callable[[StepReadings], None] | None = None,
     ) -> None:
-        super().__init__(host, names, own, judged=by_rank)
+        super().__init__(host, names, own, at_once=at_once)
         self._keep, self._recorded = keep, recorded
         self._gathering = Gathering(
             host.place.world_size, host.name_of, host.gone, host.warn, by_rank=by_rank
