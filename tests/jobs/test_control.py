@@ -116,6 +116,22 @@ def test_a_perturbation_touches_the_same_steps_on_every_rank_and_ends_by_itself(
     assert all(one["status"]["perturbed_steps"] == 4 for one in said)
 
 
+def test_every_rank_knows_whether_anybody_looks(start_job) -> None:
+    job = start_job(2)
+
+    def told(*expected: bool) -> bool:
+        files = [job.folder / f"watched-{rank}" for rank in range(2)]
+        return all(each.exists() and json.loads(each.read_text() or "[]") == [*expected] for each in files)
+
+    # Until it is told, a process takes it that somebody does.
+    until(lambda: told(True, False))
+    run = job.connect()
+    until(lambda: told(True, False, True))
+    run.close()
+    until(lambda: told(True, False, True, False))
+    job.stop()
+
+
 def test_a_rank_that_dies_is_named_and_what_was_recorded_stays(start_job) -> None:
     job = start_job(2, flags=json.dumps({"HiddenStates": {"compressor": {"name": "Tile"}}}))
     run = job.connect()

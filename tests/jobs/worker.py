@@ -53,6 +53,7 @@ def main() -> None:
     losses = []
     rng = torch.Generator().manual_seed(args.rank)
     stop = torch.zeros(1)
+    watched: list[bool] = []
     while not stop.item():
         with tracer.step():
             ids = torch.randint(0, 50, (2, 8), generator=rng)
@@ -65,6 +66,10 @@ def main() -> None:
             losses.append(loss.item())
             tracer.log(loss=loss)
             done = (args.folder / "stop").exists() or len(losses) >= args.steps
+            looked_at = tracer._coordinator.worker.watched
+            if watched[-1:] != [looked_at]:
+                watched.append(looked_at)
+                (args.folder / f"watched-{args.rank}").write_text(json.dumps(watched))
             stop.fill_(done and args.rank == 0)
             distributed.all_reduce(stop)
     tracer.close()
