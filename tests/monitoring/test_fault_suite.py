@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from bench.monitor_faults import ranks
 from bench.monitor_faults.judging import verdict_of
 from bench.monitor_faults.running import LOCAL, fault_alarms
 
@@ -19,6 +20,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
         "half of the batch dropped",
         "classifier: NaN in a weight",
         "experts: a router 30 times as sharp",
+        "experts: a router that forgot what it had learnt",
     ],
 )
 def test_a_fault_is_found_and_named_at_its_step(name: str) -> None:
@@ -31,3 +33,11 @@ def test_a_fault_is_found_and_named_at_its_step(name: str) -> None:
 def test_the_suite_has_at_least_sixty_faults_and_no_name_twice() -> None:
     names = [fault.name for fault in LOCAL]
     assert len(names) == len({*names}) >= 60
+
+
+def test_a_rank_with_other_data_is_named_by_its_loss() -> None:
+    (fault,) = (fault for fault in ranks.FAULTS if fault.name == "broken tokenizer on rank 1 of 3")
+    (found,) = ranks.verdicts([fault])
+    # Eight steps show that it stays there.
+    assert (found.found, found.right) == (True, 1), found.first
+    assert found.late <= 8
