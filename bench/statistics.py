@@ -25,7 +25,7 @@ from megalens.tracer.moments import kernel_name
 
 from .common import UNDECIDED, Row, processor_seconds, ratio, trimmed_mean, verdict, write_results
 
-__all__ = ["Way", "main", "measured", "rows_of"]
+__all__ = ["Way", "main", "measured", "rows_of", "seconds_aside"]
 
 
 @dataclass(frozen=True)
@@ -200,18 +200,18 @@ def _block(trainer: Trainer, tracer: Tracer, way: Way, steps: int) -> _Block:
     with begin(trainer, tracer) as logger:
         # What hooks cost once, and caches that another way left, are no part of a step.
         trainer.step()
-        before = (logger.spent_ns * 1e-9, *_processor_seconds(tracer))
+        before = (logger.spent_ns * 1e-9, *seconds_aside(tracer))
         began = time.perf_counter()
         for _ in range(steps):
             trainer.step()
         took = time.perf_counter() - began
-        after = (logger.spent_ns * 1e-9, *_processor_seconds(tracer))
+        after = (logger.spent_ns * 1e-9, *seconds_aside(tracer))
         return _Block(
             took / steps, *((end - start) / steps for start, end in zip(before, after, strict=True))
         )
 
 
-def _processor_seconds(tracer: Tracer) -> tuple[float, float]:
+def seconds_aside(tracer: Tracer) -> tuple[float, float]:
     """Return what the producer thread and the hub have had of a processor; zeros where the system does not say."""
     (producer,) = (each.native_id for each in threading.enumerate() if each.name == "megalens-producer")
     hub = sum(map(processor_seconds, glob(f"/proc/{tracer.hub_pid}/task/*")))

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from glob import glob
 from typing import Any
 
 import numpy as np
@@ -16,7 +14,7 @@ from megalens.demo import Trainer
 from megalens.tracer.moments.intervals import Intervals
 from megalens.tracer.moments.logger import StatisticsLogger
 
-from .common import processor_seconds
+from .statistics import seconds_aside
 
 __all__ = ["Tossed", "tossed"]
 
@@ -61,12 +59,12 @@ def tossed(trainer: Trainer, logger: StatisticsLogger, steps: int) -> Tossed:
         took: list[float] = []
         measured: list[bool] = []
         logger.intervals = _at_some(usual, shown, measured)
-        before = _aside(tracer.hub_pid)
+        before = sum(seconds_aside(tracer))
         for _ in range(count):
             began = time.perf_counter()
             trainer.step()
             took.append(time.perf_counter() - began)
-        return took, measured, _aside(tracer.hub_pid) - before
+        return took, measured, sum(seconds_aside(tracer)) - before
 
     train(coin, 64)
     took, measured, spent = train(coin, steps)
@@ -108,11 +106,3 @@ def _cost(
         left = np.abs(y - x @ found)
         weights = np.sqrt(np.minimum(1, 1.5 * 1.4826 * np.median(left) / np.maximum(left, 1e-12)))
     return float(np.expm1(found[0] + found[1]))
-
-
-def _aside(hub: int | None) -> float:
-    """Return the processor time that the producer thread and the hub have had, s."""
-    (producer,) = (each.native_id for each in threading.enumerate() if each.name == "megalens-producer")
-    return processor_seconds(f"/proc/self/task/{producer}") + sum(
-        map(processor_seconds, glob(f"/proc/{hub}/task/*"))
-    )

@@ -8,7 +8,7 @@ from typing import Any
 
 from .training import Fault
 
-__all__ = ["Verdict", "verdict_of"]
+__all__ = ["Verdict", "false_by_step", "verdict_of"]
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,18 @@ class Verdict:
     def soon(self) -> bool:
         """Whether it was found in its step or the next."""
         return self.found and self.late <= 1
+
+
+def false_by_step(who: str, alarms: Sequence[Any]) -> dict[int, str]:
+    """Return the first serious alarm of each step of a healthy training, in words."""
+    found: dict[int, str] = {}
+    for each in alarms:
+        if each.severity != "note":
+            found.setdefault(
+                each.step,
+                f"{who}: {each.rule} of {each.stat} {each.name} on rank {each.rank} at step {each.step}: {each.sentence}",
+            )
+    return found
 
 
 def verdict_of(fault: Fault, alarms: Sequence[Any], peer: Sequence[int]) -> Verdict:

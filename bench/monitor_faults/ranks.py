@@ -20,7 +20,7 @@ from megalens.demo.data import Windows
 from megalens.demo.model import GPT, GPTConfig
 from megalens.demo.text import load_corpus
 
-from .judging import Verdict, verdict_of
+from .judging import Verdict, false_by_step, verdict_of
 from .training import Fault, PeerRules
 
 __all__ = ["FAULTS", "RanksFault", "healthy", "verdicts"]
@@ -223,12 +223,7 @@ def verdicts(faults: Iterable[RanksFault]) -> list[Verdict]:
 def healthy(ranks: int, steps: int) -> tuple[int, int, list[str]]:
     """Return what :func:`.running.false_alarms` does, of a training by so many processes."""
     ((alarms, peer),) = _job(ranks, ["nothing"], steps)
-    by_step = {
-        each.step: f"healthy, {ranks} ranks: {each.rule} of {each.stat} {each.name} on rank {each.rank} at step {each.step}: {each.sentence}"
-        for each in alarms
-        if each.severity != "note"
-    }
-    return steps, len(peer), [*by_step.values()]
+    return steps, len(peer), [*false_by_step(f"healthy, {ranks} ranks", alarms).values()]
 
 
 def _job(ranks: int, names: list[str], steps: int) -> list[tuple[list[Any], list[int]]]:

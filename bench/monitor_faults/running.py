@@ -9,6 +9,7 @@ import torch
 
 from . import models, one_process
 from .healthy import HEALTHY
+from .judging import false_by_step
 from .training import Fault, Training
 
 __all__ = ["LOCAL", "false_alarms", "fault_alarms"]
@@ -35,11 +36,6 @@ def false_alarms(number: int, steps: int) -> tuple[int, int, list[str]]:
     training: Training = HEALTHY[number](steps=steps)
     by_step: dict[int, str] = {}
     for alarms in training.run():
-        for each in alarms:
-            if each.severity != "note":
-                by_step.setdefault(
-                    each.step,
-                    f"healthy training {number + 1}: {each.rule} of {each.stat} {each.name} at step {each.step}: {each.sentence}",
-                )
+        by_step = false_by_step(f"healthy training {number + 1}", alarms) | by_step
     print(f"healthy training {number + 1} of {len(HEALTHY)}: {len(by_step)} false alarms", file=sys.stderr)
     return training.steps, len(training.peer.steps), list(by_step.values())

@@ -124,7 +124,7 @@ def test_a_rank_whose_loss_leaves_the_others_for_good_is_named():
 
 def test_ranks_whose_losses_are_as_far_apart_as_ever_are_healthy():
     rng = np.random.default_rng(0)
-    # Noise alone, over 512 ranks; and a rank whose data are harder than the others' from the start.
+    # Noise alone, over 256 ranks; and a rank whose data are harder than the others' from the start.
     assert judged(with_losses(rng, at, 256, harder=1.5) for at in range(1, 120)) == []
     # Of two nobody can say which one is odd.
     assert judged(with_losses(rng, at, 2, 1 if at > 40 else None, 2.0) for at in range(1, 60)) == []
