@@ -243,6 +243,9 @@ class GenerationInstrument(Instrument):
             message = f"The model failed: {said(error)}"
         finally:
             job.end(state, message)
+            if self._host is not None:
+                # Whoever waits for the end asks at once for all that was traced.
+                self._host.send_ready()
             self._say(job)
             if state == "failed" and torch.cuda.is_available():
                 torch.cuda.empty_cache()

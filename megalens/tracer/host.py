@@ -112,6 +112,11 @@ class Host:
         if peers is not None:
             peers.send(rank, self._name, meta, arrays)
 
+    def send_ready(self) -> None:
+        """Have everything that was handed over before sent, of every instrument, before what is sent next: several steps that were to go together go now."""
+        if isinstance(self._worker, Producer):
+            self._worker.task(self._worker.send_ready)
+
     def gather(self, gatherer: IGatherer) -> None:
         """Have the producer thread look after what waits for other ranks, until it is done."""
         if isinstance(self._worker, Producer):

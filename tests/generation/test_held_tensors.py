@@ -1,11 +1,14 @@
 """Small tensors of several passes are handled together: their rows are those that each has by itself."""
 
+import time
+
 import numpy as np
 import pytest
 import torch
 from writers import byte_level, writer
 
 import megalens
+from megalens.tracer.sending.producer import Producer
 from megalens.tracer.tensors import capture, held
 
 FLAGS = {
@@ -67,6 +70,32 @@ def test_rows_of_several_passes_are_those_of_each_pass_alone(monkeypatch, gather
             np.testing.assert_allclose(*flat, rtol=1e-5, atol=1e-6)
         elif name != "compression_error":
             assert a.equals(b) or a.to_pylist() == b.to_pylist(), name
+
+
+@pytest.mark.usefixtures("runtime_folder")
+def test_the_end_of_a_text_comes_after_all_its_tensors_also_where_the_sending_thread_is_late(monkeypatch) -> None:
+    monkeypatch.setattr(capture, "HELD_BYTES", -1)
+    sent: list[str] = []
+    do_all, send = Producer._do_all, Producer.send
+
+    def late(self) -> None:
+        # What several passes gave waits together.
+        time.sleep(0.2)
+        do_all(self)
+
+    def noted(self, stream, rows, step):
+        sent.append(stream)
+        return send(self, stream, rows, step)
+
+    monkeypatch.setattr(Producer, "_do_all", late)
+    monkeypatch.setattr(Producer, "send", noted)
+    with megalens.serve(writer("GPT2").module, byte_level(), flags=FLAGS) as lab:
+        lab.generate(["The cat sat"], 9)
+        rows = lab.tensors().num_rows
+    assert sent.index("tensors") > 0
+    assert sent[-1] == "generations"
+    # Of each layer two flags with their parts, the hidden states, of each pass.
+    assert rows == 9 * 2 * (3 + 1 + 1 + 1)
 
 
 @pytest.mark.slow

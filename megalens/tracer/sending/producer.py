@@ -194,7 +194,7 @@ class Producer(Worker):
             with self._unharmed():
                 self._take(item)
             self._count_all()
-            self._send_ready()
+            self.send_ready()
             if item is None:
                 break
             # Every message wakes the hub and each viewer: numbers travel with other rows, or a few times a second.
@@ -247,7 +247,7 @@ class Producer(Worker):
             with contextlib.suppress(queue.Empty):
                 self._queue.get(timeout=max(0.0, left))
             self._do_all()
-            self._send_ready(everything=left <= 0)
+            self.send_ready(everything=left <= 0)
             if left <= 0:
                 break
 
@@ -280,8 +280,8 @@ class Producer(Worker):
                         "Waiting for the recording to be whole: %.0f MB, %.0f s.", size, heard - began
                     )
 
-    def _send_ready(self, *, everything: bool = False) -> None:
-        """Have what waits for other processes sent as far as it is complete."""
+    def send_ready(self, *, everything: bool = False) -> None:
+        """Have what gathers sent as far as it is complete: pieces of other processes, and steps that are to go together. In the thread."""
         for gatherer in self._gatherers:
             with self._unharmed():
                 gatherer.send_ready(everything=everything)
