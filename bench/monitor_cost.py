@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -25,9 +26,10 @@ from megalens.monitoring.alarm import Alarm
 from megalens.protocol import StepReadings
 from megalens.tracer import Tracer
 from megalens.tracer.moments import kernel_name
+from megalens.tracer.moments.intervals import Intervals
 
 from .common import UNDECIDED, Row, verdict, write_results
-from .statistics import Way, measured, rows_of
+from .statistics import Way, measured, rows_of, seconds_aside
 from .tossed import tossed
 
 __all__ = ["main"]
@@ -152,6 +154,15 @@ def _delays(times: int) -> list[float]:
     return found
 
 
+class _AtSome(Intervals):
+    """Intervals that hold where they are told to."""
+
+    hold: ClassVar[list[bool]] = [True]
+
+    def due(self, step: int) -> frozenset[str]:
+        return super().due(step) if self.hold[0] else frozenset()
+
+
 def _tossed(steps: int) -> list[Row]:
     """Measure parameters and gradients once more, and more exactly: with all cores training, and with one left to producer and hub."""
     rows, threads = [], torch.get_num_threads()
@@ -161,7 +172,13 @@ def _tossed(steps: int) -> list[Row]:
         with megalens.trace(model, name="bench-tossed", linger=0.0) as tracer:
             trainer = Trainer(model, load_corpus(300_000), tracer, TrainConfig(steps=10**9))
             with _monitor(param=1, grad=1)(trainer, tracer) as statistics:
-                found = tossed(trainer, statistics, steps)
+                statistics.intervals = at_some = _AtSome(**asdict(statistics.intervals))
+
+                def step(pays: bool, trainer: Trainer = trainer, at_some: _AtSome = at_some) -> None:
+                    at_some.hold[0] = pays
+                    trainer.step()
+
+                found = tossed(step, lambda tracer=tracer: sum(seconds_aside(tracer)), steps)
         # With a core to spare what others do is not taken from the training.
         aside = 100 * found.processor if cores == threads else 0.0
         cost, low, high = (100 * each + aside for each in (found.cost, found.low, found.high))

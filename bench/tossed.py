@@ -1,20 +1,14 @@
-"""What statistics cost a step, by a coin that is tossed for each: such steps lie side by side, so that a machine which is slow for a while is slow for both."""
+"""What a way of training costs a step, by a coin that is tossed for each: such steps lie side by side, so that a machine which is slow for a while is slow for both."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from megalens.demo import Trainer
-from megalens.tracer.moments.intervals import Intervals
-from megalens.tracer.moments.logger import StatisticsLogger
-
-from .statistics import seconds_aside
 
 __all__ = ["Tossed", "tossed"]
 
@@ -24,14 +18,14 @@ _RESAMPLES = 1000
 
 @dataclass(frozen=True)
 class Tossed:
-    """What a step pays where it is measured, as parts of a step that is not.
+    """What a step pays, as parts of a step that does not.
 
     Attributes
     ----------
     cost, low, high : float
         Elapsed time: of the step itself and of the one after it together, with its 95 % interval.
     processor : float
-        Processor time of the producer thread and of the hub beyond that of a step that is not measured, wherever and whenever they took it.
+        Processor time aside of the training beyond that of a step that does not pay, wherever and whenever it was taken.
     step : float
         Median of all steps, s.
     """
@@ -43,51 +37,46 @@ class Tossed:
     step: float
 
 
-def tossed(trainer: Trainer, logger: StatisticsLogger, steps: int) -> Tossed:
-    """Train so many steps, of which half, by chance, have the logger's statistics.
+def tossed(step: Callable[[bool], object], aside: Callable[[], float], steps: int, first: int = 64) -> Tossed:
+    """Train so many steps, of which half pay, by chance.
 
-    The logarithm of a step's time is explained by whether it was measured and whether the one before it was, in stretches of 8 steps that each have their own level, with Huber's weights (residuals beyond 1.5
+    The logarithm of a step's time is explained by whether it paid and whether the one before it did, in stretches of 8 steps that each have their own level, with Huber's weights (residuals beyond 1.5
     standard deviations count less). The interval is of a bootstrap over stretches.
+
+    Parameters
+    ----------
+    step : callable
+        Takes a step, which pays where its argument says so.
+    aside : callable
+        Gives the seconds of a processor that producer, hub and the like have had so far.
+    steps : int
+        How many are timed.
+    first : int
+        Steps before them, which are not.
     """
-    tracer = logger.tracer
     random = np.random.default_rng(0)
-    coin = random.random(1 << 20) < 0.5
-    resting = np.zeros(1 << 20, bool)
-    usual = logger.intervals
 
-    def train(shown: NDArray[np.bool_], count: int) -> tuple[list[float], list[bool], float]:
+    def train(pays: NDArray[np.bool_]) -> tuple[list[float], float]:
         took: list[float] = []
-        measured: list[bool] = []
-        logger.intervals = _at_some(usual, shown, measured)
-        before = sum(seconds_aside(tracer))
-        for _ in range(count):
+        before = aside()
+        for each in pays.tolist():
             began = time.perf_counter()
-            trainer.step()
+            step(each)
             took.append(time.perf_counter() - began)
-        return took, measured, sum(seconds_aside(tracer)) - before
+        return took, aside() - before
 
-    train(coin, 64)
-    took, measured, spent = train(coin, steps)
-    _, _, resting_spent = train(resting, max(1, steps // 8))
-    more = spent - resting_spent / max(1, steps // 8) * steps
-    step = float(np.median(took))
-    times, on = np.log(took), np.array(measured, float)
+    train(random.random(first) < 0.5)
+    paid = random.random(steps) < 0.5
+    took, spent = train(paid)
+    resting = max(1, steps // 8)
+    more = spent - train(np.zeros(resting, bool))[1] / resting * steps
+    middle = float(np.median(took))
+    times, on = np.log(took), paid.astype(float)
     stretches = range((len(times) - 1) // _STRETCH)
     cost = _cost(times, on, stretches)
     again = [_cost(times, on, random.choice(len(stretches), len(stretches))) for _ in range(_RESAMPLES)]
     low, high = np.percentile(again, [2.5, 97.5])
-    return Tossed(cost, float(low), float(high), more / sum(measured) / step, step)
-
-
-def _at_some(usual: Intervals, shown: NDArray[np.bool_], asked: list[bool]) -> Intervals:
-    """Return intervals that hold at the steps that are shown, and note of each step whether it is one."""
-
-    class AtSome(Intervals):
-        def due(self, step: int) -> frozenset[str]:
-            asked.append(bool(shown[step]))
-            return super().due(step) if shown[step] else frozenset()
-
-    return AtSome(**asdict(usual))
+    return Tossed(cost, float(low), float(high), more / paid.sum() / middle, middle)
 
 
 def _cost(

@@ -1,12 +1,10 @@
-"""What the tracer costs a training step, and where each microsecond of it goes: blocks of steps in random order, in one run, with a core free and with none."""
+"""What the tracer costs a training step, and where each microsecond of it goes: steps that are traced or not by chance, in one run, with a core free and with none."""
 
 from __future__ import annotations
 
 import argparse
 import os
-import random
 import signal
-import statistics
 import sys
 import tempfile
 import time
@@ -18,8 +16,10 @@ from pathlib import Path
 import torch
 
 from megalens.demo import GPT, GPTConfig, TrainConfig, Trainer, load_corpus
+from megalens.demo.train import Untraced
 
-from .common import UNDECIDED, Row, ratio, trimmed_mean, verdict, write_results
+from .common import UNDECIDED, Ratio, Row, ratio, trimmed_mean, verdict, write_results
+from .tossed import Tossed, tossed
 from .tracer_costs import Costs
 from .tracer_ways import Ways
 
@@ -33,8 +33,11 @@ TITLES = {
     "statistics": "parameters and gradients every step, recorded, nobody looks",
     "peer": "baseline: JSON text per tensor, the same sample",
 }
-PEER_ROUNDS = 12
+_PEER_ROUNDS = 12
 """The baseline takes ten times as long and needs no small interval."""
+_BLOCK = 8
+_COUNTED = 5
+"""Blocks of which it is counted where the time goes."""
 
 
 @dataclass(frozen=True)
@@ -49,20 +52,17 @@ class Load:
         Torch's threads.
     most : dict
         Per cent of a step that each way may cost.
-    steps : int
-        Steps of a block.
     config : GPTConfig
         The model.
     batch : int
         Sequences a step.
     share : float
-        Of the rounds of the first load.
+        Of the steps of the first load.
     """
 
     title: str
     threads: int
     most: dict[str, float]
-    steps: int = 8
     config: GPTConfig = field(default_factory=GPTConfig)
     batch: int = 16
     share: float = 1.0
@@ -78,17 +78,17 @@ def _loads(cores: int) -> list[Load]:
     return [
         Load("no core free", cores, none),
         Load("a core free", max(1, cores - 1), free, share=0.7),
-        Load("12 layers, hidden 512, one thread", 1, _ALL, 2, large, 4, share=0.3),
+        Load("12 layers, hidden 512, one thread", 1, _ALL, large, 4, share=0.1),
     ]
 
 
 def main(arguments: Sequence[str] | None = None) -> Path:
     """Measure and write ``results/tracer.{json,md}``; return the Markdown file."""
     parser = argparse.ArgumentParser(prog="python -m bench.tracer", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=60, help="blocks of each kind (%(default)s)")
-    parser.add_argument("--quick", action="store_true", help="3 rounds: shows that it works")
+    parser.add_argument("--steps", type=int, default=1500, help="steps of each way (%(default)s)")
+    parser.add_argument("--quick", action="store_true", help="16 steps: shows that it works")
     options = parser.parse_args(arguments)
-    rounds = 3 if options.quick else options.rounds
+    steps = 16 if options.quick else options.steps
     # Ended from outside, it still wakes the processes that it has stopped.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     load = os.getloadavg()[0]
@@ -96,77 +96,104 @@ def main(arguments: Sequence[str] | None = None) -> Path:
     with tempfile.TemporaryDirectory() as runtime:
         os.environ["MEGALENS_RUNTIME_DIR"] = runtime
         for each in _loads(len(os.sched_getaffinity(0))):
-            rows += _rows(each, max(3, round(rounds * each.share)), Path(runtime))
+            rows += _rows(each, max(16, round(steps * each.share)), Path(runtime))
     how = (
-        f"{rounds} rounds with no core free, fewer of the others; in each, 8 training steps of the demo model (4 layers, hidden 128, batch 16 × 128; 2 steps of the larger one) in every way, in random order, after one step that is not measured (the baseline in "
-        f"{PEER_ROUNDS} of the rounds). Hubs and viewer are there for the whole run, and stopped (SIGSTOP) while another way is measured. Time of a block over the mean of the two blocks of the same round that are not traced; mean without the smallest and largest tenth; "
-        "95 % bootstrap interval over rounds. Rows with a dot say where the time of a way goes, in microseconds of a processor a step: of the training's other threads what is more than in a step that is not traced; "
-        f"of parts of the code, measured in steps of their own, what their calls take. Before it began, {load:.1f} other processes on average wanted a processor."
+        f"One way after another; in each, {steps} training steps of the demo model (4 layers, hidden 128, batch 16 × 128) with no core free, fewer of the others. Whether a step is traced or runs without any tracer is decided by chance for each, and what tracing adds to it and to the step after it is "
+        "estimated in stretches of 8 steps (bench/tossed.py), with a 95 % bootstrap interval over stretches. With no core free, the processor time of producer and hub is added in full where nobody looks, since they then work up to a second later: that is too much rather than too little. "
+        f"The baseline has {_PEER_ROUNDS} blocks of {_BLOCK} steps, each beside one without. Hubs and viewer are there for the whole run, and stopped (SIGSTOP) while another way is measured. Rows with a dot say where the time of a way goes, in microseconds of a processor a step, in blocks in which every step is traced: of the "
+        f"training's other threads what is more than in a step that is not traced; of parts of the code, measured in steps of their own, what their calls take. Before it began, {load:.1f} other processes on average wanted a processor."
     )
     return write_results(
-        "tracer", "What tracing costs a step", rows, how=how, quick=options.quick, facts={"rounds": rounds}
+        "tracer", "What tracing costs a step", rows, how=how, quick=options.quick, facts={"steps": steps}
     )
 
 
-def _rows(load: Load, rounds: int, folder: Path) -> list[Row]:
-    print(f"{load.title}: {rounds} rounds", file=sys.stderr)
+def _rows(load: Load, steps: int, folder: Path) -> list[Row]:
+    print(f"{load.title}: {steps} steps a way", file=sys.stderr)
     torch.set_num_threads(load.threads)
     torch.manual_seed(0)
     config = TrainConfig(steps=10**9, batch=load.batch)
     trainer = Trainer(GPT(load.config), load_corpus(300_000), config=config)
-    for _ in range(4):
-        trainer.step()
-    names = ["without", *(name for name in TITLES if name != "peer" or load.threads > 1)]
-    rng = random.Random(0)
-    blocks: dict[str, dict[int, float]] = {name: {} for name in names}
+    trainer.step()
     costs = Costs()
+    found: dict[str, Tossed] = {}
+    block = min(_BLOCK, steps)
     with ExitStack() as stack:
         ways = Ways(trainer, stack, folder / load.title.replace(" ", "-"))
-        for number in range(rounds):
-            here = [name for name in names if name != "peer" or number < PEER_ROUNDS]
-            for name in rng.sample(here, len(here)):
-                with ways.way(name) as standing:
-                    # What a change of hooks costs once, and caches that another way left, are no part of a step.
+        for name in TITLES:
+            if name == "peer":
+                continue
+            with ways.way(name) as standing:
+                found[name] = tossed(
+                    _at_some(trainer), standing.seconds, steps, first=min(64, max(2, steps // 4))
+                )
+            for each in ("without", name) * _COUNTED:
+                with ways.way(each) as standing:
+                    # What a change of hooks costs once is no part of a step.
                     trainer.step()
                     before = costs.read(standing)
-                    blocks[name][number] = _time(trainer.step, load.steps, standing.flush)
-                    costs.add(name, before, costs.read(standing), load.steps)
-            if number % 10 == 9:
-                print(f"round {number + 1} of {rounds}", file=sys.stderr)
+                    _time(trainer.step, block, standing.flush)
+                    costs.add(each, before, costs.read(standing), block)
+            print(f"{name}: {100 * found[name].cost:.2f} %", file=sys.stderr)
         for name in ("recorded", "viewed", "statistics"):
-            with ways.way(name) as standing, costs.parts(name, 2 * load.steps):
-                for _ in range(2 * load.steps):
+            with ways.way(name) as standing, costs.parts(name, 2 * block):
+                for _ in range(2 * block):
                     trainer.step()
                 standing.flush()
                 time.sleep(1.5)
         notes = ways.notes()
-    base = {number: (blocks["without"][number] + blocks["again"][number]) / 2 for number in range(rounds)}
-    rows = [
-        Row(
-            f"**{load.title}**: a step that is not traced",
-            1e3 * statistics.fmean(base.values()),
-            "ms",
-            note="the others are relative to this",
-        )
-    ]
-    for name in names[1:]:
-        # Each block over those beside it: a machine that is slow for a while is slow for all.
-        against = blocks["without"] if name == "again" else base
-        quotients = [took / against[number] for number, took in blocks[name].items()]
-        rows.append(_row(TITLES[name], quotients, load.most.get(name), notes.get(name, "")))
-        rows += costs.rows(name)
+        rows = [
+            Row(
+                f"**{load.title}**: a step",
+                1e3 * found["again"].step,
+                "ms",
+                note="the others are relative to this",
+            )
+        ]
+        for name, each in found.items():
+            # Where nobody looks they work later, and take the time of steps that are not traced as well.
+            aside = each.processor if load.threads > 1 and name not in ("again", "viewed") else 0.0
+            cost, low, high = (1 + value + aside for value in (each.cost, each.low, each.high))
+            parts = [
+                f"elapsed {100 * each.cost:.2f} %, processor time of producer and hub {100 * aside:.2f} %"
+            ] * int(aside > 0)
+            rows.append(
+                _row(TITLES[name], Ratio(cost, low, high), load.most.get(name), *parts, *notes.get(name, []))
+            )
+            rows += costs.rows(name)
+        if load.threads > 1:
+            rows.append(_row(TITLES["peer"], _blocks(trainer, ways), None))
     return rows
 
 
-def _row(title: str, quotients: list[float], most: float | None, note: str) -> Row:
-    found = ratio(quotients, [1.0] * len(quotients), middle=trimmed_mean)
+def _at_some(trainer: Trainer) -> Callable[[bool], None]:
+    """Give what takes a step, which is traced where it says so."""
+    tracer, nothing = trainer.tracer, Untraced()
+
+    def step(traced: bool) -> None:
+        trainer.tracer = tracer if traced else nothing
+        trainer.step()
+
+    return step
+
+
+def _blocks(trainer: Trainer, ways: Ways) -> Ratio:
+    took: dict[str, list[float]] = {"without": [], "peer": []}
+    for _ in range(_PEER_ROUNDS):
+        for name, times in took.items():
+            with ways.way(name) as standing:
+                trainer.step()
+                times.append(_time(trainer.step, _BLOCK, standing.flush))
+    quotients = [one / other for one, other in zip(took["peer"], took["without"], strict=True)]
+    return ratio(quotients, [1.0] * len(quotients), middle=trimmed_mean)
+
+
+def _row(title: str, found: Ratio, most: float | None, *notes: str) -> Row:
     cost, low, high = (100 * (value - 1) for value in (found.value, found.low, found.high))
     met = verdict(low, high, most)
-    notes = [UNDECIDED] if met is None and most is not None else []
+    undecided = [UNDECIDED] if met is None and most is not None else []
     target = "" if most is None else f"≤ {most} %"
-    return Row(
-        title, cost, "% of a step", low, high, target, met, " · ".join([*notes, note] if note else notes)
-    )
+    return Row(title, cost, "% of a step", low, high, target, met, " · ".join([*undecided, *notes]))
 
 
 def _time(step: Callable[[], None], count: int, flush: Callable[[], None]) -> float:

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from megalens import Tile
 from megalens.demo import Trainer
 from megalens.demo.train import Untraced
 
+from .common import processor_seconds
 from .peer import PeerTracer
 
 __all__ = ["Standing", "Ways"]
@@ -49,7 +51,6 @@ class Ways:
 
     def __init__(self, trainer: Trainer, stack: ExitStack, folder: Path) -> None:
         self._trainer = trainer
-        self._nothing = Standing()
         self._standing = {
             "armed": _Traced(trainer, stack, folder / "armed"),
             "recorded": _Traced(trainer, stack, folder / "recorded", FLAGS),
@@ -69,19 +70,21 @@ class Ways:
             elif name == "peer":
                 trainer.tracer = peer = PeerTracer(trainer.model, samples=1)
                 try:
-                    yield self._nothing
+                    yield Standing()
                 finally:
                     peer.close()
             else:
-                yield self._nothing
+                yield Standing()
         finally:
             trainer.tracer = Untraced()
 
-    def notes(self) -> dict[str, str]:
+    def notes(self) -> dict[str, list[str]]:
         """Return what else was seen, by way."""
         viewed = self._standing["viewed"]
         return {
-            "viewed": f"the viewer received {viewed.received():.2f} frames a step, {viewed.bytes_per_step() / 1e3:.0f} kB a step"
+            "viewed": [
+                f"the viewer received {viewed.received():.2f} frames a step, {viewed.bytes_per_step() / 1e3:.0f} kB a step"
+            ]
         }
 
 
@@ -95,6 +98,12 @@ class Standing:
 
     def flush(self) -> None:
         """Have sent what waits."""
+
+    def seconds(self) -> float:
+        """Return what producer, hub and viewer have had of a processor."""
+        tasks = [f"/proc/self/task/{self.producer}"] if self.producer else []
+        tasks += [task for pid in (self.hub, self.viewer) if pid for task in glob(f"/proc/{pid}/task/*")]
+        return sum(map(processor_seconds, tasks))
 
 
 class _Traced(Standing):
@@ -133,6 +142,7 @@ class _Traced(Standing):
 
         def noted(cost: Any) -> None:
             self.spent_ns += cost.spent_ns
+            self._steps += cost.wall_ns > 0
             step_ended(cost)
 
         self._worker.step_ended = noted
@@ -156,9 +166,7 @@ class _Traced(Standing):
                     )
                 )
             trainer.tracer = self._tracer
-            began = trainer.progress.step
             yield
-            self._steps += trainer.progress.step - began
         if self._flags:
             self._tracer.configure(dict.fromkeys(self._flags))
         with self._tracer.step():
