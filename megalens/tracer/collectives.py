@@ -32,7 +32,7 @@ _IDENTIFIED = ("isend", "irecv")
 """torch tells these two apart by ``is``, so that its own module has to keep them."""
 
 Done = Callable[[int], None]
-"""Takes ``perf_counter_ns`` from when on the caller waited in ``wait()``; 0 where the call itself waited."""
+"""Takes the time from when on the caller waited in ``wait()``, ns; 0 where the call itself waited."""
 
 Called = Callable[[str, tuple[Any, ...], dict[str, Any]], Done | Sequence[Done] | None]
 
@@ -50,12 +50,19 @@ class CollectiveHooks:
         Which functions.
     outermost : bool
         Whether calls that one of these functions makes of another are left out.
+    clock : callable
+        Gives that time.
     """
 
     def __init__(
-        self, called: Called, operations: Sequence[str] = COLLECTIVES, *, outermost: bool = False
+        self,
+        called: Called,
+        operations: Sequence[str] = COLLECTIVES,
+        *,
+        outermost: bool = False,
+        clock: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
-        self._called, self._operations = called, operations
+        self._called, self._operations, self._clock = called, operations, clock
         self._outermost, self._inside = outermost, threading.local()
         # Functions that somebody kept from an ended session only call torch's.
         self._session: object | None = None
@@ -149,7 +156,7 @@ class CollectiveHooks:
     def _waited(self, own: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(own)
         def wait(work: Any, *args: Any, **kwargs: Any) -> Any:
-            began = time.perf_counter_ns()
+            began = self._clock()
             result = own(work, *args, **kwargs)
             several = self._pending.pop(work, None)
             if several is None and self._coalesced and not _is_coalesced():

@@ -141,8 +141,6 @@ def test_the_rank_that_does_more_is_named_while_it_trains_and_afterwards_with_wh
     assert [each.ranks for each in culprits] == [(2,)]
     # It sleeps 20 ms in each step, while the others have the processor.
     assert 8e6 < culprits[0].price_ns < 30e6
-    # All clocks of one machine are one.
-    assert (abs(analysis.clocks.offset_ns) <= 2 * analysis.clocks.half_width_ns).all()
 
 
 @pytest.mark.parametrize("kind", ["ddp", "fsdp", "tp", "pp"])

@@ -73,7 +73,9 @@ def test_rows_of_several_passes_are_those_of_each_pass_alone(monkeypatch, gather
 
 
 @pytest.mark.usefixtures("runtime_folder")
-def test_the_end_of_a_text_comes_after_all_its_tensors_also_where_the_sending_thread_is_late(monkeypatch) -> None:
+def test_the_end_of_a_text_comes_after_all_its_tensors_also_where_the_sending_thread_is_late(
+    monkeypatch,
+) -> None:
     monkeypatch.setattr(capture, "HELD_BYTES", -1)
     sent: list[str] = []
     do_all, send = Producer._do_all, Producer.send

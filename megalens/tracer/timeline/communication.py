@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -34,8 +33,6 @@ _SENDS, _RECEIVES = ("send", "isend"), ("recv", "irecv")
 _REDUCTION = "reduce_gradients"
 """What torch's DDP does in C++, bucket by bucket, while the backward pass goes on; the rank waits from the end of the pass on."""
 
-_clock = time.perf_counter_ns
-
 
 class CommunicationHooks:
     """Stands before the functions of ``torch.distributed`` while steps are timed.
@@ -46,13 +43,17 @@ class CommunicationHooks:
         Takes a span. Must not raise.
     failed : callable
         Takes an exception of ours, which the training does not see.
+    clock : callable
+        Gives the time in ns.
     """
 
-    def __init__(self, keep: Callable[[Span], None], failed: Callable[[Exception], None]) -> None:
-        self._keep, self._failed = keep, failed
+    def __init__(
+        self, keep: Callable[[Span], None], failed: Callable[[Exception], None], clock: Callable[[], int]
+    ) -> None:
+        self._keep, self._failed, self._clock = keep, failed, clock
         self._sequences: Counter[tuple[Any, ...]] = Counter()
         self._groups: dict[str, str] = {}
-        self._hooks = CollectiveHooks(self._called, _OPERATIONS, outermost=True)
+        self._hooks = CollectiveHooks(self._called, _OPERATIONS, outermost=True, clock=clock)
         self._replaced: list[tuple[Any, str, Any, Any]] = []
         # Results of functional collectives that nobody has waited for yet, by the address of the data.
         self._results: dict[int, Done] = {}
@@ -101,10 +102,10 @@ class CommunicationHooks:
         reducing, self._reducing = self._reducing, {}
         for group, nbytes in reducing.values():
             # Behind DDP's own callback, which is queued before this runs.
-            after_backward(functools.partial(self._reduced, group, nbytes, began, _clock()))
+            after_backward(functools.partial(self._reduced, group, nbytes, began, self._clock()))
 
     def _reduced(self, group: str, nbytes: int, began: int, since: int) -> None:
-        now, number = _clock(), self._number(_REDUCTION, group)
+        now, number = self._clock(), self._number(_REDUCTION, group)
         self._keep(
             Span(
                 "collective",
@@ -148,10 +149,10 @@ class CommunicationHooks:
     def _span(
         self, kind: str, name: str, nbytes: int, *, group: str, peer: int = -1, key: tuple[Any, ...]
     ) -> Done:
-        number, began = self._number(*key), _clock()
+        number, began = self._number(*key), self._clock()
 
         def done(since: int) -> None:
-            now = _clock()
+            now = self._clock()
             blocked = now - (since or began)
             self._keep(
                 Span(
@@ -220,7 +221,7 @@ class CommunicationHooks:
     def _waited(self, own: Callable[..., Any]) -> Callable[..., Any]:
         def wait_tensor(tensor: Any) -> Any:
             done = self._results.pop(tensor.data_ptr(), None) if self._results else None
-            began = _clock()
+            began = self._clock()
             result = own(tensor)
             if done is not None:
                 done(began)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -20,6 +19,7 @@ from .modules import ModuleHooks, layers_of, operations_of
 from .rows import Span, SpanSender
 from .settings import TimelineSettings
 from .stages import StageHooks
+from .step_clock import StepClock
 
 if TYPE_CHECKING:
     from ..host import Host
@@ -30,13 +30,11 @@ _MOST_SPANS = 20_000
 _OF_PASSES = ("data", "collective", "send", "receive")
 """What belongs to an evaluation where one goes on."""
 
-_clock = time.perf_counter_ns
-
 
 class TimelineInstrument(Instrument):
     """Times what a rank does in its steps. While it is off nothing is hooked, replaced or kept.
 
-    Times are of the host: on a device a pass is timed until its work is queued, not until it is done.
+    Of a model on a CUDA device all times are when that device came to each place, on the host's clock: a wait that it had no need to wait for has no length.
 
     Parameters
     ----------
@@ -56,8 +54,11 @@ class TimelineInstrument(Instrument):
         self._settings = settings or TimelineSettings()
         self._host: Host
         self._sender: SpanSender | None = None
-        self._communication = CommunicationHooks(self._note, self._failed)
-        self._loop = LoopHooks(self._note)
+        self._step_clock = StepClock(self._no_device_times)
+        # What every reading goes through.
+        self._clock = clock = self._step_clock.now
+        self._communication = CommunicationHooks(self._note, self._failed, clock)
+        self._loop = LoopHooks(self._note, clock)
         self._stages = StageHooks(self)
         self._modules: list[ModuleHooks] = []
         # Spans of the step that goes on, and those since the step before, which are the next one's.
@@ -93,7 +94,7 @@ class TimelineInstrument(Instrument):
 
     def attach(self, host: Host) -> None:
         """Begin."""
-        self._host, self._sender = host, SpanSender(host, self._found_slow)
+        self._host, self._sender = host, SpanSender(host, self._found_slow, self._step_clock)
 
     def settings(self) -> Mapping[str, Any]:
         """Return how finely steps are timed, and how often."""
@@ -116,13 +117,15 @@ class TimelineInstrument(Instrument):
         if not self.passes:
             self._unhook()
             return
+        self._step_clock.follow(self._host.roots)
+        self._step_clock.on = True
         self._communication.begin()
         self._loop.begin()
         self._stages.begin()
         found = {"layers": layers_of, "operations": operations_of}.get(self._settings.granularity)
         if found is not None:
             self._modules = [
-                ModuleHooks(self._probed(list(found(root))), self._module(chunk))
+                ModuleHooks(self._probed(list(found(root))), self._module(chunk), self._clock)
                 for chunk, root in enumerate(self._host.roots)
             ]
 
@@ -165,6 +168,8 @@ class TimelineInstrument(Instrument):
         self._loop.end()
         self._stages.end()
         self._spans.clear()
+        self._step_clock.on = False
+        self._step_clock.forget()
 
     def _unhook_modules(self) -> None:
         for each in self._modules:
@@ -184,9 +189,11 @@ class TimelineInstrument(Instrument):
         self._entered.clear()
         self._operation = None
         self._communication.forget()
+        self._step_clock.on = self._taken
         if not self._taken:
             self._spans = []
-        self._began = _clock()
+            self._step_clock.forget()
+        self._began = self._clock()
 
     def step_ends(self) -> None:
         """Hand the step over."""
@@ -194,10 +201,12 @@ class TimelineInstrument(Instrument):
         for each in self._modules:
             each.step_ends()
         spans, self._spans = self._spans, []
-        if not self._taken or self._sender is None:
+        taken, self._taken = self._taken, False
+        now = self._clock()
+        # What lies between steps is the next one's.
+        self._step_clock.on = self.passes
+        if not taken or self._sender is None:
             return
-        self._taken = False
-        now = _clock()
         spans.append(Span("step", self._began, now, blocked=now - self._began))
         self._sender.put(self._step, spans, self._settings.granularity == "steps")
         self._look_closer()
@@ -234,6 +243,7 @@ class TimelineInstrument(Instrument):
         """Forget the step."""
         self._inside = self._taken = False
         self._spans = []
+        self._step_clock.forget()
 
     def pause(self, phase: str) -> None:
         """Time no passes that are no training."""
@@ -247,14 +257,14 @@ class TimelineInstrument(Instrument):
         """Note the beginning of a forward pass."""
         if self._taken and not self._others:
             number = self._counts[chunk] if self._operation is None else self._operation[2]
-            self._forward.append((chunk, number, _clock()))
+            self._forward.append((chunk, number, self._clock()))
             self._counts[chunk] += 1
 
     def forward_ends(self, output: Any) -> None:
         """Note its end, and wait for its backward pass."""
         if not self._forward or self._others:
             return
-        now = _clock()
+        now = self._clock()
         chunk, number, began = self._forward.pop()
         if self._operation is not None:
             return
@@ -271,7 +281,7 @@ class TimelineInstrument(Instrument):
         """Note the beginning of a backward pass."""
         if self._taken:
             # The last module hears of the gradient of the model's output first.
-            began = min((_clock(), *(each.backward_began for each in self._modules)))
+            began = min((self._clock(), *(each.backward_began for each in self._modules)))
             number = self._entered.pop(chunk, -1) if self._operation is None else self._operation[2]
             self._backward.append((chunk, number, began))
 
@@ -281,7 +291,7 @@ class TimelineInstrument(Instrument):
             return
         for each in self._modules:
             each.backward_ends()
-        now = _clock()
+        now = self._clock()
         chunk, number, began = self._backward.pop()
         if self._operation is None:
             self._note(Span("backward", began, now, chunk=chunk, micro_batch=number, blocked=now - began))
@@ -290,12 +300,12 @@ class TimelineInstrument(Instrument):
     def operation_begins(self, kind: str, chunk: int, micro_batch: int) -> None:
         """Note the beginning of what a pipeline's schedule does: from now on its passes are no spans of their own."""
         if self._taken and not self._others:
-            self._operation = kind, chunk, micro_batch, _clock()
+            self._operation = kind, chunk, micro_batch, self._clock()
 
     def operation_ends(self) -> None:
         """Note its end."""
         if self._operation is not None:
-            now = _clock()
+            now = self._clock()
             (kind, chunk, number, began), self._operation = self._operation, None
             self._note(Span(kind, began, now, chunk=chunk, micro_batch=number, blocked=now - began))
 
@@ -336,12 +346,12 @@ class TimelineInstrument(Instrument):
     def span_begins(self, name: str, kind: str) -> None:
         """Note the beginning of a span of the script's own."""
         if self.passes:
-            self._user.append((name, kind, _clock()))
+            self._user.append((name, kind, self._clock()))
 
     def span_ends(self) -> None:
         """Note its end."""
         if self._user:
-            now = _clock()
+            now = self._clock()
             name, kind, began = self._user.pop()
             self._note(Span(kind, began, now, name, blocked=now - began))
 
@@ -362,6 +372,11 @@ class TimelineInstrument(Instrument):
             self._spans.append(span)
         elif self._taken:
             self._lost += 1
+
+    def _no_device_times(self, error: Exception) -> None:
+        self._host.warn(
+            f"The times of the device could not be read, so that passes are timed until their work is queued: {said(error)}"
+        )
 
     def _failed(self, error: Exception) -> None:
         self._host.warn(f"A collective could not be timed: {said(error)}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -18,8 +17,6 @@ from .rows import Span
 
 __all__ = ["LoopHooks"]
 
-_clock = time.perf_counter_ns
-
 
 class LoopHooks:
     """Stands before ``torch.save``, the iterators of data loaders, and the step of every optimizer.
@@ -28,10 +25,12 @@ class LoopHooks:
     ----------
     keep : callable
         Takes a span. Must not raise.
+    clock : callable
+        Gives the time in ns.
     """
 
-    def __init__(self, keep: Callable[[Span], None]) -> None:
-        self._keep = keep
+    def __init__(self, keep: Callable[[Span], None], clock: Callable[[], int]) -> None:
+        self._keep, self._clock = keep, clock
         self._handles: list[Any] = []
         self._replaced: list[tuple[Any, str, Any, Any]] = []
         self._optimizers: list[int] = []
@@ -60,11 +59,11 @@ class LoopHooks:
         self._optimizers.clear()
 
     def _optimizer_begins(self, *_: Any) -> None:
-        self._optimizers.append(_clock())
+        self._optimizers.append(self._clock())
 
     def _optimizer_ends(self, optimizer: Any, *_: Any) -> None:
         if self._optimizers:
-            began, now = self._optimizers.pop(), _clock()
+            began, now = self._optimizers.pop(), self._clock()
             self._keep(Span("optimizer", began, now, type(optimizer).__name__, blocked=now - began))
 
     def _replace(self, place: Any, name: str, kind: str) -> None:
@@ -72,11 +71,11 @@ class LoopHooks:
 
         @functools.wraps(own)
         def ours(*args: Any, **kwargs: Any) -> Any:
-            began = _clock()
+            began = self._clock()
             try:
                 return own(*args, **kwargs)
             finally:
-                now = _clock()
+                now = self._clock()
                 self._keep(Span(kind, began, now, blocked=now - began))
 
         setattr(place, name, ours)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -16,7 +15,6 @@ from ..passes import when_backpropagated
 __all__ = ["ModuleHooks", "layers_of", "operations_of"]
 
 _LISTS = (nn.ModuleList, nn.ModuleDict, nn.Sequential)
-_clock = time.perf_counter_ns
 
 
 def layers_of(root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
@@ -53,12 +51,17 @@ class ModuleHooks:
         By path.
     keep : callable
         Takes kind, path, beginning and end. Must not raise.
+    clock : callable
+        Gives the time in ns.
     """
 
     def __init__(
-        self, modules: Sequence[tuple[str, nn.Module]], keep: Callable[[str, str, int, int], None]
+        self,
+        modules: Sequence[tuple[str, nn.Module]],
+        keep: Callable[[str, str, int, int], None],
+        clock: Callable[[], int],
     ) -> None:
-        self._keep = keep
+        self._keep, self._clock = keep, clock
         self._begun: list[tuple[str, int]] = []
         # Of backward passes that go on: by path, when each began.
         self._open: dict[str, int] = {}
@@ -88,11 +91,11 @@ class ModuleHooks:
     @property
     def backward_began(self) -> int:
         """When the first of the backward passes that go on began; now where none does."""
-        return min(self._open.values(), default=_clock())
+        return min(self._open.values(), default=self._clock())
 
     def backward_ends(self) -> None:
         """End what has no gradient to end it."""
-        now = _clock()
+        now = self._clock()
         while self._open:
             path, began = self._open.popitem()
             self._keep("backward", path, began, now)
@@ -116,23 +119,23 @@ class ModuleHooks:
         return hook
 
     def _begins(self, path: str) -> None:
-        self._begun.append((path, _clock()))
+        self._begun.append((path, self._clock()))
 
     def _ends(self, path: str) -> None:
         # What raised has left its beginning here.
         while self._begun:
             at, began = self._begun.pop()
             if at == path:
-                self._keep("forward", path, began, _clock())
+                self._keep("forward", path, began, self._clock())
                 break
 
     def _backward_begins(self, path: str) -> None:
-        self._open.setdefault(path, _clock())
+        self._open.setdefault(path, self._clock())
 
     def _backward_ends(self, path: str) -> None:
         began = self._open.pop(path, None)
         if began is not None:
-            self._keep("backward", path, began, _clock())
+            self._keep("backward", path, began, self._clock())
 
 
 def _with(call: Callable[[str], None], path: str) -> Callable[[Any], None]:

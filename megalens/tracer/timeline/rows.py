@@ -6,13 +6,14 @@ import contextlib
 import time
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ..errors import said
 from .slow_ranks import SlowRanks
+from .step_clock import DeviceTimes, Marks, StepClock
 
 if TYPE_CHECKING:
     from ..host import Host
@@ -29,6 +30,8 @@ _FLUSH_SECONDS = 0.5
 _MOST_ROWS = 20_000
 ROW_BYTES = 8 * (len(_NUMBERS) + len(_TEXTS))
 """What one span takes on its way to rank 0, without its texts."""
+_NOT_BLOCKED_NS = 20_000
+"""Between two events that are queued one after the other a device takes some µs."""
 
 
 class Span(NamedTuple):
@@ -49,6 +52,15 @@ class Span(NamedTuple):
     device: str = "cpu"
 
 
+class _Step(NamedTuple):
+    """The spans of a step, as the training thread hands them over."""
+
+    number: int
+    spans: Sequence[Span]
+    summed: bool
+    marks: Marks
+
+
 class SpanSender:
     """Takes the spans of a step from the training thread. Other ranks tell rank 0, which sends those of all.
 
@@ -58,12 +70,15 @@ class SpanSender:
         Where everything goes.
     slow : callable
         Called in the producer thread of rank 0 when a rank was found slow.
+    clock : StepClock
+        By which the spans are timed.
     """
 
-    def __init__(self, host: Host, slow: Callable[[], None]) -> None:
-        self._host, self._found = host, slow
+    def __init__(self, host: Host, slow: Callable[[], None], clock: StepClock) -> None:
+        self._host, self._found, self._clock = host, slow, clock
         # Steps that the training thread has handed over.
-        self._steps: deque[tuple[int, Sequence[Span], bool]] = deque()
+        self._steps: deque[_Step] = deque()
+        self._times: DeviceTimes | None = None
         self._rows: list[tuple[int, int, np.ndarray, Sequence[str]]] = []
         self._count, self._flushed = 0, time.monotonic()
         self._closed = False
@@ -73,16 +88,17 @@ class SpanSender:
 
     def put(self, step: int, spans: Sequence[Span], summed: bool) -> None:
         """Take a step, in the training thread."""
-        self._steps.append((step, spans, summed))
+        self._steps.append(_Step(step, spans, summed, self._clock.take()))
         # Rows of several steps go together: neither a rank that is found slow over many steps nor a picture that is made twice a second waits for one.
         if not self._host.later(self._take, ROW_BYTES * len(spans), patient=True):
             with contextlib.suppress(IndexError):
-                self._steps.pop()
+                self._clock.give(self._steps.pop().marks)
             self._host.lose(len(spans), "waiting")
 
     def close(self) -> None:
         """Take nothing more; what came is still sent."""
         self._closed = True
+        self._host.later(self._take)
 
     def received(self, rank: int, meta: dict[str, Any], payload: memoryview) -> None:
         """Take what another rank told, in the thread of the connections."""
@@ -97,16 +113,18 @@ class SpanSender:
 
     @property
     def waiting(self) -> bool:
-        """Whether rows wait to be sent."""
-        return bool(self._rows)
+        """Whether rows wait to be sent, or a device works on what they are of."""
+        return bool(self._rows or self._steps)
 
     @property
     def done(self) -> bool:
         """Whether nothing will come any more."""
-        return self._closed and not self._rows
+        return self._closed and not self.waiting
 
     def send_ready(self, *, everything: bool = False) -> None:
         """Send what has come, not more often than twice a second."""
+        if self._steps:
+            self._take()
         if not self._rows or not (
             everything
             or self._closed
@@ -131,30 +149,49 @@ class SpanSender:
         self._host.send(STREAM, columns, int(table[:, 0].max()))
 
     def _take(self) -> None:
-        steps = [self._steps.popleft() for _ in range(len(self._steps))]
+        steps = []
+        # What a device still works on waits for the next time; at the end it is waited for.
+        while self._steps and (self._closed or self._clock.passed(self._steps[0].marks)):
+            steps.append(self._steps.popleft())
         if not steps:
             return
         try:
             self._pass_on(steps)
         except Exception as error:  # Tracing goes on without these.
-            first, last = steps[0][0], steps[-1][0]
+            first, last = steps[0].number, steps[-1].number
             self._host.warn(
                 f"The spans of steps {first} to {last} were lost to an error of their own: {said(error)}"
             )
 
-    def _pass_on(self, steps: Sequence[tuple[int, Sequence[Span], bool]]) -> None:
+    def _pass_on(self, steps: Sequence[_Step]) -> None:
         place = self._host.place
         stage = place.pp if place.pp_size > 1 else -1
         codes: dict[str, int] = {}
         rows, worked = [], []
-        for step, spans, summed in steps:
-            rows += _rows(step, _sums(spans) if summed else spans, codes)
-            worked.append((step, computed_ns(spans)))
+        for step in steps:
+            spans = self._placed(step) if step.marks else step.spans
+            rows += _rows(step.number, _sums(spans) if step.summed else spans, codes)
+            worked.append((step.number, computed_ns(spans)))
         table = np.array(rows, "<i8").reshape(-1, len(_NUMBERS) + len(_TEXTS))
         if place.rank == 0:
             self._keep(0, stage, table, list(codes), worked)
         else:
             self._host.tell(0, {"stage": stage, "texts": list(codes), "worked": worked}, [table])
+
+    def _placed(self, step: _Step) -> Sequence[Span]:
+        """Return spans as the device worked on them, on the host's clock."""
+        events = self._clock.events
+        if events is None:
+            return step.spans
+        try:
+            if self._times is None or self._times.events is not events:
+                self._times = DeviceTimes(events)
+            passed = self._times.read(step.marks)
+        except Exception as error:  # What the host saw is better than nothing.
+            self._clock.give_up(error)
+            return step.spans
+        self._clock.give(step.marks)
+        return [_on_device(each, passed, events.name) for each in step.spans]
 
     def _keep(
         self,
@@ -174,6 +211,19 @@ class SpanSender:
                 self._host.send(_ALARMS, columns_of, alarms[0]["step"])
                 self._found()
         self.send_ready()
+
+
+def _on_device(span: Span, passed: Mapping[int, int], device: str) -> Span:
+    """Return a span with the times at which a device passed its ends; as it is where it has not passed both."""
+    start, end = passed.get(span.start), passed.get(span.end)
+    if start is None or end is None:
+        return span
+    whole = max(0, end - start)
+    since = passed.get(span.end - span.blocked, start)
+    blocked = min(whole, max(0, end - since))
+    if blocked < whole and blocked <= _NOT_BLOCKED_NS:
+        blocked = 0
+    return span._replace(start=start, end=start + whole, blocked=blocked, device=device)
 
 
 def computed_ns(spans: Sequence[Span]) -> float:
