@@ -25,6 +25,7 @@ NAMES = (
     "timeline",
     "timeline_cost",
     "timeline_real",
+    "timeline_view",
     "trace_reading",
     "wire",
     "moments_grouping",

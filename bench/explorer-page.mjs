@@ -1,17 +1,17 @@
-// The page's side of the explorer's benchmark: log in, open the view by its command, wait for lines on the canvas, zoom, and drag while frames are timed.
+// The page's side of the benchmarks of the explorer and of the timeline: log in, open the view by its command, wait for something on the canvas, zoom, and drag while frames are timed.
 // Arguments come as JSON in BENCH_PAGE; the login token in BENCH_TOKEN, so that it is in no address and no process list.
 import { openedAfter, withLab } from './lab-page.mjs';
 
-const { url, run, view, screenshot, twice, panel } = JSON.parse(process.env.BENCH_PAGE);
+const { url, run, command, view, screenshot, twice, panel } = JSON.parse(process.env.BENCH_PAGE);
 const ZOOMS = 3;
 const MOVES = 120;
 const AFTERWARDS = 10_000;
 const LOOKED = 3000;
 /** The view, and the middle of its plot. */
-const OPENED = ['megalens:open-moments', { run, ...view }, [0.3, 0.15, 0.4, 0.6]];
+const OPENED = [command, { run, ...view }, [0.3, 0.15, 0.4, 0.6]];
 
 await withLab(url, async page => {
-  await page.waitForFunction(() => window.jupyterapp.commands.hasCommand('megalens:open-moments'));
+  await page.waitForFunction(() => window.jupyterapp.commands.hasCommand('megalens:open-panel'));
   if (panel) {
     await lookedAtPanel(page);
   }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import statistics
 import tempfile
 from collections.abc import Sequence
@@ -17,8 +18,9 @@ from .common import Row, percentile, write_results
 from .lab import environment_of, in_page, running_lab
 from .recordings import write_recording
 
-__all__ = ["main"]
+__all__ = ["main", "seen_in_page", "seen_rows"]
 
+_COMMAND = "megalens:open-moments"
 _VIEWS: tuple[tuple[int, int, dict[str, Any]], ...] = (
     (100, 100_000, {"kind": "tensors", "series": 100}),
     (25_000, 400, {"kind": "lines", "by": ["layer"]}),
@@ -44,8 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> Path:
             if options.quick:
                 steps //= 100
             run = write_recording(runs / f"{series}-series", series, steps)
-            seen = [_seen(Path(folder) / f"{series}-{turn}", run, view, options) for turn in range(rounds)]
-            rows += _rows(f"{series:,} series × {steps:,} steps", seen)
+            homes = [Path(folder) / f"{series}-{turn}" for turn in range(rounds)]
+            seen = [seen_in_page(home, run, _COMMAND, view, options.screenshot) for home in homes]
+            rows += seen_rows(f"{series:,} series × {steps:,} steps", seen)
     how = (
         f"A packed recording of generated statistics, opened by a command in JupyterLab with its own server, in Chromium without a GPU, {rounds} times, each with a server and a "
         "browser that know nothing of it yet (the file is in the system's cache). From the command to the animation frame after the canvas has lines on it: server, worker, transfer and drawing. 100 "
@@ -55,18 +58,37 @@ def main(arguments: Sequence[str] | None = None) -> Path:
     return write_results("explorer", "The explorer on ten million rows", rows, how=how, quick=options.quick)
 
 
-def _seen(home: Path, run: Path, view: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
+def seen_in_page(
+    home: Path, run: Path, command: str, view: dict[str, Any], pictures: Path | None
+) -> dict[str, Any]:
+    """Open a view of a recording by its command, in a JupyterLab and a browser of its own, zoom and drag it, and return what ``explorer-page.mjs`` says.
+
+    Parameters
+    ----------
+    home : Path
+        Where all of that is kept.
+    run : Path
+        Folder of the recording.
+    command : str
+        Id of the view's command.
+    view : dict
+        Its options.
+    pictures : Path or None
+        Folder for a picture of the page.
+    """
     environment = environment_of(home)
     runs = home / "root" / "megalens-runs"
     runs.mkdir(parents=True)
-    (runs / run.name).symlink_to(run, target_is_directory=True)
-    picture = options.screenshot and str(options.screenshot.absolute() / f"{run.name}.png")
+    # A link to a folder that is elsewhere would not be followed.
+    shutil.copytree(run, runs / run.name, copy_function=os.link)
+    picture = pictures and str(pictures.absolute() / f"{home.name}.png")
     with running_lab(home, environment) as (url, token):
-        page = {"url": url, "run": run.name, "view": view, "screenshot": picture}
+        page = {"url": url, "run": run.name, "command": command, "view": view, "screenshot": picture}
         return in_page("explorer-page.mjs", page, environment | {"BENCH_TOKEN": token}, 240)
 
 
-def _rows(what: str, seen: Sequence[dict[str, Any]]) -> list[Row]:
+def seen_rows(what: str, seen: Sequence[dict[str, Any]]) -> list[Row]:
+    """Return how long the first picture took, and how long the frames of a drag did."""
     opened = [each["opened"] / 1000 for each in seen]
     frames = [time for each in seen for time in each["frames"]]
     middle, slow = statistics.median(frames), percentile(frames, 95)

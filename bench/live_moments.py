@@ -220,6 +220,7 @@ def _opened(
         page = {
             "url": lab[0],
             "run": run_id,
+            "command": "megalens:open-moments",
             "view": {"kind": "lines", "by": ["layer"]},
             "screenshot": None,
             "twice": True,
