@@ -65,15 +65,17 @@ class Analysis:
     Parameters
     ----------
     spans : Spans
+    whole : bool
+        Whether these are the spans of all ranks; of some, collectives are taken for those of the ranks that are there.
     """
 
-    def __init__(self, spans: Spans) -> None:
-        self.spans = spans
+    def __init__(self, spans: Spans, *, whole: bool = True) -> None:
+        self.spans, self._whole = spans, whole
 
     @cached_property
     def dependencies(self) -> Dependencies:
         """Which spans are one collective or message."""
-        return dependencies(self.spans)
+        return dependencies(self.spans, whole=self._whole)
 
     @cached_property
     def clocks(self) -> Clocks:

@@ -363,7 +363,7 @@ def _half_widths(
     middle: Integers,
 ) -> Floats:
     normal, right = np.zeros((2 * count, 2 * count)), np.zeros(2 * count)
-    meat = np.zeros((2 * count, 2 * count))
+    pulls: list[tuple[Integers, Floats]] = []
     for group, scale in zip(groups, scales, strict=True):
         weight, residual, seconds, _ = _weighted(group, offset, drift, scale)
         # The slope of what Cauchy's weights pull with is smaller than the weight.
@@ -373,19 +373,20 @@ def _half_widths(
         # What happens in one step is not independent: one sum a step.
         begin = np.flatnonzero(np.diff(group.step, prepend=group.step[0] - 1))
         pull = np.hstack([weight * residual, weight * residual * seconds])
-        pull = np.add.reduceat(pull, begin, axis=0)
         steps = len(begin)
-        where = np.concatenate([group.members, count + group.members])
-        meat[np.ix_(where, where)] += pull.T @ pull * (steps / max(steps - 2, 1))
+        pull = np.add.reduceat(pull, begin, axis=0) * np.sqrt(steps / max(steps - 2, 1))
+        pulls.append((np.concatenate([group.members, count + group.members]), pull))
     normal[np.arange(count, 2 * count), np.arange(count, 2 * count)] += _LIKELY_DRIFT**-2
-    bread = np.linalg.inv(normal[np.ix_(chosen, chosen)])
-    spread = np.zeros((2 * count, 2 * count))
-    spread[np.ix_(chosen, chosen)] = bread @ meat[np.ix_(chosen, chosen)] @ bread
-    own, cross, rate = (
-        np.diagonal(spread[:count, :count]),
-        np.diagonal(spread[:count, count:]),
-        np.diagonal(spread[count:, count:]),
-    )
+    bread = np.zeros((2 * count, 2 * count))
+    bread[np.ix_(chosen, chosen)] = np.linalg.inv(normal[np.ix_(chosen, chosen)])
+    # Of bread · pullsᵀ · pulls · bread only three diagonals are wanted: sums over what each step pulls at every rank.
+    own, cross, rate = np.zeros(count), np.zeros(count), np.zeros(count)
+    for where, pull in pulls:
+        moved = pull @ bread[where]
+        offsets, drifts = moved[:, :count], moved[:, count:]
+        own += (offsets**2).sum(axis=0)
+        cross += (offsets * drifts).sum(axis=0)
+        rate += (drifts**2).sum(axis=0)
     widths: list[Floats] = []
     for time in (first, last):
         since = (time - middle) * 1e-9

@@ -102,7 +102,7 @@ class Dependencies:
         return self.rows[self.first[event] : self.first[event + 1]]
 
 
-def dependencies(spans: Spans) -> Dependencies:
+def dependencies(spans: Spans, *, whole: bool = True) -> Dependencies:
     """Find which spans belong together.
 
     A collective is what has one name, group and sequence number; a message what rank a sent to b and b received from a with one number. Where there is no number, the order in the step says it.
@@ -111,6 +111,8 @@ def dependencies(spans: Spans) -> Dependencies:
     ----------
     spans : Spans
         Of all ranks.
+    whole : bool
+        Whether a collective needs all ranks of its group; otherwise those that there are anything of.
     """
     single = spans.count == 1
     collectives = np.flatnonzero(spans.of_kind("collective") & single)
@@ -138,7 +140,7 @@ def dependencies(spans: Spans) -> Dependencies:
     size = np.diff(first)
     event = np.full(len(spans), -1)
     event[rows] = np.repeat(np.arange(len(size)), size)
-    complete, problems = _complete(spans, rows, first, message)
+    complete, problems = _complete(spans, rows, first, message, whole)
     return Dependencies(spans, event, rows, first, complete, message, tuple(problems))
 
 
@@ -162,11 +164,16 @@ def _keys(spans: Spans, rows: Integers, what: Integers, whose: Integers) -> Inte
     return keys
 
 
-def _complete(spans: Spans, rows: Integers, first: Integers, message: Bools) -> tuple[Bools, list[str]]:
+def _complete(
+    spans: Spans, rows: Integers, first: Integers, message: Bools, whole: bool
+) -> tuple[Bools, list[str]]:
     size = np.diff(first)
     at = rows[first[:-1]]
     group = spans.group[at]
     members = {int(each): spans.members(int(each)) for each in np.unique(group[~message])}
+    if not whole:
+        there = set(spans.ranks.tolist())
+        members = {each: [rank for rank in ranks if rank in there] for each, ranks in members.items()}
     sizes = np.zeros(len(spans.groups) + 1, np.int64)
     for each, ranks in members.items():
         sizes[each] = len(ranks)

@@ -16,6 +16,8 @@ export interface ITimelineRequest {
   readonly path?: boolean;
   /** What names of spans must have in them. */
   readonly find?: string;
+  /** Whether lanes will do, where a verdict takes seconds. */
+  readonly draft?: boolean;
 }
 
 /** A stretch of time on a lane: a span, or the sum of some that are too short to be seen. */
@@ -82,6 +84,8 @@ export interface IFoundSpan extends IPathPiece {
 
 /** Lanes of the ranks on one clock, and who makes the others wait: see protocol/README.md. */
 export interface ITimelineAnswer {
+  /** Whether these are the lanes alone, since it is not known yet who makes the others wait. */
+  readonly isDraft: boolean;
   /** Steps that there are, and those that were looked at. */
   readonly there: readonly [number, number];
   readonly chosen: readonly [number, number];
@@ -122,6 +126,7 @@ export function timelineOf(value: unknown): ITimelineAnswer | null {
   const verdict = asObject(answer['verdict']);
   const slow = asObject(answer['slow']);
   return {
+    isDraft: answer['draft'] === true,
     there: pair(answer['steps_there']),
     chosen: pair(answer['chosen']),
     ranksThere: number(answer['ranks_there']),

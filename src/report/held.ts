@@ -70,7 +70,12 @@ export function heldPipeline(answer: IPipelineSteps): IPipelineSteps {
 const TIMELINE_COLUMNS = 400;
 
 /** Ask for a timeline as a file holds it: whole, and not finer than is seen. */
-export function heldRequest({ row: _, window: __, ...request }: ITimelineRequest): ITimelineRequest {
+export function heldRequest({
+  row: _,
+  window: __,
+  draft: ___,
+  ...request
+}: ITimelineRequest): ITimelineRequest {
   return { ...request, columns: Math.min(request.columns ?? Infinity, TIMELINE_COLUMNS) };
 }
 

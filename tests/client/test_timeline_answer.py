@@ -11,8 +11,8 @@ import pytest
 from recorded_run import write_run
 
 from bench.timeline.jobs import Fault, Job, simulate
-from megalens.client import ClientError, open_run
-from megalens.client.answers import RunAnswers, read_timeline
+from megalens.client import ClientError, RunFolder, open_run
+from megalens.client.answers import RunAnswers, draft_timeline, read_timeline, timeline_answer
 from megalens.protocol import ProtocolError, stream_schema
 
 JOB = Job(1, 2, 2, micro_batches=2, steps=12, seed=21, faults=(Fault("device", (2,), 1.4, 1, 12),))
@@ -154,3 +154,33 @@ def test_a_run_without_spans_and_a_question_that_was_cancelled(tmp_path, run):
     cancelled.set()
     with pytest.raises(ClientError, match="cancelled"):
         read_timeline(run[0]._rows, {"first": 2}, "other", cancelled)
+
+
+def test_of_a_large_job_the_lanes_come_before_the_verdict(tmp_path, monkeypatch):
+    job = Job(1, 2, 8, micro_batches=2, steps=12, seed=5, faults=(Fault("device", (12,), 1.4, 1, 12),))
+    recorded(tmp_path / "many", job)
+    rows, never = RunFolder(tmp_path / "many"), threading.Event()
+    request = {"ranks": "0-3", "draft": True, "window": [0, 60], "columns": 2000}
+    # So few rows are judged as soon.
+    assert draft_timeline(rows, request, "few", never) is None
+    monkeypatch.setattr(timeline_answer, "_DRAFT_ROWS", 100)
+    draft = draft_timeline(rows, request, "many", never)
+    whole = read_timeline(rows, request, "many", never)
+    assert draft["draft"] is True
+    assert "draft" not in whole
+    assert (draft["verdict"]["culprits"], draft["slow"]["ranks"]) == ([], [])
+    assert [each["ranks"] for each in whole["verdict"]["culprits"]] == [[12]]
+    for name in ("steps_there", "chosen", "ranks_there", "ranks_chosen", "kinds"):
+        assert draft[name] == whole[name], name
+    assert (
+        [each["rank"] for each in draft["lanes"]] == [0, 1, 2, 3] == [each["rank"] for each in whole["lanes"]]
+    )
+    assert draft["pieces"]["count"] == whole["pieces"]["count"]
+    assert set(draft["pieces"]["count"]) == {1}
+    # Its clocks are of fewer collectives.
+    assert draft["pieces"]["begin"] == pytest.approx(whole["pieces"]["begin"], abs=0.1)
+    # What is known already is not answered by half, and neither is a picture of most ranks.
+    assert draft_timeline(rows, request, "many", never) is None
+    assert draft_timeline(rows, {"draft": True}, "other", never) is None
+    with pytest.raises(ProtocolError, match="true or false, got 1"):
+        read_timeline(rows, {"draft": 1}, "other", never)

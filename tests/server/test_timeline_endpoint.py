@@ -9,6 +9,7 @@ from pyarrow import parquet
 from recorded_run import RUN_ID, write_run
 
 from bench.timeline.jobs import Fault, Job, simulate
+from megalens.client.answers import timeline_answer
 from megalens.protocol import stream_schema
 
 JOB = Job(1, 1, 2, micro_batches=2, steps=8, seed=4, faults=(Fault("device", (1,), 1.4, 1, 8),))
@@ -28,6 +29,19 @@ async def test_lanes_and_a_verdict_are_answered(ask, folder):
     assert [each["ranks"] for each in body["verdict"]["culprits"]] == [[1]]
     assert [each["rank"] for each in body["lanes"]] == [0, 1]
     assert len(body["pieces"]["row"]) > 20
+
+
+async def test_lanes_alone_are_answered_where_they_will_do(ask, folder, monkeypatch):
+    monkeypatch.setattr(timeline_answer, "_DRAFT_ROWS", 10)
+    wanted = {"ranks": "0", "first": 2, "draft": True}
+    _, body, _ = await ask("runs", RUN_ID, "timeline", body=wanted)
+    assert (body["draft"], body["verdict"]["culprits"]) == (True, [])
+    assert [each["rank"] for each in body["lanes"]] == [0]
+    _, body, _ = await ask("runs", RUN_ID, "timeline", body={"ranks": "0", "first": 2})
+    assert [each["ranks"] for each in body["verdict"]["culprits"]] == [[1]]
+    # Now it is known.
+    _, body, _ = await ask("runs", RUN_ID, "timeline", body=wanted)
+    assert [each["ranks"] for each in body["verdict"]["culprits"]] == [[1]]
 
 
 async def test_the_critical_path_and_spans_that_are_searched_for_are_answered(ask, folder):

@@ -15,6 +15,7 @@ export function syntheticTimeline({ window }: ITimelineRequest): ITimelineAnswer
     .filter(({ begin, end }) => end > seen[0] && begin < seen[1])
     .sort((a, b) => a.depth - b.depth);
   return {
+    isDraft: false,
     there: [1, 40],
     chosen: [3, 2 + STEPS],
     ranksThere: RANKS,

@@ -6,7 +6,7 @@ from .pipeline_answer import read_pipeline
 from .run_answers import RunAnswers, answers_of, rows_of
 from .selection import NoRows, SelectedRows, StreamRows, read_selection, tensor_index
 from .stream_query import StreamQuery
-from .timeline_answer import read_timeline
+from .timeline_answer import draft_timeline, read_timeline
 
 __all__ = [
     "NoRows",
@@ -15,6 +15,7 @@ __all__ = [
     "StreamQuery",
     "StreamRows",
     "answers_of",
+    "draft_timeline",
     "moment_groups",
     "moment_rows",
     "only_members",

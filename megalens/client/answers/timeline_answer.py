@@ -6,32 +6,56 @@ import math
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ...protocol import is_whole, must_be
 from ...protocol.ranges import in_ranges, read_ranges
 from ...timeline.analysis import Analysis
 from ...timeline.lanes import MOST_LANES, found_of, lanes_of, links_of, path_of
 from ...timeline.spans import Spans
+from ...timeline.verdict import Verdict
 from ..query import Query
 from .moment_request import only_members
 from .selection import StreamRows, check_cancelled
 
-__all__ = ["MOST_ROWS", "STREAM", "number_of", "read_timeline", "step_counts"]
+__all__ = ["MOST_ROWS", "STREAM", "draft_timeline", "number_of", "read_timeline", "step_counts"]
 
 STREAM = "spans"
 MOST_ROWS = 1_500_000
+_DRAFT_ROWS = 150_000
+"""Of fewer a verdict is there as soon."""
 _MOST_KEPT = 2
 _COLUMNS = 1000
-_MEMBERS = ("first", "last", "window", "columns", "ranks", "row", "path", "find")
+_MEMBERS = ("first", "last", "window", "columns", "ranks", "row", "path", "find", "draft")
 _MOST_TEXT = 200
 
-# The last ones that were asked for: whoever pans asks about the same rows again.
-_kept: OrderedDict[tuple[Any, ...], tuple[Analysis, dict[str, Any]]] = OrderedDict()
-_lock = threading.Lock()
+
+class _Newest:
+    """The last ones that were asked for: whoever pans asks about the same rows again."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[Any, ...], tuple[Analysis, dict[str, Any]]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: tuple[Any, ...]) -> tuple[Analysis, dict[str, Any]] | None:
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+            return self._kept.get(key)
+
+    def put(self, key: tuple[Any, ...], found: tuple[Analysis, dict[str, Any]]) -> None:
+        with self._lock:
+            self._kept[key] = found
+            while len(self._kept) > _MOST_KEPT:
+                self._kept.popitem(last=False)
+
+
+_kept, _drafts = _Newest(), _Newest()
 
 
 def read_timeline(
@@ -43,7 +67,8 @@ def read_timeline(
     ----------
     rows : StreamRows
     request : mapping
-        All optional: ``first`` and ``last`` step (the newest ones that are not too many rows when absent), ``window`` in ms since the first of them, ``columns`` (pixels), ``ranks`` as text, ``row`` whose dependencies are wanted, ``path`` whether the critical path is, ``find`` a text in names.
+        All optional: ``first`` and ``last`` step (the newest ones that are not too many rows when absent), ``window`` in ms since the first of them, ``columns`` (pixels), ``ranks`` as text, ``row`` whose dependencies are wanted, ``path`` whether the critical path is, ``find`` a text in names;
+        ``draft`` is for :func:`draft_timeline`.
     key : object
         Tells this run's rows from others'.
     cancelled : threading.Event
@@ -53,34 +78,106 @@ def read_timeline(
     ProtocolError
         Naming the member that is wrong.
     """
-    only_members(request, _MEMBERS)
-    first, last = (number_of(request, name) for name in ("first", "last"))
-    window, columns = _window(request), number_of(request, "columns") or _COLUMNS
-    available, chosen, count = _steps(rows, first, last, cancelled)
+    asked = _Asked.of(request)
+    available, chosen, count = _steps(rows, asked.first, asked.last, cancelled)
     if chosen is None:
         return {"steps_there": None}
     analysis, told = _analysis(rows, key, chosen, count, cancelled)
     spans = analysis.spans
-    ordered = [int(rank) for rank in _by_stage(spans)]
-    asked = read_ranges(request.get("ranks", "all"), "ranks")
-    ranks = [rank for rank in ordered if in_ranges(rank, asked)]
-    shown = _first_lanes(ranks, told["verdict"]["culprits"])
-    row = number_of(request, "row")
-    path, find = request.get("path", False), request.get("find", "")
-    if not isinstance(path, bool):
-        raise must_be("path", "true or false", path, "path", "bad-parameter")
-    if not isinstance(find, str) or len(find) > _MOST_TEXT:
-        raise must_be("find", f"a text of at most {_MOST_TEXT} letters", find, "find", "bad-parameter")
+    stages = spans.stage[np.searchsorted(spans.rank, spans.ranks)]
+    ranks, there = asked.lanes(spans.ranks, stages, told["verdict"]["culprits"])
+    return {"steps_there": available, "chosen": list(chosen), **there, **told} | _drawn(
+        analysis, asked, ranks
+    )
+
+
+def draft_timeline(
+    rows: StreamRows, request: Mapping[str, Any], key: object, cancelled: threading.Event
+) -> dict[str, Any] | None:
+    """Return the lanes of :func:`read_timeline` before it is known who makes the others wait: of a large job that takes seconds, the lanes a part of one.
+
+    Only the spans of the ranks that are drawn are looked at, and their clocks are found from these alone. ``draft`` is true, and there are no culprits and no slow ranks.
+
+    Returns
+    -------
+    dict or None
+        None where the whole answer is there as soon.
+    """
+    asked = _Asked.of(request)
+    available, chosen, count = _steps(rows, asked.first, asked.last, cancelled)
+    if chosen is None or count <= _DRAFT_ROWS or _kept.get((key, chosen, count)) is not None:
+        return None
+    steps = Query(first=chosen[0], last=chosen[1])
+    places = pa.Table.from_batches(rows.batches(STREAM, steps, ["rank", "stage"]))
+    every, at = np.unique(places["rank"].to_numpy(), return_index=True)
+    stages = places["stage"].to_numpy()[at]
+    ranks, there = asked.lanes(every, stages, ())
+    if not ranks or 2 * len(ranks) > len(every):
+        return None
+    whole = (key, chosen, count, tuple(ranks))
+    found = _drafts.get(whole)
+    if found is None:
+        stage = {int(each) for each in stages[np.isin(every, ranks)]}
+        where = (("stage", stage.pop()),) if len(stage) == 1 else ()
+        mine = pa.array(ranks, pa.int32())
+        batches = []
+        for batch in rows.batches(STREAM, Query(first=chosen[0], last=chosen[1], where=where)):
+            check_cancelled(cancelled)
+            batches.append(batch.filter(pc.is_in(batch.column("rank"), mine)))
+        analysis = Analysis(Spans.of(pa.Table.from_batches(batches)), whole=False)
+        whole_steps = analysis.work.step[np.isfinite(analysis.work.step)]
+        usual = float(np.median(whole_steps)) if whole_steps.size else math.nan
+        verdict = Verdict((), 0, 0, usual).to_message()
+        found = analysis, {"verdict": verdict, "slow": {"ranks": [], "steps": [], "values": []}}
+        _drafts.put(whole, found)
+    analysis, told = found
+    return {"draft": True, "steps_there": available, "chosen": list(chosen), **there, **told} | _drawn(
+        analysis, replace(asked, row=None, path=False), ranks
+    )
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What a request asks for."""
+
+    first: int | None
+    last: int | None
+    window: tuple[float, float] | None
+    columns: int
+    ranks: Any
+    row: int | None
+    path: bool
+    find: str
+
+    @classmethod
+    def of(cls, request: Mapping[str, Any]) -> _Asked:
+        only_members(request, _MEMBERS)
+        first, last, row, columns = (number_of(request, name) for name in ("first", "last", "row", "columns"))
+        path, draft, find = request.get("path", False), request.get("draft", False), request.get("find", "")
+        for name, value in (("path", path), ("draft", draft)):
+            if not isinstance(value, bool):
+                raise must_be(name, "true or false", value, name, "bad-parameter")
+        if not isinstance(find, str) or len(find) > _MOST_TEXT:
+            raise must_be("find", f"a text of at most {_MOST_TEXT} letters", find, "find", "bad-parameter")
+        ranks = read_ranges(request.get("ranks", "all"), "ranks")
+        return cls(first, last, _window(request), columns or _COLUMNS, ranks, row, path, find)
+
+    def lanes(
+        self, ranks: Any, stages: Any, culprits: Sequence[Mapping[str, Any]]
+    ) -> tuple[list[int], dict[str, int]]:
+        """Return the ranks that are drawn, in their order, and how many there are and are chosen."""
+        ordered: list[int] = ranks[np.lexsort((ranks, stages))].tolist()
+        chosen = [rank for rank in ordered if in_ranges(rank, self.ranks)]
+        there = {"ranks_there": len(ordered), "ranks_chosen": len(chosen)}
+        return _first_lanes(chosen, culprits), there
+
+
+def _drawn(analysis: Analysis, asked: _Asked, ranks: Sequence[int]) -> dict[str, Any]:
     return {
-        "steps_there": available,
-        "chosen": list(chosen),
-        "ranks_there": len(ordered),
-        "ranks_chosen": len(ranks),
-        **told,
-        **lanes_of(analysis, shown, window, columns),
-        "links": [] if row is None else links_of(analysis, row),
-        "path": path_of(analysis, window) if path else [],
-        "found": found_of(analysis, shown, find) if find else {"count": 0, "first": []},
+        **lanes_of(analysis, ranks, asked.window, asked.columns),
+        "links": [] if asked.row is None else links_of(analysis, asked.row),
+        "path": path_of(analysis, asked.window) if asked.path else [],
+        "found": found_of(analysis, ranks, asked.find) if asked.find else {"count": 0, "first": []},
     }
 
 
@@ -141,10 +238,8 @@ def _analysis(
     rows: StreamRows, key: object, chosen: tuple[int, int], count: int, cancelled: threading.Event
 ) -> tuple[Analysis, dict[str, Any]]:
     whole = (key, chosen, count)
-    with _lock:
-        if whole in _kept:
-            _kept.move_to_end(whole)
-            return _kept[whole]
+    if (kept := _kept.get(whole)) is not None:
+        return kept
     batches = []
     for batch in rows.batches(STREAM, Query(first=chosen[0], last=chosen[1])):
         check_cancelled(cancelled)
@@ -152,10 +247,7 @@ def _analysis(
     analysis = Analysis(Spans.of(pa.Table.from_batches(batches)))
     told = {"verdict": analysis.verdict().to_message(), "slow": _slow(analysis)}
     check_cancelled(cancelled)
-    with _lock:
-        _kept[whole] = (analysis, told)
-        while len(_kept) > _MOST_KEPT:
-            _kept.popitem(last=False)
+    _kept.put(whole, (analysis, told))
     return analysis, told
 
 
@@ -174,12 +266,6 @@ def _slow(analysis: Analysis) -> dict[str, Any]:
             [None if value != value else round(value, 4) for value in line] for line in ratio.tolist()
         ],
     }
-
-
-def _by_stage(spans: Spans) -> list[int]:
-    stage = spans.stage[np.searchsorted(spans.rank, spans.ranks)]
-    ordered: list[int] = spans.ranks[np.lexsort((spans.ranks, stage))].tolist()
-    return ordered
 
 
 def _first_lanes(ranks: Sequence[int], culprits: Sequence[Mapping[str, Any]]) -> list[int]:

@@ -59,6 +59,35 @@ it('draws each stretch in the lane of its rank, says who makes the others wait, 
   expect(bars().length).toBeGreaterThanOrEqual(4);
 });
 
+it('draws lanes before it is known who makes the others wait, and says so', async () => {
+  const drafts: unknown[] = [];
+  let judged = (): void => undefined;
+  const verdict = new Promise<void>(resolve => (judged = resolve));
+  run.timeline = async (request: ITimelineRequest) => {
+    drafts.push(request.draft);
+    if (!request.draft) {
+      await verdict;
+      return timelineOf(ANSWER);
+    }
+    const none = { culprits: [], hidden: [], step_ns: 10e6, problems: [] };
+    return timelineOf({ ...ANSWER, draft: true, verdict: none, slow: { ranks: [], steps: [], values: [] } });
+  };
+  const node = document.createElement('div');
+  document.body.append(node);
+  view = await mountView(node, run, { view: 'timeline' }, { renderer: 'svg' });
+  const settled = view.settled();
+  while (bars().length < 4) {
+    await new Promise(done => setTimeout(done, 20));
+  }
+  expect(text('.jp-MegalensView-title')).toBe('Still looking for who makes the others wait …');
+  judged();
+  await settled;
+  expect(text('.jp-MegalensView-title')).toBe('One thing costs time');
+  expect(bars().length).toBeGreaterThanOrEqual(4);
+  // The draft, the verdict, and the picture with it.
+  expect(drafts).toEqual([true, undefined, undefined]);
+});
+
 it('hides kinds by the legend', async () => {
   await show();
   const before = bars().length;

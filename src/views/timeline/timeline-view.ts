@@ -45,7 +45,7 @@ export class TimelineView extends ViewModel<TimelineOptions> {
       return { state: this._nothing() };
     }
     const said = {
-      title: this._title(answer),
+      title: answer.isDraft ? this.t('Still looking for who makes the others wait …') : this._title(answer),
       caption: this._caption(answer),
       summary: this._summary(answer),
       notes: [
@@ -203,6 +203,10 @@ export class TimelineView extends ViewModel<TimelineOptions> {
       this.choose({ kind: 'lanes', steps: [Math.max(0, first - 1), last + 1] });
       return;
     }
+    if (this._answer?.isDraft) {
+      // What it depends on is not all there.
+      return;
+    }
     const row = this._at(mark)?.row ?? -1;
     this._chosen = row < 0 || row === this._chosen ? null : row;
     this.env.refresh(true);
@@ -229,8 +233,17 @@ export class TimelineView extends ViewModel<TimelineOptions> {
       ...(options.path ? { path: true } : {}),
       ...(options.find === '' ? {} : { find: options.find })
     };
-    const answer = (await source.timeline?.(request, signal)) ?? null;
+    const draft = !this._isMap && key !== this._judged;
+    const answer = (await source.timeline?.(draft ? { ...request, draft } : request, signal)) ?? null;
     this._key = key;
+    if (answer && !answer.isDraft) {
+      this._judged = key;
+    } else if (answer && key !== this._judging) {
+      this._judging = key;
+      // It goes on while the lanes are panned, and whoever asks after it is answered at once.
+      const done = (): void => void ((this._judging = ''), (this._judged = key));
+      env.follow(Promise.resolve(source.timeline?.(request)).finally(done));
+    }
     return answer;
   }
 
@@ -398,6 +411,9 @@ export class TimelineView extends ViewModel<TimelineOptions> {
   private _chosen: number | null = null;
   /** What was asked last: another answer may have other times, to which the zoom does not fit. */
   private _key = '';
+  /** Of what it is known who makes the others wait, and of what that is being found out. */
+  private _judged = '';
+  private _judging = '';
 }
 
 function markOf({ lane, begin, end }: Pick<IPiece, 'begin' | 'end' | 'lane'>): IMark {
