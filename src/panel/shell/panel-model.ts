@@ -164,6 +164,10 @@ export class PanelModel {
 
   /** Open a view of the chosen run on what is traced now. */
   async openView(view: string, options: Partial<ViewOptions> = {}): Promise<void> {
+    if (this._open === null) {
+      // While a run is opened anew, the buttons of before are still there: a click on one is for the run that comes.
+      await this.ready();
+    }
     const found = this.viewOf(view, options);
     if (found !== null) {
       await this.host.openView(found.run, found.options);

@@ -27,6 +27,17 @@ describe('PanelModel', () => {
     model.dispose();
   });
 
+  it('opens a view that is asked for while its run is being opened', async () => {
+    const { model, opened } = setUp();
+    await model.ready();
+    // The buttons of the run before are there until the next one is.
+    model.runs.choose('run-0');
+    expect(model.open).toBeNull();
+    await model.openView('moments');
+    expect(opened.map(([run]) => run)).toEqual(['run-0']);
+    model.dispose();
+  });
+
   it('comes back to the run that was chosen before a reload', async () => {
     const { model } = setUp();
     model.runs.restore('run-0');
