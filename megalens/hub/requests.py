@@ -61,12 +61,13 @@ class Requests:
                 expected=f"at most {session.pace.rate:g} a second and {_MOST_WAITING} under way",
                 got=message["id"],
             )
-        check_allowed("generate", self._state.hello().get("controls", ()), message["type"])
         leaders = self._leaders()
         if not leaders:
+            # First: what the script allows comes with its process.
             raise ProtocolError(
                 "no-producer", "No process that could write text is attached. Try again when one is."
             )
+        check_allowed("generate", self._state.hello().get("controls", ()), message["type"])
         # Of its own, so that two viewers' ids never meet.
         key = str(next(self._numbers))
         passed: Generate | Cancel = {**message, "id": key}  # type: ignore[assignment]

@@ -112,6 +112,7 @@ def test_a_compiled_model_in_training_writes_between_two_steps(tmp_path, monkeyp
         megalens.trace(model, flags=flags, phases=phases, **options) as tracer,
         megalens.connect(tracer.run_id) as run,
     ):
+        assert tracer.connected(30)
         waiting = run.generate("A list", 6, temperature=0, lens=3, wait=False)
         for _ in range(2):
             with tracer.step():

@@ -56,6 +56,13 @@ def test_a_training_that_does_not_allow_it_is_not_asked(hub):
     assert "allow=" in error["message"]
 
 
+def test_before_any_producer_came_nothing_is_said_of_what_it_allows(hub):
+    viewer = hub.viewer()
+    viewer.send(generate())
+    error = viewer.wait("error")
+    assert (error["code"], error["reply_to"]) == ("no-producer", "g1")
+
+
 def test_without_a_producer_the_answer_says_so_and_so_it_does_when_it_goes(hub):
     viewer, producer = hub.viewer(), hub.producer(**LAB)
     viewer.send(generate())
