@@ -52,7 +52,7 @@ class Span(NamedTuple):
     device: str = "cpu"
 
 
-class _Step(NamedTuple):
+class _TimedStep(NamedTuple):
     """The spans of a step, as the training thread hands them over."""
 
     number: int
@@ -77,7 +77,7 @@ class SpanSender:
     def __init__(self, host: Host, slow: Callable[[], None], clock: StepClock) -> None:
         self._host, self._found, self._clock = host, slow, clock
         # Steps that the training thread has handed over.
-        self._steps: deque[_Step] = deque()
+        self._steps: deque[_TimedStep] = deque()
         self._times: DeviceTimes | None = None
         self._rows: list[tuple[int, int, np.ndarray, Sequence[str]]] = []
         self._count, self._flushed = 0, time.monotonic()
@@ -88,7 +88,7 @@ class SpanSender:
 
     def put(self, step: int, spans: Sequence[Span], summed: bool) -> None:
         """Take a step, in the training thread."""
-        self._steps.append(_Step(step, spans, summed, self._clock.take()))
+        self._steps.append(_TimedStep(step, spans, summed, self._clock.take()))
         # Rows of several steps go together: neither a rank that is found slow over many steps nor a picture that is made twice a second waits for one.
         if not self._host.later(self._take, ROW_BYTES * len(spans), patient=True):
             with contextlib.suppress(IndexError):
@@ -163,7 +163,7 @@ class SpanSender:
                 f"The spans of steps {first} to {last} were lost to an error of their own: {said(error)}"
             )
 
-    def _pass_on(self, steps: Sequence[_Step]) -> None:
+    def _pass_on(self, steps: Sequence[_TimedStep]) -> None:
         place = self._host.place
         stage = place.pp if place.pp_size > 1 else -1
         codes: dict[str, int] = {}
@@ -178,7 +178,7 @@ class SpanSender:
         else:
             self._host.tell(0, {"stage": stage, "texts": list(codes), "worked": worked}, [table])
 
-    def _placed(self, step: _Step) -> Sequence[Span]:
+    def _placed(self, step: _TimedStep) -> Sequence[Span]:
         """Return spans as the device worked on them, on the host's clock."""
         events = self._clock.events
         if events is None:
