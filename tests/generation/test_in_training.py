@@ -40,6 +40,8 @@ class Training:
             linger=0.2,
             **options,
         )
+        # Who asks for text finds the training there.
+        assert self.tracer.connected(30)
         return self.tracer
 
     def steps(self, count):
@@ -126,10 +128,12 @@ def test_losses_are_bit_for_bit_those_of_a_training_without_it():
 
 def test_without_leave_the_answer_says_what_the_script_has_to_say():
     training = Training()
-    with training.trace() as tracer, megalens.connect(tracer.run_id) as run:
-        assert tracer.connected(30)
-        with pytest.raises(megalens.ProtocolError, match="'generate' in allow="):
-            run.generate("x")
+    with (
+        training.trace() as tracer,
+        megalens.connect(tracer.run_id) as run,
+        pytest.raises(megalens.ProtocolError, match="'generate' in allow="),
+    ):
+        run.generate("x")
 
 
 def test_a_model_that_is_split_over_processes_is_refused_at_the_start():
