@@ -119,12 +119,8 @@ def draft_timeline(
     if found is None:
         stage = {int(each) for each in stages[np.isin(every, ranks)]}
         where = (("stage", stage.pop()),) if len(stage) == 1 else ()
-        mine = pa.array(ranks, pa.int32())
-        batches = []
-        for batch in rows.batches(STREAM, Query(first=chosen[0], last=chosen[1], where=where)):
-            check_cancelled(cancelled)
-            batches.append(batch.filter(pc.is_in(batch.column("rank"), mine)))
-        analysis = Analysis(Spans.of(pa.Table.from_batches(batches)), whole=False)
+        spans = _spans(rows, replace(steps, where=where), cancelled, pa.array(ranks, pa.int32()))
+        analysis = Analysis(spans, whole=False)
         whole_steps = analysis.work.step[np.isfinite(analysis.work.step)]
         usual = float(np.median(whole_steps)) if whole_steps.size else math.nan
         verdict = Verdict((), 0, 0, usual).to_message()
@@ -240,15 +236,22 @@ def _analysis(
     whole = (key, chosen, count)
     if (kept := _kept.get(whole)) is not None:
         return kept
-    batches = []
-    for batch in rows.batches(STREAM, Query(first=chosen[0], last=chosen[1])):
-        check_cancelled(cancelled)
-        batches.append(batch)
-    analysis = Analysis(Spans.of(pa.Table.from_batches(batches)))
+    analysis = Analysis(_spans(rows, Query(first=chosen[0], last=chosen[1]), cancelled))
     told = {"verdict": analysis.verdict().to_message(), "slow": _slow(analysis)}
     check_cancelled(cancelled)
     _kept.put(whole, (analysis, told))
     return analysis, told
+
+
+def _spans(
+    rows: StreamRows, query: Query, cancelled: threading.Event, ranks: pa.Array | None = None
+) -> Spans:
+    """Read the spans that match, of some ranks or of all."""
+    batches = []
+    for batch in rows.batches(STREAM, query):
+        check_cancelled(cancelled)
+        batches.append(batch if ranks is None else batch.filter(pc.is_in(batch.column("rank"), ranks)))
+    return Spans.of(pa.Table.from_batches(batches))
 
 
 def _slow(analysis: Analysis) -> dict[str, Any]:

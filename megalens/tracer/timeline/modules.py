@@ -91,7 +91,8 @@ class ModuleHooks:
     @property
     def backward_began(self) -> int:
         """When the first of the backward passes that go on began; now where none does."""
-        return min(self._open.values(), default=self._clock())
+        # Of a device each reading of the clock is one more event.
+        return min(self._open.values()) if self._open else self._clock()
 
     def backward_ends(self) -> None:
         """End what has no gradient to end it."""
