@@ -26,7 +26,10 @@ LAYER = {
 
 
 class Gated(nn.Module):
-    """The demo's model, whose passes wait as long as the gate is shut; ``fails`` is raised by the next one."""
+    """The demo's model, whose passes wait as long as the gate is shut, as it is from the pass ``last`` on.
+
+    ``fails`` is raised by the next pass.
+    """
 
     def __init__(self):
         super().__init__()
@@ -34,10 +37,13 @@ class Gated(nn.Module):
         self.gate = threading.Event()
         self.gate.set()
         self.passes = 0
+        self.last = None
         self.fails = None
 
     def forward(self, ids):
         self.passes += 1
+        if self.passes == self.last:
+            self.gate.clear()
         assert self.gate.wait(20)
         fails, self.fails = self.fails, None
         if fails is not None:
@@ -122,9 +128,13 @@ def test_requests_wait_in_places_and_can_be_cancelled_there(gated, lab):
 
 
 def test_a_generation_is_cancelled_between_two_tokens_and_the_next_one_goes_on(gated, lab):
+    _, model = gated
+    # The model writes at most 61 tokens: without a gate they could all be there before it is told to stop.
+    model.last = model.passes + 10
     long = lab.generate("abc", 50_000, wait=False, samples=2)
     eventually(lambda: len(long.tokens(0)) > 6, "tokens stream")
     long.cancel()
+    model.gate.set()
     assert long.wait(20).state == "cancelled"
     frame = long.tokens(1)
     assert frame["tensor_step"].tolist()[-1] == -1
