@@ -187,6 +187,7 @@ def frame_cases() -> dict[str, tuple[str, list[dict[str, object]], dict[str, int
                     "peer": -1,
                     "sequence": -1,
                     "device": "cuda:1",
+                    "clock": 187_649_984_473_770,
                 },
                 {
                     "step": 20,
@@ -205,6 +206,7 @@ def frame_cases() -> dict[str, tuple[str, list[dict[str, object]], dict[str, int
                     "peer": -1,
                     "sequence": 41,
                     "device": "cpu",
+                    "clock": 187_649_984_473_770,
                 },
             ],
             {"seq": 14, "step": 20},

@@ -168,6 +168,8 @@ class _Player:
             else np.full(len(columns["rank"]), -1)
         )
         columns["device"] = np.full(len(columns["rank"]), "cpu")
+        # Each rank by a clock of its own.
+        columns["clock"] = np.zeros(len(columns["rank"]), np.int64)
         return pa.table({name: pa.array(column) for name, column in columns.items()}), truth
 
     # One step.

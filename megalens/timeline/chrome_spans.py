@@ -45,7 +45,7 @@ def span_row(kind: str, rank: int, start: int, end: int, **others: Any) -> SpanR
     row: SpanRow = {
         "step": 0, "rank": rank, "stage": -1, "chunk": -1, "micro_batch": -1, "kind": kind, "name": "",
         "start": start, "end": end, "count": 1, "blocked": 0 if kind == "send" else end - start, "bytes": 0,
-        "group": "", "peer": -1, "sequence": -1, "device": "",
+        "group": "", "peer": -1, "sequence": -1, "device": "", "clock": 0,
     }  # fmt: skip
     row.update(others)
     return row

@@ -7,6 +7,8 @@ with which ends of the same collective lie together,
 
 by least squares over all collectives of all groups at once, each end weighted by how far off it is (Cauchy's weights), as ends have a heavy tail. Intervals are those of the sandwich estimator over steps (White 1980, Liang and Zeger 1986).
 
+Ranks that say that they read one clock, those of one machine, need no calibration against each other: they are one unknown, and a collective ended on their clock when the first of them saw it.
+
 Ranks that only messages connect are set by what is fastest in each direction, as NTP does: half the difference of the two shortest ways, uncertain by half their sum.
 """
 
@@ -45,6 +47,8 @@ class Clocks:
     ----------
     ranks : numpy.ndarray
         All ranks, rising; int64 ``[ranks]``, as all below.
+    clock : numpy.ndarray
+        The lowest rank that reads the same clock.
     middle : numpy.ndarray
         ns of the rank's own clock from which its drift counts.
     offset_ns : numpy.ndarray
@@ -62,6 +66,7 @@ class Clocks:
     """
 
     ranks: Integers
+    clock: Integers
     middle: Integers
     offset_ns: Integers
     drift: Floats
@@ -81,6 +86,8 @@ class Clocks:
         """
         if len(np.unique(self.component[places])) > 1:
             return float("inf")
+        if len(np.unique(self.clock[places])) == 1:
+            return 0.0
         widths = self.error_ns if len(np.unique(self.tied[places])) == 1 else self.half_width_ns
         return float(widths[places].max())
 
@@ -94,15 +101,15 @@ class Clocks:
 
 @dataclass
 class _GroupEnds:
-    """Ends of the events of one group: ns of each rank's own clock since its middle, and by how much they are aligned already."""
+    """Ends of the events of one group: ns of each clock since its middle, and by how much they are aligned already."""
 
     members: Integers
-    """Places of its ranks ``[k]``."""
+    """Places of its clocks ``[k]``, each once."""
     step: Integers
     local: Floats
     """``[n, k]``"""
     slack: Floats
-    """ns by which each event could be shifted on the second rank, for pairs of messages; 0 of collectives ``[n]``."""
+    """ns by which each event could be shifted on the second clock, for pairs of messages; 0 of collectives ``[n]``."""
 
     def before(self, jumps: Integers) -> _GroupEnds:
         """Return the events before a clock of theirs jumped."""
@@ -120,15 +127,20 @@ def clocks(found: Dependencies) -> Clocks:
     """
     spans = found.spans
     ranks = spans.ranks
-    where = np.searchsorted(ranks, spans.rank)
-    first, last = _extremes(spans, where, len(ranks))
+    clock = _clock_of(spans)
+    # All that follows is of clocks. Each is named by the lowest of its ranks, and they are in the order of those.
+    heads = np.unique(clock, return_index=True)[1]
+    count = len(heads)
+    where = clock[np.searchsorted(ranks, spans.rank)]
+    first, last = _extremes(spans, clock, count)
     middle = first + (last - first) // 2
     groups = list(_collectives(found, where, middle))
-    jumps, problems = _jumps(groups, ranks)
+    named = [ranks_text(ranks[clock == each].tolist()) for each in range(count)]
+    jumps, problems = _jumps(groups, named)
     groups = [kept for kept in (each.before(jumps) for each in groups) if len(kept.step)]
-    component = _connected(groups, len(ranks))
+    component = _connected(groups, count)
     pairs: list[_GroupEnds] = []
-    offset, drift = np.zeros(len(ranks)), np.zeros(len(ranks))
+    offset, drift = np.zeros(count), np.zeros(count)
     for turn in range(3):
         # Which messages were the fastest shows only once drifts are known.
         pairs = list(_pairs(found, where, middle, offset, drift, component, jumps))
@@ -136,33 +148,50 @@ def clocks(found: Dependencies) -> Clocks:
             break
         _guess(groups + pairs, offset)
         offset, drift, error = _solve(groups + pairs, offset, drift, first, last, middle)
-    whole = _connected(groups + pairs, len(ranks))
+    whole = _connected(groups + pairs, count)
     offset += middle[whole] - middle
     half = error + _along(pairs, component, whole)
     apart = sorted(set(whole.tolist()) - {0})
     if apart:
-        alone = ranks[np.isin(whole, apart)].tolist()
+        alone = ranks[np.isin(whole[clock], apart)].tolist()
         problems.append(
             f"Nothing connects {ranks_text(alone)} with rank {int(ranks[0])}: their clocks are not calibrated, and times of both are not compared."
         )
     return Clocks(
         ranks,
-        middle,
-        np.rint(offset).astype(np.int64),
-        drift * 1e-9,
-        half,
-        ranks[whole],
-        error,
-        ranks[component],
+        ranks[heads][clock],
+        middle[clock],
+        np.rint(offset).astype(np.int64)[clock],
+        drift[clock] * 1e-9,
+        half[clock],
+        ranks[heads][whole][clock],
+        error[clock],
+        ranks[heads][component][clock],
         tuple(problems),
     )
 
 
-def _extremes(spans: Spans, where: Integers, count: int) -> tuple[Integers, Integers]:
+def _clock_of(spans: Spans) -> Integers:
+    """Return for each rank the number of its clock, counted from 0 by the lowest rank that reads it. A rank that says none, or several, has its own."""
+    begin = np.searchsorted(spans.rank, spans.ranks)
+    if not len(begin):
+        return begin
+    said = np.minimum.reduceat(spans.clock, begin)
+    said = np.where(said == np.maximum.reduceat(spans.clock, begin), said, 0)
+    _, first, place = np.unique(said, return_index=True, return_inverse=True)
+    heads = np.where(said > 0, first[place], np.arange(len(said)))
+    numbers: Integers = np.unique(heads, return_inverse=True)[1]
+    return numbers
+
+
+def _extremes(spans: Spans, clock: Integers, count: int) -> tuple[Integers, Integers]:
     # Rows are ordered by rank and start.
-    begin = np.searchsorted(where, np.arange(count))
-    first = spans.start[begin] if count else begin
-    last = np.maximum.reduceat(spans.end, begin) if count else begin
+    begin = np.searchsorted(spans.rank, spans.ranks)
+    ends = np.iinfo(np.int64)
+    first, last = np.full(count, ends.max), np.full(count, ends.min)
+    if len(begin):
+        np.minimum.at(first, clock, spans.start[begin])
+        np.maximum.at(last, clock, np.maximum.reduceat(spans.end, begin))
     return first, last
 
 
@@ -177,11 +206,16 @@ def _collectives(found: Dependencies, where: Integers, middle: Integers) -> Iter
         rows = rows[(spans.blocked[rows] > 0).all(axis=1)]
         if len(rows) > _MOST_EVENTS:
             rows = rows[np.linspace(0, len(rows) - 1, _MOST_EVENTS).astype(int)]
-        if len(rows):
-            members = where[rows[0]]
+        if not len(rows):
+            continue
+        at = np.argsort(where[rows[0]], kind="stable")
+        members, begin = np.unique(where[rows[0]][at], return_index=True)
+        if len(members) > 1:
             step = spans.step[rows[:, 0]]
             order = np.argsort(step, kind="stable")
-            local = (spans.end[rows] - middle[members]).astype(float)
+            # An end is late where the rank was woken late, and never early.
+            ends = np.minimum.reduceat(spans.end[rows[:, at]], begin, axis=1)
+            local = (ends - middle[members]).astype(float)
             yield _GroupEnds(members, step[order], local[order], np.zeros(len(rows)))
 
 
@@ -194,7 +228,7 @@ def _pairs(
     component: Integers,
     jumps: Integers,
 ) -> Iterator[_GroupEnds]:
-    """Give, for each pair of ranks that messages alone connect, one event a step: the middle between a message of each direction.
+    """Give, for each pair of clocks that messages alone connect, one event a step: the middle between a message of each direction.
 
     At first, with no offsets, that is the fastest one. With offsets it is the median of those that were waited for, which is the same whether there are few of them or many.
     """
@@ -234,7 +268,7 @@ def _pairs(
             continue
         there, back = there[one], back[two]
         low_at, high_at = divmod(int(each), len(middle))
-        # On the lower rank's clock and on the higher's, the same moment; drifts come back in.
+        # On the lower clock and on the higher, the same moment; drifts come back in.
         shift = (delay[there] - delay[back]) / 2
         at = leave[there]
         moved = at + drift[low_at] * at * 1e-9 + shift
@@ -244,7 +278,7 @@ def _pairs(
 
 
 def _connected(groups: list[_GroupEnds], count: int) -> Integers:
-    """Return for each rank the lowest that it is connected with."""
+    """Return for each clock the lowest that it is connected with."""
     root = np.arange(count)
     for _ in range(count):
         before = root.copy()
@@ -395,7 +429,7 @@ def _half_widths(
 
 
 def _along(pairs: list[_GroupEnds], component: Integers, whole: Integers) -> Floats:
-    """Return by how much ranks that only messages connect with their reference may be shifted: the smallest sum of half ways, ns."""
+    """Return by how much clocks that only messages connect with their reference may be shifted: the smallest sum of half ways, ns."""
     loose = np.where(component == whole, 0.0, np.inf)
     for _ in range(len(whole)):
         before = loose.copy()
@@ -409,16 +443,16 @@ def _along(pairs: list[_GroupEnds], component: Integers, whole: Integers) -> Flo
     return np.where(np.isfinite(loose), loose, 0.0)
 
 
-def _jumps(groups: list[_GroupEnds], ranks: Integers) -> tuple[Integers, list[str]]:
-    """Return for each rank the first step after its clock jumped, or a step that never comes, and say so.
+def _jumps(groups: list[_GroupEnds], named: list[str]) -> tuple[Integers, list[str]]:
+    """Return for each clock the first step after it jumped, or a step that never comes, and say so by the names of its ranks.
 
-    A rank's ends against the middle of its groups change from step to step by its drift; a jump is far more than that.
+    A clock's ends against the middle of its groups change from step to step by its drift; a jump is far more than that.
     """
     never = np.iinfo(np.int64).max
-    jumps = np.full(len(ranks), never)
+    jumps = np.full(len(named), never)
     problems: list[str] = []
     steps = np.unique(np.concatenate([each.step for each in groups])) if groups else np.arange(0)
-    sums, counts = np.zeros((len(ranks), len(steps))), np.zeros((len(ranks), len(steps)))
+    sums, counts = np.zeros((len(named), len(steps))), np.zeros((len(named), len(steps)))
     for group in groups:
         apart = group.local - np.median(group.local, axis=1, keepdims=True)
         at = np.searchsorted(steps, group.step)
@@ -433,10 +467,10 @@ def _jumps(groups: list[_GroupEnds], ranks: Integers) -> tuple[Integers, list[st
     if not np.isfinite(change).any():
         return jumps, problems
     bound = max(_LEAST_JUMP, 50 * float(np.nanmedian(change)))
-    for rank in np.flatnonzero((np.nan_to_num(change) > bound).any(axis=1)):
-        step = int(steps[1 + int(np.argmax(np.nan_to_num(change[rank]) > bound))])
-        jumps[rank] = step
+    for clock in np.flatnonzero((np.nan_to_num(change) > bound).any(axis=1)):
+        step = int(steps[1 + int(np.argmax(np.nan_to_num(change[clock]) > bound))])
+        jumps[clock] = step
         problems.append(
-            f"The clock of rank {int(ranks[rank])} jumps at step {step}; from there on its times are not compared."
+            f"The clock of {named[clock]} jumps at step {step}; from there on its times are not compared."
         )
     return jumps, problems

@@ -26,6 +26,8 @@ COMMUNICATION = ("collective", "send", "receive")
 
 _NUMBERS: tuple[str, ...] = ("step", "rank", "stage", "chunk", "micro_batch", "start", "end", "count")
 _NUMBERS += ("blocked", "bytes", "peer", "sequence")
+_LATER: tuple[str, ...] = ("clock",)
+"""Numbers that recordings of before do not have; 0 there."""
 _MOST_GROUP = 65_536
 
 
@@ -35,7 +37,7 @@ class Spans:
 
     Attributes
     ----------
-    step, rank, stage, chunk, micro_batch, start, end, count, blocked, bytes, peer, sequence : numpy.ndarray
+    step, rank, stage, chunk, micro_batch, start, end, count, blocked, bytes, peer, sequence, clock : numpy.ndarray
         As in the stream; times in ns of the rank's own clock.
     kind : numpy.ndarray
         Places in ``KINDS``.
@@ -59,6 +61,7 @@ class Spans:
     bytes: Integers
     peer: Integers
     sequence: Integers
+    clock: Integers
     kind: Integers
     name: Integers
     group: Integers
@@ -69,9 +72,11 @@ class Spans:
     @classmethod
     def of(cls, table: pa.Table) -> Spans:
         """Return the spans of a table of the stream, in any order. Spans that end before they begin, or of unknown kinds, are left out and said."""
+        numbers = [name for name in (*_NUMBERS, *_LATER) if name not in _LATER or name in table.column_names]
         columns: dict[str, Any] = {
-            name: table[name].to_numpy().astype(np.int64, copy=False) for name in _NUMBERS
+            name: table[name].to_numpy().astype(np.int64, copy=False) for name in numbers
         }
+        columns = {name: np.zeros(len(table), np.int64) for name in _LATER} | columns
         texts = {name: _codes(table[name]) for name in ("kind", "name", "group")}
         known = np.array([KINDS.index(kind) if kind in KINDS else -1 for kind in texts["kind"][1]] or [-1])
         columns["kind"] = known[texts["kind"][0]] if len(table) else texts["kind"][0]

@@ -452,6 +452,11 @@ export const STREAMS: Readonly<Record<StreamName, IStreamInfo>> = {
         name: 'device',
         type: 'utf8',
         doc: "What worked: cpu, or a device such as cuda:0, whose times were put on the rank's clock."
+      },
+      {
+        name: 'clock',
+        type: 'int64',
+        doc: 'Which clock the times are of: ranks with one number, those of one machine, read the same. 0 where that is not known.'
       }
     ]
   },

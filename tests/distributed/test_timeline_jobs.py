@@ -40,6 +40,12 @@ def meet(rows: pandas.DataFrame, ranks: int) -> None:
 def test_calls_have_their_group_their_bytes_and_their_waiting(tmp_path) -> None:
     rows = rows_of(3, "calls", tmp_path)
     meet(rows, 3)
+    # One machine, one clock: nothing is calibrated, however late a rank is woken.
+    assert rows["clock"].nunique() == 1
+    assert rows["clock"].iloc[0] > 0
+    clocks = analyse(pyarrow.Table.from_pandas(rows)).clocks
+    assert clocks.offset_ns.tolist() == clocks.half_width_ns.tolist() == [0, 0, 0]
+    assert clocks.between([0, 1, 2]) == 0
     for step, mine in rows.groupby("step"):
         reduced = mine[(mine["name"] == "all_reduce") & (mine["bytes"] == 4000)].set_index("rank")
         assert sorted(reduced.index) == [0, 1, 2]

@@ -7,7 +7,7 @@ import pyarrow as pa
 DEFAULTS = {
     "step": 1, "rank": 0, "stage": -1, "chunk": -1, "micro_batch": -1, "kind": "collective", "name": "all_reduce",
     "start": 0, "end": 10, "count": 1, "blocked": None, "bytes": 8, "group": "0-1", "peer": -1, "sequence": -1,
-    "device": "cpu",
+    "device": "cpu", "clock": 0,
 }  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from bench.timeline.jobs import Fault, Job, simulate
@@ -79,3 +80,52 @@ def test_a_clock_that_jumps_is_named_and_what_was_before_is_kept():
         "The clock of rank 2 jumps at step 20; from there on its times are not compared.",
     )
     assert errors(found, truth)[[1, 3]].max() < 10
+
+
+def on_machines(table, machines, late_ns=0.0, seed=0):
+    """The same spans, the ranks of a machine all by the clock of its first rank; ends are up to ``late_ns`` late."""
+    columns = table.to_pydict()
+    random = np.random.default_rng(seed)
+    columns["clock"] = [machines[rank] for rank in columns["rank"]]
+    columns["end"] = [end + int(random.exponential(late_ns)) for end in columns["end"]]
+    columns["blocked"] = [end - start for start, end in zip(columns["start"], columns["end"], strict=True)]
+    return pa.table(columns)
+
+
+def test_ranks_that_read_one_clock_are_exact_against_each_other_however_late_their_ends_are():
+    table, truth = simulate(Job(1, 1, 8, seed=7, drift_ppm=0, offset_s=0))
+    busy = on_machines(table, [7] * 4 + [9] * 4, late_ns=4e6)
+    found = found_of(busy)
+    assert found.clock.tolist() == [0, 0, 0, 0, 4, 4, 4, 4]
+    assert len(np.unique(found.offset_ns[:4])) == len(np.unique(found.drift[4:])) == 1
+    assert found.between([0, 1, 2, 3]) == found.between([5, 7]) == 0
+    assert 0 < found.between([3, 4]) == found.half_width_ns[4]
+    # What four ranks saw is nearer than what one did.
+    apart = found_of(on_machines(table, [0] * 8, late_ns=4e6))
+    assert errors(found, truth).max() < errors(apart, truth).max()
+    assert found.half_width_ns.max() < apart.half_width_ns.max()
+
+
+def test_ranks_that_read_one_clock_need_nothing_to_connect_them():
+    one, _ = simulate(Job(1, 1, 2, seed=1))
+    alone = pa.concat_tables([one.filter(pc.equal(one["rank"], rank)) for rank in (0, 1)])
+    alone = alone.filter(pc.not_equal(alone["kind"], "collective"))
+    assert found_of(alone).component.tolist() == [0, 1]
+    found = found_of(on_machines(alone, [3, 3]))
+    assert (found.component.tolist(), found.problems) == ([0, 0], ())
+    assert found.half_width_ns.tolist() == [0, 0]
+
+
+def test_a_rank_that_says_several_clocks_or_none_has_its_own():
+    table, _ = simulate(Job(1, 1, 4, seed=3))
+    columns = on_machines(table, [5, 5, 5, 0]).to_pydict()
+    columns["clock"] = [
+        6 if rank == 1 and step > 9 else clock
+        for clock, rank, step in zip(columns["clock"], columns["rank"], columns["step"], strict=True)
+    ]
+    assert found_of(pa.table(columns)).clock.tolist() == [0, 1, 0, 3]
+
+
+def test_spans_of_before_say_no_clock():
+    table, _ = simulate(Job(1, 1, 2, seed=1))
+    assert found_of(table.drop_columns("clock")).clock.tolist() == [0, 1]

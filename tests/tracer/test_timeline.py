@@ -1,7 +1,12 @@
 """Spans of one process, beside clocks and counts of the test's own."""
 
+import os
+import subprocess
+import sys
 import time
 from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
 
 import pandas
 import pytest
@@ -14,6 +19,7 @@ from megalens.client import open_run
 from megalens.protocol import ProtocolError
 from megalens.tracer import TracerError
 from megalens.tracer.timeline.slow_ranks import SlowRanks
+from megalens.tracer.timeline.step_clock import clock_number
 
 STEPS, MICRO_BATCHES, WORK = 3, 2, 0.004
 LAYERS = ["token_embedding", "position_embedding", "blocks.0", "blocks.1", "final_norm", "head"]
@@ -278,3 +284,25 @@ def test_a_span_of_a_kind_that_there_is_not_is_refused(gpt) -> None:
         tracer.span("x", kind="collective"),
     ):
         pass
+
+
+def test_processes_of_a_machine_have_one_clock_and_those_of_another_boot_or_time_namespace_another(
+    monkeypatch,
+) -> None:
+    code = "from megalens.tracer.timeline.step_clock import clock_number as number; print(number())"
+    other = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert int(other.stdout) == clock_number() > 0
+    numbers = {clock_number()}
+    monkeypatch.setattr(Path, "read_text", lambda path: "another boot\n")
+    numbers.add(clock_number())
+    monkeypatch.setattr(os, "stat", lambda path, **more: SimpleNamespace(st_ino=17, st_mode=0))
+    numbers.add(clock_number())
+    assert len(numbers) == 3
+
+    def fails(path) -> str:
+        raise OSError("no such file")
+
+    monkeypatch.setattr(Path, "read_text", fails)
+    assert clock_number() == 0

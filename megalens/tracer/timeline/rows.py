@@ -13,7 +13,7 @@ import numpy as np
 
 from ..errors import said
 from .slow_ranks import SlowRanks
-from .step_clock import DeviceTimes, Marks, StepClock
+from .step_clock import DeviceTimes, Marks, StepClock, clock_number
 
 if TYPE_CHECKING:
     from ..host import Host
@@ -61,6 +61,17 @@ class _TimedStep(NamedTuple):
     marks: Marks
 
 
+class _Table(NamedTuple):
+    """The rows of some steps of a rank, and what they have in common."""
+
+    rank: int
+    stage: int
+    clock: int
+    rows: np.ndarray
+    """int64 ``[n, 14]``, as :func:`_rows` gives them, with places in ``texts``."""
+    texts: Sequence[str]
+
+
 class SpanSender:
     """Takes the spans of a step from the training thread. Other ranks tell rank 0, which sends those of all.
 
@@ -79,7 +90,8 @@ class SpanSender:
         # Steps that the training thread has handed over.
         self._steps: deque[_TimedStep] = deque()
         self._times: DeviceTimes | None = None
-        self._rows: list[tuple[int, int, np.ndarray, Sequence[str]]] = []
+        self._rows: list[_Table] = []
+        self._clock_number = clock_number()
         self._count, self._flushed = 0, time.monotonic()
         self._closed = False
         self._slow = SlowRanks(host.place.world_size)
@@ -103,11 +115,12 @@ class SpanSender:
     def received(self, rank: int, meta: dict[str, Any], payload: memoryview) -> None:
         """Take what another rank told, in the thread of the connections."""
         table = np.frombuffer(payload, "<i8").reshape(-1, len(_NUMBERS) + len(_TEXTS))
-        stage, texts = int(meta["stage"]), [str(text) for text in meta["texts"]]
+        texts = [str(text) for text in meta["texts"]]
         if table[:, len(_NUMBERS) :].size and not 0 <= table[:, len(_NUMBERS) :].max() < len(texts):
             raise ValueError("a text that is not there")
         worked = [(int(step), float(ns)) for step, ns in meta["worked"]]
-        self._host.later(lambda: self._keep(rank, stage, table, texts, worked), payload.nbytes, patient=True)
+        told = _Table(rank, int(meta["stage"]), int(meta["clock"]), table, texts)
+        self._host.later(lambda: self._keep(told, worked), payload.nbytes, patient=True)
 
     # The producer thread.
 
@@ -134,18 +147,17 @@ class SpanSender:
             return
         rows, self._rows, self._count = self._rows, [], 0
         self._flushed = time.monotonic()
-        tables = [table for _, _, table, _ in rows]
-        sizes = [len(table) for table in tables]
+        sizes = [len(each.rows) for each in rows]
         # Each table has its own texts: in one list they stand after those of the tables before.
-        firsts = np.cumsum([0, *(len(texts) for *_, texts in rows[:-1])])
-        every = np.array([text for *_, texts in rows for text in texts], object)
-        table = np.concatenate(tables)
+        firsts = np.cumsum([0, *(len(each.texts) for each in rows[:-1])])
+        every = np.array([text for each in rows for text in each.texts], object)
+        table = np.concatenate([each.rows for each in rows])
         order = np.argsort(table[:, 0], kind="stable")
         codes = (table[:, len(_NUMBERS) :] + np.repeat(firsts, sizes)[:, None])[order]
         columns: dict[str, Any] = {name: table[order, at] for at, name in enumerate(_NUMBERS)}
         columns |= {name: every[codes[:, at]].tolist() for at, name in enumerate(_TEXTS)}
-        for name, of in (("rank", [rank for rank, *_ in rows]), ("stage", [stage for _, stage, *_ in rows])):
-            columns[name] = np.repeat(np.array(of, np.int32), sizes)[order]
+        for name, dtype in (("rank", np.int32), ("stage", np.int32), ("clock", np.int64)):
+            columns[name] = np.repeat(np.array([getattr(each, name) for each in rows], dtype), sizes)[order]
         self._host.send(STREAM, columns, int(table[:, 0].max()))
 
     def _take(self) -> None:
@@ -173,10 +185,11 @@ class SpanSender:
             rows += _rows(step.number, _sums(spans) if step.summed else spans, codes)
             worked.append((step.number, computed_ns(spans)))
         table = np.array(rows, "<i8").reshape(-1, len(_NUMBERS) + len(_TEXTS))
+        texts, clock = list(codes), self._clock_number
         if place.rank == 0:
-            self._keep(0, stage, table, list(codes), worked)
+            self._keep(_Table(0, stage, clock, table, texts), worked)
         else:
-            self._host.tell(0, {"stage": stage, "texts": list(codes), "worked": worked}, [table])
+            self._host.tell(0, {"stage": stage, "clock": clock, "texts": texts, "worked": worked}, [table])
 
     def _placed(self, step: _TimedStep) -> Sequence[Span]:
         """Return spans as the device worked on them, on the host's clock."""
@@ -193,19 +206,12 @@ class SpanSender:
         self._clock.give(step.marks)
         return [_on_device(each, passed, events.name) for each in step.spans]
 
-    def _keep(
-        self,
-        rank: int,
-        stage: int,
-        table: np.ndarray,
-        texts: Sequence[str],
-        worked: Sequence[tuple[int, float]],
-    ) -> None:
-        if len(table):
-            self._rows.append((rank, stage, table, texts))
-            self._count += len(table)
+    def _keep(self, table: _Table, worked: Sequence[tuple[int, float]]) -> None:
+        if len(table.rows):
+            self._rows.append(table)
+            self._count += len(table.rows)
         for step, ns in worked:
-            alarms = self._slow.take(rank, stage, step, ns)
+            alarms = self._slow.take(table.rank, table.stage, step, ns)
             if alarms:
                 columns_of = {name: [alarm[name] for alarm in alarms] for name in alarms[0]}
                 self._host.send(_ALARMS, columns_of, alarms[0]["step"])
