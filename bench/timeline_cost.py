@@ -1,16 +1,13 @@
-"""What timing costs a step: blocks of steps of the demo model alone, and of a job of 4 processes, in random order, in one run."""
+"""What timing costs a step: steps of the demo model alone, and of a job of 4 processes, that are timed or not by chance, in one run."""
 
 from __future__ import annotations
 
 import argparse
 import os
-import random
+import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -19,53 +16,74 @@ from torch.nn.parallel import DistributedDataParallel
 
 import megalens
 from megalens.client import open_run
-from megalens.demo import GPT, Trainer
+from megalens.demo import GPT, TrainConfig, Trainer, load_corpus
 from megalens.tracer import Tracer
 from megalens.tracer.timeline.rows import ROW_BYTES
 
-from .common import Row, ratio, write_results
-from .statistics import Way, measured, rows_of
+from .common import UNDECIDED, Row, verdict, write_results
+from .statistics import seconds_aside
+from .tossed import Tossed, tossed
 
 __all__ = ["main"]
 
-_MOST = {"phases": 0.5, "layers": 1.0}
 _PROCESSES = 4
+_MOST = {"phases": 0.5, "layers": 1.0}
 _TITLES = {"steps": "sums of each step", "phases": "phases every step", "layers": "layers every step", "operations": "operations every step"}  # fmt: skip
 
 
-def _timed(granularity: str) -> Callable[[Trainer, Tracer], Any]:
-    @contextmanager
-    def begin(trainer: Trainer, tracer: Tracer) -> Iterator[Any]:
-        tracer.configure(timeline=granularity)
-        trainer.step()
-        try:
-            yield SimpleNamespace(spent_ns=0)
-        finally:
-            tracer.configure(timeline="off")
-            trainer.step()
+def _cost(tracer: Tracer, step: Callable[[], object], steps: int) -> Tossed:
+    """Return what timing adds to a step, by the settings in force."""
+    instrument: Any = tracer.instrument("timeline")
+    begins, timed = instrument.step_begins, [True]
+    instrument.step_begins = lambda number, held: begins(number, held or not timed[0])
 
-    return begin
+    def train(pays: bool) -> None:
+        timed[0] = pays
+        step()
 
-
-WAYS = {
-    "off": Way("", {}, begin=_timed("off")),
-    **{
-        name: Way(title, {}, most=_MOST.get(name), begin=_timed(name), every=1 if name in _MOST else 3)
-        for name, title in _TITLES.items()
-    },
-}
+    found = tossed(train, lambda: sum(seconds_aside(tracer)), steps)
+    instrument.step_begins = begins
+    return found
 
 
-def _job(rounds: int, steps: int) -> tuple[list[dict[str, float]], float]:
-    """Train 4 replicas; return seconds a step by round and way, and the recording's bytes a rank and step of the finest."""
-    ways = ("off", "phases", "layers")
+def _alone(steps: int) -> list[Row]:
+    """Measure one process that trains on all cores, and on all but one."""
+    rows, threads = [], torch.get_num_threads()
+    for cores in dict.fromkeys((threads, max(1, threads - 1))):
+        torch.set_num_threads(cores)
+        model = GPT()
+        with megalens.trace(model, name="bench-timeline", linger=0) as tracer:
+            trainer = Trainer(model, load_corpus(300_000), tracer, TrainConfig(steps=10**9))
+            assert tracer.connected(30)
+            for way, title in _TITLES.items():
+                tracer.configure(timeline=way)
+                trainer.step()
+                found = _cost(tracer, trainer.step, steps)
+                # With a core to spare what others do is not taken from the training.
+                aside = found.processor if cores == threads else 0.0
+                where = "no core free" if cores == threads else "a core free"
+                rows.append(_row(f"{where}: {title}", found, aside, _MOST.get(way)))
+    torch.set_num_threads(threads)
+    return rows
+
+
+def _job(steps: int) -> tuple[list[Row], float]:
+    """Train 4 replicas; return the lines of the table, and how many spans a rank has in a step at the finest."""
     with tempfile.TemporaryDirectory() as folder:
         answers = multiprocessing.get_context("spawn").SimpleQueue()
-        multiprocessing.spawn(_process, (folder, ways, rounds, steps, answers), nprocs=_PROCESSES, join=True)
-        return answers.get()
+        multiprocessing.spawn(_process, (folder, steps, answers), nprocs=_PROCESSES, join=True)
+        told = [answers.get() for _ in range(_PROCESSES)]
+    spans = max(spans for _, spans in told)
+    rows = []
+    for way in _MOST:
+        of_ranks = [found[way] for found, _ in told]
+        # All wait for the slowest in each step, so that any rank's clock serves; more processes than cores train, so that each second of a processor is taken from them, on all cores alike.
+        aside = sum(each.processor for each in of_ranks) / (os.cpu_count() or 1)
+        rows.append(_row(f"job of {_PROCESSES} processes: {_TITLES[way]}", of_ranks[0], aside, _MOST[way]))
+    return rows, spans
 
 
-def _process(rank: int, folder: str, ways: Sequence[str], rounds: int, steps: int, answers: Any) -> None:
+def _process(rank: int, folder: str, steps: int, answers: Any) -> None:
     os.environ["MEGALENS_RUNTIME_DIR"] = str(Path(folder) / "runtime")
     torch.set_num_threads(1)
     torch.manual_seed(0)
@@ -75,7 +93,7 @@ def _process(rank: int, folder: str, ways: Sequence[str], rounds: int, steps: in
     replica = DistributedDataParallel(model)
     optimizer = torch.optim.AdamW(model.parameters())
     ids = torch.randint(0, 200, (4, 128))
-    found: list[dict[str, float]] = []
+    found: dict[str, Tossed] = {}
     with megalens.trace(model, record=folder, linger=0.1) as tracer:
 
         def step() -> None:
@@ -84,74 +102,68 @@ def _process(rank: int, folder: str, ways: Sequence[str], rounds: int, steps: in
                 optimizer.step()
                 optimizer.zero_grad()
 
-        assert rank > 0 or tracer.connected(60)
-        distributed.barrier()
-        choose = random.Random(0)
-
-        def block(way: str) -> float:
+        def change(way: str) -> None:
             if rank == 0:
                 tracer.configure(timeline=way)
-            # A change takes a few steps to be agreed on.
+            # It takes a few steps to be agreed on.
             for _ in range(4):
                 step()
-            began = time.perf_counter()
-            for _ in range(steps):
-                step()
-            return (time.perf_counter() - began) / steps
 
-        block("off")
-        for _ in range(rounds):
-            found.append({way: block(way) for way in choose.sample(ways, len(ways))})
-        block("operations")
+        assert rank > 0 or tracer.connected(60)
+        distributed.barrier()
+        for way in _MOST:
+            change(way)
+            found[way] = _cost(tracer, step, steps)
+        change("operations")
+        for _ in range(4):
+            step()
     distributed.destroy_process_group()
+    spans = 0.0
     if rank == 0:
-        spans = open_run(tracer.folder).table("spans").to_pandas()
-        fine = spans[spans.groupby("step")["rank"].transform("size") == spans.groupby("step").size().max()]
-        answers.put((found, len(fine) / fine["step"].nunique() / _PROCESSES))
+        rows = open_run(tracer.folder).table("spans").to_pandas()
+        of_steps = rows.groupby("step").size()
+        spans = float(of_steps.max()) / _PROCESSES
+    answers.put((found, spans))
 
 
-def _rows(found: Sequence[dict[str, float]], spans: float) -> list[Row]:
-    rows = []
-    for way in ("phases", "layers"):
-        cost = ratio([each[way] for each in found], [each["off"] for each in found], middle=_middle)
-        value, low, high = (100 * (each - 1) for each in (cost.value, cost.low, cost.high))
-        undecided = low <= _MOST[way] < high
-        rows.append(
-            Row(
-                f"job of {_PROCESSES} processes: {_TITLES[way]}", value, "% of a step", low, high,
-                f"≤ {_MOST[way]} %", None if undecided else high <= _MOST[way],
-                "**undecided**: the interval holds the target" if undecided else "",
-            )
-        )  # fmt: skip
-    size = spans * ROW_BYTES
-    rows.append(
-        Row("a rank and step at operations, on the wire", size / 1e3, "kB", target="≤ 50", met=size <= 50e3, note=f"{spans:.0f} spans")
-    )  # fmt: skip
-    return rows
-
-
-def _middle(values: Sequence[float]) -> float:
-    cut = len(values) // 10
-    kept = sorted(values)[cut : len(values) - cut]
-    return sum(kept) / len(kept)
+def _row(title: str, found: Tossed, aside: float, most: float | None) -> Row:
+    cost, low, high = (100 * (each + aside) for each in (found.cost, found.low, found.high))
+    met = verdict(low, high, most)
+    undecided = f"{UNDECIDED} · " if met is None and most is not None else ""
+    target = "" if most is None else f"≤ {most} %"
+    note = f"{undecided}elapsed {100 * found.cost:.2f} %, processor time aside {100 * aside:.2f} %; a step of {1e3 * found.step:.0f} ms"
+    print(f"{title}: {cost:.2f} % [{low:.2f}, {high:.2f}] {note}", file=sys.stderr)
+    return Row(title, cost, "% of a step", low, high, target, met, note)
 
 
 def main(arguments: Sequence[str] | None = None) -> Path:
     """Measure and write ``results/timeline_cost.{json,md}``; return the Markdown file."""
     parser = argparse.ArgumentParser(prog="python -m bench.timeline_cost", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=100, help="blocks without timing (%(default)s)")
-    parser.add_argument("--steps", type=int, default=4, help="steps a block (%(default)s)")
-    parser.add_argument("--quick", action="store_true", help="9 rounds: shows that it works")
+    parser.add_argument("--steps", type=int, default=1000, help="steps of each way (%(default)s)")
+    parser.add_argument("--quick", action="store_true", help="16 steps: shows that it works")
     options = parser.parse_args(arguments)
-    rounds = 9 if options.quick else options.rounds
-    rows = rows_of(measured(rounds, options.steps, WAYS), WAYS)
-    rows += _rows(*_job(rounds, 2 * options.steps))
+    steps = 16 if options.quick else options.steps
+    rows, spans = _job(steps)
+    with tempfile.TemporaryDirectory() as runtime:
+        os.environ["MEGALENS_RUNTIME_DIR"] = runtime
+        rows = [*_alone(steps), *rows]
+    size = spans * ROW_BYTES
+    rows.append(
+        Row("a rank and step at operations, on the wire", size / 1e3, "kB", target="≤ 50", met=size <= 50e3, note=f"{spans:.0f} spans")
+    )  # fmt: skip
     how = (
-        f"{rounds} rounds; in each, {options.steps} training steps of the demo model (4 layers, hidden 128, batch 16 × 128) in every way, in random order, after two steps that are not measured; sums and operations in every third round. "
-        f"Then {_PROCESSES} processes with `DistributedDataParallel` over gloo on the same cores, one thread each, {2 * options.steps} steps a block. A hub records it all. "
-        "Time of a block over that of the block without timing in the same round; mean without the smallest and largest tenth; 95 % bootstrap interval over rounds."
+        f"{steps} training steps of the demo model (4 layers, hidden 128, batch 16 × 128) in every way, with no core free and with one. Then {_PROCESSES} processes with `DistributedDataParallel` over gloo on the same cores, one thread each, 4 sequences a step. "
+        "Hub and tracer are there, and a hub records it all; whether a step is timed is decided by chance for each, on all ranks alike, and what timing adds to it and to the step after it is estimated in stretches of 8 steps (bench/tossed.py), with a 95 % bootstrap interval over stretches. "
+        "Producers and hub work up to a second later, so that their processor time is added: in full with no core free, and in the job as far as it takes all cores alike. What hooks cost in a step that is not timed, a look at a flag each, is not in it."
     )
-    return write_results("timeline_cost", "What timing costs a step", rows, how=how, quick=options.quick)
+    return write_results(
+        "timeline_cost",
+        "What timing costs a step",
+        rows,
+        how=how,
+        quick=options.quick,
+        facts={"steps": steps},
+    )
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import copy
 import os
 import signal
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -26,10 +27,7 @@ LAYER = {
 
 
 class Gated(nn.Module):
-    """The demo's model, whose passes wait as long as the gate is shut, as it is from the pass ``last`` on.
-
-    ``fails`` is raised by the next pass.
-    """
+    """The demo's model, whose passes take ``seconds`` more and wait as long as the gate is shut; ``fails`` is raised by the next one."""
 
     def __init__(self):
         super().__init__()
@@ -37,13 +35,12 @@ class Gated(nn.Module):
         self.gate = threading.Event()
         self.gate.set()
         self.passes = 0
-        self.last = None
+        self.seconds = 0.0
         self.fails = None
 
     def forward(self, ids):
         self.passes += 1
-        if self.passes == self.last:
-            self.gate.clear()
+        time.sleep(self.seconds)
         assert self.gate.wait(20)
         fails, self.fails = self.fails, None
         if fails is not None:
@@ -129,12 +126,12 @@ def test_requests_wait_in_places_and_can_be_cancelled_there(gated, lab):
 
 def test_a_generation_is_cancelled_between_two_tokens_and_the_next_one_goes_on(gated, lab):
     _, model = gated
-    # The model writes at most 61 tokens: without a gate they could all be there before it is told to stop.
-    model.last = model.passes + 10
+    # The model writes at most 61 tokens, which could else be there before it is told to stop.
+    model.seconds = 0.1
     long = lab.generate("abc", 50_000, wait=False, samples=2)
     eventually(lambda: len(long.tokens(0)) > 6, "tokens stream")
     long.cancel()
-    model.gate.set()
+    model.seconds = 0.0
     assert long.wait(20).state == "cancelled"
     frame = long.tokens(1)
     assert frame["tensor_step"].tolist()[-1] == -1

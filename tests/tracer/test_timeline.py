@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -176,14 +177,19 @@ def test_a_slow_rank_has_the_steps_after_it_timed_by_phases_and_then_sums_go_on(
     alarm |= {"step": 3, "time": 0.0, "rank": 0, "stage": -1, "micro_batch": -1, "severity": "warning"}
     alarm |= {"value": 2.0, "expected": 1.0, "place": 0}
 
+    trained = threading.Event()
+
     def found(self, rank, stage, step, ns):
         assert ns > 0
+        # Found once the step is over: the next one's end sees it first.
+        assert step < 3 or trained.wait(30)
         return [alarm] if step == 3 else []
 
     monkeypatch.setattr(SlowRanks, "take", found)
 
     def work(model, ids, tracer, steps):
         train(model, ids, tracer, 3)
+        trained.set()
         # The producer's thread finds it out when it has the step.
         until = time.monotonic() + 30
         while not tracer.instrument("timeline")._slow:

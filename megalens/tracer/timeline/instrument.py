@@ -223,14 +223,15 @@ class TimelineInstrument(Instrument):
     def _look_closer(self) -> None:
         """Time some steps by phases where sums have shown that a rank is slow, and then go back to sums."""
         asked = self._settings
-        if self._slow and asked.granularity == "steps" and asked.around and self._after is None:
+        # The producer thread may find another one meanwhile.
+        slow, self._slow = self._slow, False
+        if slow and asked.granularity == "steps" and asked.around and self._after is None:
             self._after, self._fine = asked, asked.around
             self._ask(replace(asked, granularity="phases"))
         elif self._after is not None and asked.granularity == "phases":
             self._fine -= 1
             if self._fine == 0:
                 self._ask(self._after)
-        self._slow = False
 
     def _ask(self, settings: TimelineSettings) -> None:
         if self.reconfigure is not None:
