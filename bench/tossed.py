@@ -37,7 +37,13 @@ class Tossed:
     step: float
 
 
-def tossed(step: Callable[[bool], object], aside: Callable[[], float], steps: int, first: int = 64) -> Tossed:
+def tossed(
+    step: Callable[[bool], object],
+    aside: Callable[[], float],
+    steps: int,
+    first: int = 64,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Tossed:
     """Train so many steps, of which half pay, by chance.
 
     The logarithm of a step's time is explained by whether it paid and whether the one before it did, in stretches of 8 steps that each have their own level, with Huber's weights (residuals beyond 1.5
@@ -53,6 +59,8 @@ def tossed(step: Callable[[bool], object], aside: Callable[[], float], steps: in
         How many are timed.
     first : int
         Steps before them, which are not.
+    clock : callable
+        What a step takes is told by, s.
     """
     random = np.random.default_rng(0)
 
@@ -60,9 +68,9 @@ def tossed(step: Callable[[bool], object], aside: Callable[[], float], steps: in
         took: list[float] = []
         before = aside()
         for each in pays.tolist():
-            began = time.perf_counter()
+            began = clock()
             step(each)
-            took.append(time.perf_counter() - began)
+            took.append(clock() - began)
         return took, aside() - before
 
     train(random.random(first) < 0.5)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from megalens.tracer.timeline.rows import Span, computed_ns
-from megalens.tracer.timeline.slow_ranks import SlowRanks
+from megalens.tracer.timeline.slow_ranks import SlowRanks, medians_of_others
 
 MS = 1_000_000
 
@@ -47,6 +47,17 @@ def test_a_rank_that_gets_worse_or_is_slow_again_is_said_again():
         return 1.2 if rank == 1 and (step < 60 or step > 160) else 1.0
 
     assert len(run(260, factor=again)) == 2
+
+
+def test_a_rank_is_compared_with_the_median_of_the_others_of_its_stage():
+    random = np.random.default_rng(3)
+    for ranks in (2, 3, 4, 9, 16):
+        stages = random.integers(0, 3, ranks).astype(float)
+        # Some work equally long.
+        work = random.integers(1, 6, ranks).astype(float)
+        others = [np.delete(work, rank)[np.delete(stages, rank) == stages[rank]] for rank in range(ranks)]
+        wanted = [np.median(each) if len(each) else np.nan for each in others]
+        np.testing.assert_array_equal(medians_of_others(stages, work), wanted)
 
 
 def test_each_stage_is_compared_with_itself():
