@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -78,10 +78,8 @@ def when_backpropagated(output: Any, call: Callable[[], None]) -> None:
     """Have something called whenever a gradient comes back to a module's output: its first tensor that can have one is what its backward pass computes first."""
     if isinstance(output, GraphPass):
         output.backpropagated.append(call)
-    elif torch.is_grad_enabled():
-        tensor = next((tensor for tensor in _tensors(output) if tensor.requires_grad), None)
-        if tensor is not None:
-            tensor.register_hook(lambda gradient: call())  # type: ignore[no-untyped-call]
+    elif torch.is_grad_enabled() and (tensor := _differentiable(output)) is not None:
+        tensor.register_hook(lambda gradient: call())  # type: ignore[no-untyped-call]
 
 
 def left_out_sentence(step: int, passes: int) -> str:
@@ -97,15 +95,20 @@ def after_backward(call: Callable[[], None]) -> None:
     torch.autograd.Variable._execution_engine.queue_callback(call)
 
 
-def _tensors(output: Any) -> Iterator[Tensor]:
+def _differentiable(output: Any) -> Tensor | None:
+    """Return the first tensor of an output that can have a gradient."""
     if isinstance(output, Tensor):
-        yield output
+        return output if output.requires_grad else None
+    values: Iterable[Any] = ()
+    if isinstance(output, (tuple, list)):
+        values = output
     elif isinstance(output, Mapping):
-        for value in output.values():
-            yield from _tensors(value)
-    elif isinstance(output, (tuple, list)):
-        for value in output:
-            yield from _tensors(value)
+        values = output.values()
+    for value in values:
+        tensor = _differentiable(value)
+        if tensor is not None:
+            return tensor
+    return None
 
 
 class PassHooks:

@@ -56,7 +56,7 @@ def device(monkeypatch) -> Device:
     device = Device()
 
     def follow(clock: StepClock, roots) -> None:
-        clock.events = device
+        clock.read(device)
 
     monkeypatch.setattr(StepClock, "follow", follow)
     return device

@@ -55,10 +55,10 @@ class TimelineInstrument(Instrument):
         self._host: Host
         self._sender: SpanSender | None = None
         self._step_clock = StepClock(self._no_device_times)
-        # What every reading goes through.
-        self._clock = clock = self._step_clock.now
-        self._communication = CommunicationHooks(self._note, self._failed, clock)
-        self._loop = LoopHooks(self._note, clock)
+        # What every reading goes through; what is called most calls it itself.
+        self._clock = self._step_clock.now
+        self._communication = CommunicationHooks(self._note, self._failed, self._now)
+        self._loop = LoopHooks(self._note, self._now)
         self._stages = StageHooks(self)
         self._modules: list[ModuleHooks] = []
         # Spans of the step that goes on, and those since the step before, which are the next one's.
@@ -118,6 +118,7 @@ class TimelineInstrument(Instrument):
             self._unhook()
             return
         self._step_clock.follow(self._host.roots)
+        self._clock = self._step_clock.now
         self._step_clock.on = True
         self._communication.begin()
         self._loop.begin()
@@ -358,12 +359,19 @@ class TimelineInstrument(Instrument):
 
     def _module(self, chunk: int) -> Any:
         def keep(kind: str, path: str, began: int, now: int) -> None:
+            # A pass calls this for each of its modules: what is the same for all spans is in _note().
             if self._taken and not self._others:
                 at = self._backward or self._forward
-                number = at[-1][1] if at else -1
-                self._note(Span(kind, began, now, path, chunk, number, now - began))
+                if len(self._spans) < _MOST_SPANS:
+                    number = at[-1][1] if at else -1
+                    self._spans.append(Span(kind, began, now, path, chunk, number, now - began))
+                else:
+                    self._lost += 1
 
         return keep
+
+    def _now(self) -> int:
+        return self._clock()
 
     def _note(self, span: Span) -> None:
         """Keep a span of the step that goes on, or of the next one."""

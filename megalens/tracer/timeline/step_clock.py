@@ -118,6 +118,8 @@ class StepClock:
         Of the device whose times are wanted; None for those of the host.
     on : bool
         Whether anything is timed now; where nothing is, no event is queued.
+    now : callable
+        Gives the host's time in ns; on a device it stands for when the device comes here.
     """
 
     def __init__(self, failed: Callable[[Exception], None]) -> None:
@@ -126,6 +128,7 @@ class StepClock:
         self.on = False
         self._spare: deque[IEvent] = deque(maxlen=_MOST_SPARE)
         self._marks: Marks = {}
+        self.now: Callable[[], int] = time.perf_counter_ns
 
     def follow(self, roots: Iterable[nn.Module]) -> None:
         """Read the clock of the device on which a model is, where that is a CUDA device; else the host's."""
@@ -133,14 +136,18 @@ class StepClock:
         # Of a model on several devices no single one says what the process waits for.
         device = devices.pop() if len(devices) == 1 else None
         if device is None:
-            self.events = None
+            self.read(None)
         elif self.events is None or self.events.name != str(device):
-            self.events = DeviceEvents(device)
-            self._spare.clear()
-        self._marks = {}
+            self.read(DeviceEvents(device))
 
-    def now(self) -> int:
-        """Return the host's time in ns; on a device it stands for when the device comes here."""
+    def read(self, events: DeviceEvents | None) -> None:
+        """Read the clock of a device from now on, or the host's."""
+        self.events = events
+        self.now = time.perf_counter_ns if events is None else self._now_on_device
+        self._marks = {}
+        self._spare.clear()
+
+    def _now_on_device(self) -> int:
         now = time.perf_counter_ns()
         if self.events is not None and self.on and len(self._marks) < _MOST_MARKS:
             while now in self._marks:
@@ -163,9 +170,8 @@ class StepClock:
 
     def give_up(self, error: Exception) -> None:
         """Read the host's clock from now on. Any thread."""
-        events, self.events = self.events, None
-        self._marks = {}
-        self._spare.clear()
+        events = self.events
+        self.read(None)
         if events is not None:
             self._failed(error)
 
