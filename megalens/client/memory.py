@@ -13,6 +13,8 @@ __all__ = ["StreamMemory"]
 
 _BLOCK = 64
 _SMALL_BYTES = 64 * 1024
+_OBJECTS_BYTES = 600
+"""What the objects of a frame take beside its bytes."""
 
 
 class StreamMemory:
@@ -39,8 +41,10 @@ class StreamMemory:
 
     def append(self, body: CheckedBody, size: int) -> None:
         """Add the rows of one frame of ``size`` bytes, which they keep alive."""
-        self._tail.append((body, size))
-        self.bytes += size
+        body.release()
+        held = size + _OBJECTS_BYTES
+        self._tail.append((body, held))
+        self.bytes += held
         self.rows += body.rows
         while self.bytes > self._limit and len(self._blocks) + len(self._tail) > 1:
             if self._blocks:

@@ -28,19 +28,27 @@ class CheckedBody:
         The decoded header with its body.
     data : bytes
         The whole frame.
+    places : sequence of int
+        Where in it the message of each record batch begins; none where another Arrow library wrote it.
     layout : FrameLayout, optional
         Where things are, when that is known.
     table : pyarrow.Table, optional
-        The rows; needed when ``layout`` is not given.
+        The rows; needed without ``places``.
     """
 
-    __slots__ = ("_data", "_frame", "_layout", "_table")
+    __slots__ = ("_data", "_frame", "_layout", "_places", "_table")
 
     def __init__(
-        self, frame: Frame, data: bytes, layout: FrameLayout | None = None, table: pa.Table | None = None
+        self,
+        frame: Frame,
+        data: bytes,
+        places: Sequence[int],
+        layout: FrameLayout | None = None,
+        table: pa.Table | None = None,
     ) -> None:
         self._frame = frame
         self._data = data
+        self._places = tuple(places)
         self._layout = layout
         self._table = table
 
@@ -57,11 +65,16 @@ class CheckedBody:
     def table(self) -> pa.Table:
         """Return the rows, which view the frame's memory."""
         if self._table is None:
-            assert self._layout is not None
-            schema = self._frame.schema
-            message = pa.py_buffer(self._data)[self._layout.batch[0] :]
-            self._table = pa.Table.from_batches([pa.ipc.read_record_batch(message, schema)], schema)
+            schema, whole = self._frame.schema, pa.py_buffer(self._data)
+            batches = [pa.ipc.read_record_batch(whole[at:], schema) for at in self._places]
+            self._table = pa.Table.from_batches(batches, schema)
         return self._table
+
+    def release(self) -> None:
+        """Let go of all but the frame, for whoever keeps many: what was read of a small one is as large as the frame, and is read again when it is asked for."""
+        self._layout = None
+        if self._places:
+            self._table = None
 
     def numbers(self, column: str) -> Numbers:
         """Return a plain column of numbers."""
@@ -131,8 +144,9 @@ class FrameChecker:
         known = self._known.get(kind)
         for layout in known or ():
             if layout.rows == frame.rows and all(map(data.startswith, layout.pieces, layout.starts)):
-                return CheckedBody(frame, data, layout)
-        batches, places = frame.batches()
+                return CheckedBody(frame, data, layout.batch[:1], layout)
+        batches, in_body = frame.batches()
+        places = [HEADER_BYTES + at for at in in_body]
         table = pa.Table.from_batches(batches, frame.schema)
         if known is None:
             # To remember takes longer than to check: only for what comes again.
@@ -140,8 +154,8 @@ class FrameChecker:
                 del self._known[next(iter(self._known))]
             self._known[kind] = deque(maxlen=_MOST_LAYOUTS)
         elif len(places) == 1:
-            found = frame_layout(data, HEADER_BYTES + places[0], batches[0])
+            found = frame_layout(data, places[0], batches[0])
             if found is not None and sum(map(len, found.pieces)) <= _MOST_FIXED_BYTES:
                 known.append(found)
-                return CheckedBody(frame, data, found, table)
-        return CheckedBody(frame, data, None, table)
+                return CheckedBody(frame, data, places, found, table)
+        return CheckedBody(frame, data, places, None, table)

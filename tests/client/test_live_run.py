@@ -3,6 +3,7 @@
 import gc
 import threading
 import time
+import tracemalloc
 
 import pytest
 from live_run import NO_OP, WAIT, eventually, scalars_frame
@@ -328,6 +329,28 @@ def test_memory_is_bounded_and_counts_what_it_gave_up():
     assert steps == sorted(steps)
     assert steps[0] == 1 + memory.evicted_rows // 2
     gc.collect()
+
+
+def test_frames_of_any_layout_take_hardly_more_memory_than_is_counted():
+    from live_run import tensors_frame
+
+    memory = StreamMemory(STREAMS["tensors"], 100_000_000)
+    checker = FrameChecker()
+    # No two of them alike, as where each has texts of its own.
+    frames = [
+        tensors_frame(step, range(1 + step % 8), size=8, part=f"part {step:04}") for step in range(1, 1001)
+    ]
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    for frame in frames:
+        data = bytes(bytearray(frame))
+        memory.append(checker.check(decode_frame(data), data), len(data))
+    gc.collect()
+    taken = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert 0.8 * taken < memory.bytes < 1.2 * taken
+    assert memory.table().num_rows == memory.rows
+    assert memory.table()["part"].to_pylist()[-1] == "part 1000"
 
 
 def test_frames_are_read_only_when_somebody_asks_for_their_rows(monkeypatch):

@@ -104,16 +104,17 @@ def test_a_perturbation_touches_the_same_steps_on_every_rank_and_ends_by_itself(
     job = start_job(2, allow="perturb")
     run = job.connect()
     run.wait(step=3, timeout=60)
-    first = run.perturb({"system": Noise1(0.1)}, steps=4, seed=3)
-    assert run.perturbation["until"] == first + 3
+    # Enough of them that it is still going on when it is asked about.
+    first = run.perturb({"system": Noise1(0.1)}, steps=20, seed=3)
+    assert run.perturbation["until"] == first + 19
     until(lambda: run.perturbation is None)
-    until(lambda: run.status.get("perturbed_steps") == 4)
-    run.wait(step=first + 6, timeout=60)
+    until(lambda: run.status.get("perturbed_steps") == 20)
+    run.wait(step=first + 22, timeout=60)
     actions = run.audit().to_pandas()["action"].tolist()
     assert "perturb" in actions
     run.close()
     said = job.stop()
-    assert all(one["status"]["perturbed_steps"] == 4 for one in said)
+    assert all(one["status"]["perturbed_steps"] == 20 for one in said)
 
 
 def test_every_rank_knows_whether_anybody_looks(start_job) -> None:

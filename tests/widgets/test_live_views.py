@@ -8,6 +8,7 @@ import pytest
 from live_run import LiveRun, eventually, tensors_frame
 
 import megalens
+from megalens.client import open_run
 from megalens.client.answers import run_answers
 from megalens.report import build_report
 from megalens.widgets import VIEW_MIME
@@ -83,6 +84,9 @@ def test_pictures_of_a_live_run_are_those_of_its_recording(tmp_path, monkeypatch
             run.wait(5, timeout=WAIT)
             eventually(lambda: run.scalars().num_rows == 5, "the last rows")
             assert run.run.live
+            # The hub writes a row after it has passed it on.
+            folder = tmp_path / "runs" / training.id
+            eventually(lambda: open_run(folder).table("scalars").num_rows == 5, "they are recorded")
             growing = pictures(run.run)
             assert asked == []
             # As of a hub on another machine.
@@ -94,7 +98,7 @@ def test_pictures_of_a_live_run_are_those_of_its_recording(tmp_path, monkeypatch
     finally:
         training.close()
     asked.clear()
-    with megalens.open(tmp_path / "runs" / training.id) as recorded:
+    with megalens.open(folder) as recorded:
         after = pictures(recorded.run)
     assert asked == []
     assert live == after
