@@ -27,6 +27,8 @@ from .tossed import Tossed, tossed
 __all__ = ["main"]
 
 _PROCESSES = 4
+_MORE = 4
+"""Times as many steps of the job: processes that wait for each other vary more."""
 _MOST = {"phases": 0.5, "layers": 1.0}
 _TITLES = {"steps": "sums of each step", "phases": "phases every step", "layers": "layers every step", "operations": "operations every step"}  # fmt: skip
 
@@ -139,11 +141,11 @@ def _row(title: str, found: Tossed, aside: float, most: float | None) -> Row:
 def main(arguments: Sequence[str] | None = None) -> Path:
     """Measure and write ``results/timeline_cost.{json,md}``; return the Markdown file."""
     parser = argparse.ArgumentParser(prog="python -m bench.timeline_cost", description=__doc__)
-    parser.add_argument("--steps", type=int, default=1000, help="steps of each way (%(default)s)")
+    parser.add_argument("--steps", type=int, default=400, help="steps of each way (%(default)s)")
     parser.add_argument("--quick", action="store_true", help="16 steps: shows that it works")
     options = parser.parse_args(arguments)
     steps = 16 if options.quick else options.steps
-    rows, spans = _job(steps)
+    rows, spans = _job(_MORE * steps)
     with tempfile.TemporaryDirectory() as runtime:
         os.environ["MEGALENS_RUNTIME_DIR"] = runtime
         rows = [*_alone(steps), *rows]
@@ -152,7 +154,7 @@ def main(arguments: Sequence[str] | None = None) -> Path:
         Row("a rank and step at operations, on the wire", size / 1e3, "kB", target="≤ 50", met=size <= 50e3, note=f"{spans:.0f} spans")
     )  # fmt: skip
     how = (
-        f"{steps} training steps of the demo model (4 layers, hidden 128, batch 16 × 128) in every way, with no core free and with one. Then {_PROCESSES} processes with `DistributedDataParallel` over gloo on the same cores, one thread each, 4 sequences a step. "
+        f"{steps} training steps of the demo model (4 layers, hidden 128, batch 16 × 128) in every way, with no core free and with one. Then {_PROCESSES} processes with `DistributedDataParallel` over gloo on the same cores, one thread each, 4 sequences a step, {_MORE * steps} steps in every way. "
         "Hub and tracer are there, and a hub records it all; whether a step is timed is decided by chance for each, on all ranks alike, and what timing adds to it and to the step after it is estimated in stretches of 8 steps (bench/tossed.py), with a 95 % bootstrap interval over stretches. "
         "Producers and hub work up to a second later, so that their processor time is added: in full with no core free, and in the job as far as it takes all cores alike. What hooks cost in a step that is not timed, a look at a flag each, is not in it."
     )
