@@ -72,11 +72,9 @@ class Spans:
     @classmethod
     def of(cls, table: pa.Table) -> Spans:
         """Return the spans of a table of the stream, in any order. Spans that end before they begin, or of unknown kinds, are left out and said."""
-        numbers = [name for name in (*_NUMBERS, *_LATER) if name not in _LATER or name in table.column_names]
-        columns: dict[str, Any] = {
-            name: table[name].to_numpy().astype(np.int64, copy=False) for name in numbers
-        }
-        columns = {name: np.zeros(len(table), np.int64) for name in _LATER} | columns
+        columns: dict[str, Any] = {name: np.zeros(len(table), np.int64) for name in _LATER}
+        for name in (*_NUMBERS, *(each for each in _LATER if each in table.column_names)):
+            columns[name] = table[name].to_numpy().astype(np.int64, copy=False)
         texts = {name: _codes(table[name]) for name in ("kind", "name", "group")}
         known = np.array([KINDS.index(kind) if kind in KINDS else -1 for kind in texts["kind"][1]] or [-1])
         columns["kind"] = known[texts["kind"][0]] if len(table) else texts["kind"][0]

@@ -69,6 +69,14 @@ def test_each_stage_is_compared_with_itself():
     assert "of its stage" in alarm["sentence"]
 
 
+def test_a_stage_without_work_or_with_one_rank_leaves_the_others_judged():
+    stages = [0, 0, 1, 1, 2]
+    (alarm,) = run(
+        100, ranks=5, stages=stages, factor=lambda rank, step: {0: 1.5, 2: 0.0, 3: 0.0}.get(rank, 1.0)
+    )
+    assert (alarm["rank"], alarm["stage"]) == (0, 0)
+
+
 @pytest.mark.parametrize("noise", [0.01, 0.1, 0.3])
 def test_healthy_jobs_raise_nothing(noise):
     assert [run(500, ranks=8, noise=noise, seed=seed) for seed in range(4)] == [[]] * 4

@@ -359,7 +359,7 @@ class TimelineInstrument(Instrument):
 
     def _module(self, chunk: int) -> Any:
         def keep(kind: str, path: str, began: int, now: int) -> None:
-            # A pass calls this for each of its modules: what is the same for all spans is in _note().
+            # Every module of a pass calls this, so that it does not go by way of _note().
             if self._taken and not self._others:
                 at = self._backward or self._forward
                 if len(self._spans) < _MOST_SPANS:

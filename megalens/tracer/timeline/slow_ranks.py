@@ -41,8 +41,8 @@ class SlowRanks:
         # Of the newest steps that all ranks have said, the next one's place being ``_seen`` modulo how many are kept.
         self._seen = 0
         self._numbers = np.zeros(_KEPT, np.int64)
-        self._slower = np.full((_KEPT, world), np.nan)
-        self._own, self._like = np.full((2, _KEPT, world), np.nan)
+        self._slower = np.zeros((_KEPT, world))
+        self._own, self._like = np.zeros((2, _WINDOW, world))
         self._told = np.zeros(world)
 
     def take(self, rank: int, stage: int, step: int, ns: float) -> list[dict[str, Any]]:
@@ -58,19 +58,17 @@ class SlowRanks:
         del self._steps[step]
         stages, work = np.array([said[each] for each in range(self._world)]).T
         like = medians_of_others(stages, work)
-        if (like <= 0).any():
-            return []
-        at = self._seen % _KEPT
+        at, recent = self._seen % _KEPT, self._seen % _WINDOW
         self._seen += 1
-        self._numbers[at], self._own[at], self._like[at] = step, work, like
-        self._slower[at] = work / like - 1
+        self._numbers[at], self._own[recent], self._like[recent] = step, work, like
+        # Who has nobody to be compared with, or nobody who works, is not slower.
+        self._slower[at] = np.divide(work, like, out=np.ones(len(work)), where=like > 0) - 1
         return self._judged(step, stages) if self._seen >= _WINDOW else []
 
     def _judged(self, step: int, stages: np.ndarray) -> list[dict[str, Any]]:
         """Return the alarms of a step: most often there are none, which the first lines find."""
         newest = (self._seen - 1 - np.arange(min(self._seen, _KEPT))) % _KEPT
-        window = newest[:_WINDOW]
-        recent = self._slower[window]
+        recent = self._slower[newest[:_WINDOW]]
         middle = np.median(recent, axis=0)
         self._told[middle < _LEAST / 2] = 0.0
         large = np.flatnonzero((middle >= _LEAST) & (middle >= _AGAIN * self._told))
@@ -89,8 +87,8 @@ class SlowRanks:
             found.append({
                 "step": step, "time": time.time(), "rank": rank, "stage": stage, "micro_batch": -1, "rule": _RULE,
                 "severity": "warning", "direction": "compute", "stat": "span", "name": "compute", "statistic": "ms",
-                "value": float(np.median(self._own[window, rank])) / 1e6,
-                "expected": float(np.median(self._like[window, rank])) / 1e6,
+                "value": float(np.median(self._own[:, rank])) / 1e6,
+                "expected": float(np.median(self._like[:, rank])) / 1e6,
                 "sentence": f"Rank {rank} is {level:.0%} slower than the other ranks{where} since step {since}.",
                 "place": 0, "samples": "",
             })  # fmt: skip
