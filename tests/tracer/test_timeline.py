@@ -19,6 +19,7 @@ from megalens import trace
 from megalens.client import open_run
 from megalens.protocol import ProtocolError
 from megalens.tracer import TracerError
+from megalens.tracer.timeline import modules
 from megalens.tracer.timeline.slow_ranks import SlowRanks
 from megalens.tracer.timeline.step_clock import clock_number
 
@@ -312,3 +313,25 @@ def test_processes_of_a_machine_have_one_clock_and_those_of_another_boot_or_time
 
     monkeypatch.setattr(Path, "read_text", fails)
     assert clock_number() == 0
+
+
+def test_hooks_of_modules_do_nothing_in_steps_that_are_not_timed(
+    gpt, ids, tmp_path, own_hub, monkeypatch
+) -> None:
+    waited_for: list[int] = []
+    own = modules.when_backpropagated
+
+    def noted(output, call) -> None:
+        waited_for.append(1)
+        own(output, call)
+
+    monkeypatch.setattr(modules, "when_backpropagated", noted)
+    counts = []
+    for every in (1, 2):
+        waited_for.clear()
+        rows = recorded(
+            gpt, ids, tmp_path / str(every), own_hub, {"granularity": "layers", "every": every}, 4
+        )
+        assert sorted(set(rows["step"])) == list(range(every, 5, every))
+        counts.append(len(waited_for))
+    assert counts[0] == 2 * counts[1] > 0

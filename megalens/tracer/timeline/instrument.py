@@ -191,6 +191,8 @@ class TimelineInstrument(Instrument):
         self._operation = None
         self._communication.forget()
         self._step_clock.on = self._taken
+        for each in self._modules:
+            each.on = self._taken
         if not self._taken:
             self._spans = []
             self._step_clock.forget()

@@ -53,6 +53,11 @@ class ModuleHooks:
         Takes kind, path, beginning and end. Must not raise.
     clock : callable
         Gives the time in ns.
+
+    Attributes
+    ----------
+    on : bool
+        Whether anything is timed in the step that goes on.
     """
 
     def __init__(
@@ -62,6 +67,7 @@ class ModuleHooks:
         clock: Callable[[], int],
     ) -> None:
         self._keep, self._clock = keep, clock
+        self.on = False
         self._begun: list[tuple[str, int]] = []
         # Of backward passes that go on: by path, when each began.
         self._open: dict[str, int] = {}
@@ -85,6 +91,7 @@ class ModuleHooks:
 
     def step_ends(self) -> None:
         """Forget what has not ended."""
+        self.on = False
         self._begun.clear()
         self._open.clear()
 
@@ -103,7 +110,7 @@ class ModuleHooks:
 
     def _before(self, path: str) -> Callable[[nn.Module, Any], None]:
         def hook(_: nn.Module, given: Any) -> None:
-            if torch.compiler.is_compiling():
+            if not self.on or torch.compiler.is_compiling():
                 return
             when_backpropagated(given, lambda: self._backward_ends(path))
             self._begins(path)
@@ -112,7 +119,7 @@ class ModuleHooks:
 
     def _after(self, path: str) -> Callable[[nn.Module, Any, Any], None]:
         def hook(_: nn.Module, given: Any, output: Any) -> None:
-            if torch.compiler.is_compiling():
+            if not self.on or torch.compiler.is_compiling():
                 return
             self._ends(path)
             when_backpropagated(output, lambda: self._backward_begins(path))
