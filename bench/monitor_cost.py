@@ -28,7 +28,7 @@ from megalens.tracer import Tracer
 from megalens.tracer.moments import kernel_name
 from megalens.tracer.moments.intervals import Intervals
 
-from .common import UNDECIDED, Row, verdict, write_results
+from .common import Row, write_results
 from .statistics import Way, measured, rows_of, seconds_aside
 from .tossed import tossed
 
@@ -180,16 +180,9 @@ def _tossed(steps: int) -> list[Row]:
 
                 found = tossed(step, lambda tracer=tracer: sum(seconds_aside(tracer)), steps)
         # With a core to spare what others do is not taken from the training.
-        aside = 100 * found.processor if cores == threads else 0.0
-        cost, low, high = (100 * each + aside for each in (found.cost, found.low, found.high))
-        met = verdict(low, high, 1.0)
+        aside = found.processor if cores == threads else 0.0
         where = "all cores train" if cores == threads else "one core left"
-        rows.append(
-            Row(
-                f"parameters and gradients every step, judged, by coin: {where}", cost, "% of a step", low, high, "≤ 1.0 %", met,
-                f"{UNDECIDED if met is None else ''} elapsed {100 * found.cost:.2f} %, processor time of producer and hub {100 * found.processor:.2f} %; a step of {1e3 * found.step:.0f} ms".strip(),
-            )
-        )  # fmt: skip
+        rows.append(found.row(f"parameters and gradients every step, judged, by coin: {where}", 1.0, aside))
     torch.set_num_threads(threads)
     return rows
 

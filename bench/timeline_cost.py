@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,7 +19,7 @@ from megalens.demo import GPT, TrainConfig, Trainer, load_corpus
 from megalens.tracer import Tracer
 from megalens.tracer.timeline.rows import ROW_BYTES
 
-from .common import UNDECIDED, Row, verdict, write_results
+from .common import Row, write_results
 from .statistics import seconds_aside
 from .tossed import Tossed, tossed
 
@@ -64,7 +63,7 @@ def _alone(steps: int) -> list[Row]:
                 # With a core to spare what others do is not taken from the training.
                 aside = found.processor if cores == threads else 0.0
                 where = "no core free" if cores == threads else "a core free"
-                rows.append(_row(f"{where}: {title}", found, aside, _MOST.get(way)))
+                rows.append(found.row(f"{where}: {title}", _MOST.get(way), aside))
     torch.set_num_threads(threads)
     return rows
 
@@ -81,7 +80,7 @@ def _job(steps: int) -> tuple[list[Row], float]:
         of_ranks = [found[way] for found, _ in told]
         # All wait for the slowest in each step, so that any rank's clock serves; more processes than cores train, so that each second of a processor is taken from them, on all cores alike.
         aside = sum(each.processor for each in of_ranks) / (os.cpu_count() or 1)
-        rows.append(_row(f"job of {_PROCESSES} processes: {_TITLES[way]}", of_ranks[0], aside, _MOST[way]))
+        rows.append(of_ranks[0].row(f"job of {_PROCESSES} processes: {_TITLES[way]}", _MOST[way], aside))
     return rows, spans
 
 
@@ -126,16 +125,6 @@ def _process(rank: int, folder: str, steps: int, answers: Any) -> None:
         of_steps = rows.groupby("step").size()
         spans = float(of_steps.max()) / _PROCESSES
     answers.put((found, spans))
-
-
-def _row(title: str, found: Tossed, aside: float, most: float | None) -> Row:
-    cost, low, high = (100 * (each + aside) for each in (found.cost, found.low, found.high))
-    met = verdict(low, high, most)
-    undecided = f"{UNDECIDED} · " if met is None and most is not None else ""
-    target = "" if most is None else f"≤ {most} %"
-    note = f"{undecided}elapsed {100 * found.cost:.2f} %, processor time aside {100 * aside:.2f} %; a step of {1e3 * found.step:.0f} ms"
-    print(f"{title}: {cost:.2f} % [{low:.2f}, {high:.2f}] {note}", file=sys.stderr)
-    return Row(title, cost, "% of a step", low, high, target, met, note)
 
 
 def main(arguments: Sequence[str] | None = None) -> Path:

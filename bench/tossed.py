@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .common import UNDECIDED, Row, verdict
+
 __all__ = ["Tossed", "tossed"]
 
 _STRETCH = 8
@@ -36,14 +38,17 @@ class Tossed:
     processor: float
     step: float
 
+    def row(self, title: str, most: float | None, aside: float) -> Row:
+        """Return the line of a table, with a part of a step that is added because others work later; ``most`` is the target in per cent."""
+        cost, low, high = (100 * (each + aside) for each in (self.cost, self.low, self.high))
+        met = verdict(low, high, most)
+        undecided = f"{UNDECIDED} · " if met is None and most is not None else ""
+        note = f"{undecided}elapsed {100 * self.cost:.2f} %, processor time aside {100 * aside:.2f} %; a step of {1e3 * self.step:.0f} ms"
+        target = "" if most is None else f"≤ {most} %"
+        return Row(title, cost, "% of a step", low, high, target, met, note)
 
-def tossed(
-    step: Callable[[bool], object],
-    aside: Callable[[], float],
-    steps: int,
-    first: int = 64,
-    clock: Callable[[], float] = time.perf_counter,
-) -> Tossed:
+
+def tossed(step: Callable[[bool], object], aside: Callable[[], float], steps: int, first: int = 64) -> Tossed:
     """Train so many steps, of which half pay, by chance.
 
     The logarithm of a step's time is explained by whether it paid and whether the one before it did, in stretches of 8 steps that each have their own level, with Huber's weights (residuals beyond 1.5
@@ -59,8 +64,6 @@ def tossed(
         How many are timed.
     first : int
         Steps before them, which are not.
-    clock : callable
-        What a step takes is told by, s.
     """
     random = np.random.default_rng(0)
 
@@ -68,9 +71,9 @@ def tossed(
         took: list[float] = []
         before = aside()
         for each in pays.tolist():
-            began = clock()
+            began = time.perf_counter()
             step(each)
-            took.append(clock() - began)
+            took.append(time.perf_counter() - began)
         return took, aside() - before
 
     train(random.random(first) < 0.5)

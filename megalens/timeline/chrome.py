@@ -143,7 +143,7 @@ def _arrows(analysis: Analysis, start: Any, beside: Any) -> Iterator[list[str]]:
 
 def _processes(analysis: Analysis) -> Iterator[dict[str, Any]]:
     spans = analysis.spans
-    first = np.searchsorted(spans.rank, spans.ranks)
+    first = spans.first_rows
     for order, (rank, stage) in enumerate(
         zip(spans.ranks.tolist(), spans.stage[first].tolist(), strict=True)
     ):

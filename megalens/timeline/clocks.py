@@ -173,7 +173,7 @@ def clocks(found: Dependencies) -> Clocks:
 
 def _clock_of(spans: Spans) -> Integers:
     """Return for each rank the number of its clock, counted from 0 by the lowest rank that reads it. A rank that says none, or several, has its own."""
-    begin = np.searchsorted(spans.rank, spans.ranks)
+    begin = spans.first_rows
     if not len(begin):
         return begin
     said = np.minimum.reduceat(spans.clock, begin)
@@ -186,7 +186,7 @@ def _clock_of(spans: Spans) -> Integers:
 
 def _extremes(spans: Spans, clock: Integers, count: int) -> tuple[Integers, Integers]:
     # Rows are ordered by rank and start.
-    begin = np.searchsorted(spans.rank, spans.ranks)
+    begin = spans.first_rows
     ends = np.iinfo(np.int64)
     first, last = np.full(count, ends.max), np.full(count, ends.min)
     if len(begin):

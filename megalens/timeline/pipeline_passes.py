@@ -123,7 +123,7 @@ def _by_order(spans: Spans, rows: Integers) -> Integers:
 
 def _places(spans: Spans) -> tuple[Integers, Integers, Integers, list[str]]:
     """Return the ranks of each replica and stage, and the stage and replica of each rank; -1 of ranks without a stage beside others that have one."""
-    stage = spans.stage[np.searchsorted(spans.rank, spans.ranks)].copy()
+    stage = spans.stage[spans.first_rows].copy()
     if (stage < 0).all():
         stage[:] = 0
     if stage.max(initial=0) >= _MOST_STAGES:

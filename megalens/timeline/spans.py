@@ -123,6 +123,11 @@ class Spans:
         return np.unique(self.rank)
 
     @cached_property
+    def first_rows(self) -> Integers:
+        """Where the rows of each of the ``ranks`` begin."""
+        return np.searchsorted(self.rank, self.ranks)
+
+    @cached_property
     def steps(self) -> Integers:
         """All steps, rising."""
         return np.unique(self.step)

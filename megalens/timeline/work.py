@@ -108,7 +108,7 @@ def enclosing(spans: Spans, inner: Integers, outer: Integers) -> Integers:
     most = int(spans.end.max()) - least + 1
     if most >= 1 << 46:
         # Clocks that are hours apart: each rank from its own zero.
-        zero = spans.start[np.searchsorted(spans.rank, spans.ranks)]
+        zero = spans.start[spans.first_rows]
         zero = zero[np.searchsorted(spans.ranks, spans.rank)] - (1 << 40)
     else:
         zero = np.full(len(spans), least)

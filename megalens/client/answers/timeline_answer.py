@@ -84,7 +84,7 @@ def read_timeline(
         return {"steps_there": None}
     analysis, told = _analysis(rows, key, chosen, count, cancelled)
     spans = analysis.spans
-    stages = spans.stage[np.searchsorted(spans.rank, spans.ranks)]
+    stages = spans.stage[spans.first_rows]
     ranks, there = asked.lanes(spans.ranks, stages, told["verdict"]["culprits"])
     return {"steps_there": available, "chosen": list(chosen), **there, **told} | _drawn(
         analysis, asked, ranks
