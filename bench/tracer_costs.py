@@ -16,7 +16,6 @@ from megalens.tracer.moments.native.library import NativeKernel
 from megalens.tracer.sending.hub_connection import HubConnection
 from megalens.tracer.sending.hub_link import HubLink
 from megalens.tracer.sending.producer import Producer
-from megalens.tracer.tensors.compressing.compressors import TilePlan
 from megalens.tracer.tensors.sender import LeaderSender
 
 from .common import Row, processor_seconds
@@ -36,7 +35,7 @@ _PLACES = {
 }
 _WAKE_UPS = "wake-ups of the producer thread and the hub"
 _PARTS: dict[str, tuple[type, str]] = {
-    "tiles": (TilePlan, "tiles"),
+    "tiles and moments": (NativeKernel, "read"),
     "moments": (NativeKernel, "measure"),
     "· rows and their frame": (LeaderSender, "send_ready"),
     "· · frame and sending": (HubConnection, "send_made"),

@@ -241,7 +241,7 @@ def test_memory_of_a_step_that_was_joined_is_used_again_only_once_it_is_sent() -
     first.room(whole.values.shape)
     pool.give(first)
     batch.stage = pool.take()
-    here = batch.stage.room(whole.values.shape)
+    here, _ = batch.stage.room(whole.values.shape)
     here[...] = whole.values
     batch.rows = [cut, whole._replace(values=here)]
     sender.put(batch)

@@ -9,12 +9,14 @@ from megalens.tracer.tensors.staging import Stage, StagePool
 
 def test_a_stage_gives_room_one_after_another_and_memory_of_its_own_once_full() -> None:
     stage = Stage(10)
-    first, second = stage.room((2, 3)), stage.room((4,))
+    (first, _), (second, where) = stage.room((2, 3)), stage.room((4,))
     first[...], second[...] = 1, 2
+    assert where == second.ctypes.data
     whole = stage.whole()
     assert whole is not None
     assert whole.tolist() == [1] * 6 + [2] * 4
-    third = stage.room((5,))
+    third, where = stage.room((5,))
+    assert where == third.ctypes.data
     assert not np.shares_memory(third, whole)
     assert stage.whole() is None
 

@@ -20,7 +20,7 @@ from .joining.pieces import Cut, cut_of
 from .plan import FlagPlan, TracingPlan
 from .probes import TensorProbe, install_probes, reason_of
 from .staging import StagePool
-from .tensor_reading import TensorReading, reading_of
+from .tensor_reading import ROW_BYTES, TensorReading, reading_of
 from .values import errors_of, in_rows, local_piece, moments_of, parts_of
 from .window import Window
 
@@ -276,7 +276,8 @@ class Capture(MicroBatches):
             reading = None if whole else probe.readings.get(key)
             if reading is not None and reading.fits(seen):
                 probe.scope = self.scope
-                self._put(reading.rows(seen, self._stage))
+                self._rows += reading.rows(seen, self._stage)
+                self._nbytes += reading.nbytes
             elif seen is not None:
                 made = self._add(probe, seen, rows, micro_batch, side)
                 if made is not None and not whole:
@@ -353,13 +354,10 @@ class Capture(MicroBatches):
         if outputs[0].is_cuda:
             self._on_device = True
         values = tiles if tiles is not None else [to_host(each) if each.is_cuda else each for each in outputs]
-        self._put(list(map(Row, metas, values, whole, errors)))
+        made = list(map(Row, metas, values, whole, errors))
+        self._rows += made
+        self._nbytes += sum([row.values.nbytes + ROW_BYTES for row in made])
         return reading_of(seen, plan, measured, metas)
-
-    def _put(self, rows: list[Row]) -> None:
-        self._rows += rows
-        for row in rows:
-            self._nbytes += row.values.nbytes + 256
 
     def _can_wait(self, flag: FlagPlan, tensor: Any) -> bool:
         """Return whether a tensor is ``[B, S, *]`` as it is, all of it here, and small, so that it can wait for others like it."""

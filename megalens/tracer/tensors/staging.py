@@ -25,10 +25,11 @@ class Stage:
         How many numbers it holds.
     """
 
-    __slots__ = ("_array", "_used", "wanted")
+    __slots__ = ("_address", "_array", "_used", "wanted")
 
     def __init__(self, size: int) -> None:
         self._array = np.empty(size, np.float32)
+        self._address: int = self._array.ctypes.data
         self._used = 0
         self.wanted = 0
         """How many numbers were asked for since the last :meth:`clear`."""
@@ -38,15 +39,16 @@ class Stage:
         """How many numbers it holds."""
         return len(self._array)
 
-    def room(self, shape: tuple[int, ...]) -> np.ndarray:
-        """Return an uninitialised float32 array; it has memory of its own where this stage is full."""
+    def room(self, shape: tuple[int, ...]) -> tuple[np.ndarray, int]:
+        """Return an uninitialised float32 array and its address; it has memory of its own where this stage is full."""
         count = math.prod(shape)
         begin, end = self._used, self._used + count
         self.wanted += count
         if end > len(self._array):
-            return np.empty(shape, np.float32)
+            own = np.empty(shape, np.float32)
+            return own, own.ctypes.data
         self._used = end
-        return self._array[begin:end].reshape(shape)
+        return self._array[begin:end].reshape(shape), self._address + 4 * begin
 
     def whole(self) -> np.ndarray | None:
         """Return everything that was given out, as one flat array; None where some of it did not fit."""

@@ -6,15 +6,22 @@ what it costs in a loop. So the first tensor of a probe goes the long way, which
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
+from ..moments.columns import COLUMNS
+from ..moments.native.library import MOST_ITEMS, Item
 from .batch import Row, RowMeta
 from .compressing.compressors import TilePlan
 from .staging import Stage
 
-__all__ = ["TensorReading", "reading_of"]
+__all__ = ["ROW_BYTES", "TensorReading", "reading_of"]
+
+ROW_BYTES = 256
+"""What a row takes beside its values."""
 
 
 class TensorReading:
@@ -30,16 +37,34 @@ class TensorReading:
         What is measured of it, as ``NativeKernel.describe`` gives it.
     metas : sequence of RowMeta
         What its rows are of.
+
+    Attributes
+    ----------
+    nbytes : int
+        What its rows take.
     """
 
-    __slots__ = ("_address", "_items", "_metas", "_plan", "dtype", "shape", "strides")
+    __slots__ = (
+        "_apart",
+        "_count",
+        "_library",
+        "_metas",
+        "_reading",
+        "_tiles",
+        "dtype",
+        "nbytes",
+        "shape",
+        "strides",
+    )
 
-    def __init__(
-        self, seen: Tensor, plan: TilePlan, items: Sequence[tuple[int, ...]], metas: Sequence[RowMeta]
-    ) -> None:
+    def __init__(self, seen: Tensor, plan: TilePlan, items: Sequence[Item], metas: Sequence[RowMeta]) -> None:
         self.shape, self.strides, self.dtype = seen.shape, seen.stride(), seen.dtype
-        self._address = seen.data_ptr()
-        self._plan, self._items, self._metas = plan, items, metas
+        # What is traced of it may begin later.
+        self._apart = plan.rows[0] - seen.data_ptr()
+        self._library, self._tiles = plan.library, plan.shape
+        self._reading, self._count = plan.reading(items), len(items)
+        self._metas = metas
+        self.nbytes = 4 * math.prod(plan.shape) + ROW_BYTES * len(metas)
 
     def fits(self, seen: object) -> bool:
         """Return whether a tensor lies as the one that this is of."""
@@ -54,11 +79,11 @@ class TensorReading:
 
     def rows(self, seen: Tensor, stage: Stage) -> list[Row]:
         """Return the rows of a tensor that fits, their values in memory of ``stage``."""
-        apart = seen.data_ptr() - self._address
-        tiles = self._plan.tiles(stage, apart)
-        items = [(at + apart, *lie) for at, *lie in self._items]
-        whole = self._plan.library.measure(items).numpy()  # type: ignore[arg-type]
-        return list(map(Row, self._metas, tiles, whole))
+        tiles, where = stage.room(self._tiles)
+        # Not of the stage: pieces that wait for other ranks keep theirs.
+        moments = torch.empty((self._count, COLUMNS), dtype=torch.float64)
+        self._library.read(self._reading, seen.data_ptr() + self._apart, where, moments.data_ptr())
+        return list(map(Row, self._metas, tiles, moments.numpy()))
 
 
 def reading_of(
@@ -71,4 +96,5 @@ def reading_of(
     items = [plan.library.describe(part) for part in measured]
     views = all(part.untyped_storage().data_ptr() == memory for part in measured)
     known = [item for item in items if item is not None]
-    return TensorReading(seen, plan, known, metas) if views and len(known) == len(items) else None
+    whole = len(known) == len(items) <= MOST_ITEMS
+    return TensorReading(seen, plan, known, metas) if views and whole else None

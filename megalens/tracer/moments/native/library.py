@@ -12,7 +12,6 @@ from itertools import chain
 from pathlib import Path
 from struct import pack
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -20,7 +19,7 @@ from ..columns import COLUMNS, NEAR_ZERO, TYPES
 from ..layout import layout_of, rows_of
 from .build import FOLDER, LIBRARY, source_hash
 
-__all__ = ["Item", "NativeKernel", "load"]
+__all__ = ["MOST_ITEMS", "Item", "NativeKernel", "load"]
 
 _LEVELS = ("portable", "AVX2", "AVX-512")
 _TYPE_NUMBERS = {dtype: number for number, dtype in enumerate(TYPES)}
@@ -30,6 +29,8 @@ _STRIDED = torch.strided
 Item = tuple[int, int, int, int, int]
 """Integers that describe a tensor: struct Item of moments.cpp."""
 _FIELDS = 5
+MOST_ITEMS = 16
+"""Parts of a tensor that is read in one go: as in moments.cpp."""
 
 
 class NativeKernel:
@@ -58,9 +59,8 @@ class NativeKernel:
         self.path = path
         self._measure = library.megalens_moments
         self._measure.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_double, ctypes.c_void_p]  # fmt: skip
-        self._tiles = library.megalens_tiles
-        self._tiles.argtypes = [ctypes.c_char_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_void_p]  # fmt: skip
-        self._tiles.restype = None
+        self._read = library.megalens_read
+        self._read.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int]  # fmt: skip
         self._parallel = _openmp_of_torch()
         self.level = library.megalens_moments_level() if level is None else level
 
@@ -116,12 +116,12 @@ class NativeKernel:
         return out
 
     def rows(self, tensor: Tensor) -> tuple[int, ...] | None:
-        """Return where the rows of a tensor ``[..., features]`` lie, for :meth:`tiles`; None where the library cannot read them."""
+        """Return where the rows of a tensor ``[..., features]`` lie, for :meth:`reading`; None where the library cannot read them."""
         item, rows = self.describe(tensor), rows_of(tensor)
         return None if item is None or rows is None else (item[0], *rows, item[-1])
 
-    def tiles(self, rows: Sequence[int], parts: int, features: int, width: int, squares: bool, out: np.ndarray) -> None:  # fmt: skip
-        """Write the tiles of the rows of a tensor.
+    def reading(self, rows: Sequence[int], parts: int, features: int, width: int, squares: bool, items: Sequence[Item] = ()) -> bytes:  # fmt: skip
+        """Return how a tensor is read by :meth:`read`, and others that lie as it does: struct Reading of moments.cpp.
 
         Parameters
         ----------
@@ -133,13 +133,31 @@ class NativeKernel:
             Features of a tile; the last one of a part has what is left.
         squares : bool
             Whether a tile is the root of its mean square instead of its mean.
-        out : numpy.ndarray
-            float32 ``[parts, ..., tiles]``, contiguous.
+        items : sequence of tuple
+            Its parts that are measured, at most :data:`MOST_ITEMS`.
         """
-        *where, number = rows
-        plane = pack("9q", *where, parts, features, width, number)
-        threads = torch.get_num_threads()
-        self._tiles(plane, squares, out.ctypes.data, threads, self.level, self._parallel)
+        origin, *lie, number = rows
+        apart = [(item[0] - origin, *item[1:]) for item in items]
+        plane = pack("9q", 0, *lie, parts, features, width, number)
+        how = pack("qqdqq", squares, self.level, NEAR_ZERO, self._parallel or 0, len(items))
+        return plane + how + pack(f"{_FIELDS * len(items)}q", *chain.from_iterable(apart))
+
+    def read(self, reading: bytes, origin: int, tiles: int, moments: int) -> None:
+        """Make the tiles of a tensor and measure its parts, with as many threads as torch.
+
+        Parameters
+        ----------
+        reading : bytes
+            As :meth:`reading` gave it.
+        origin : int
+            Address of the tensor.
+        tiles : int
+            Address of float32 ``[parts, ..., tiles]``, contiguous.
+        moments : int
+            Address of float64 ``[items, 11]``, contiguous; 0 where there are no items.
+        """
+        if self._read(reading, origin, tiles, moments, torch.get_num_threads()):
+            raise MemoryError("Expected memory for the pieces of a tensor; the system has none left.")
 
 
 @cache

@@ -4,6 +4,7 @@
 // threads: tensors are cut into the same pieces, which are merged in the same order, however many work on them.
 
 #include <pthread.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,7 @@ constexpr int64_t PIECE = 65536;  // values that a thread takes at a time: whole
 constexpr int RUN = 32;           // additions in a row in float32
 constexpr int THREADS = 256;      // at most, without OpenMP
 constexpr int64_t STRETCH = 32768; // values of which a thread makes tiles at a time, at least one row
+constexpr int MOST_ITEMS = 16;    // parts of a tensor that is read in one go
 
 struct Moments {
   double count, mean, m2, m3, m4, low, high, nan_count, inf_count, negative_inf_count, near_zero_count;
@@ -273,21 +275,30 @@ void take_rows(void *given) {
 
 int64_t pieces_of(const Item &item) { return (item.rows * item.columns + PIECE - 1) / PIECE; }
 
-}  // namespace
+Tiling tiling_of(const Plane *plane, bool squares, int level, float *out) {
+  const int64_t row = plane->parts * plane->features;
+  return {plane, 0, row && STRETCH / row > 1 ? STRETCH / row : 1, functions_of(level).tile[plane->type], squares, out};
+}
 
-#pragma GCC visibility push(default)
-extern "C" {
+int64_t stretches_of(const Tiling &tiling) {
+  const Plane &plane = *tiling.plane;
+  return plane.parts * plane.features ? (plane.outer * plane.rows + tiling.stretch - 1) / tiling.stretch : 0;
+}
 
-// What this library was compiled from.
-const char *megalens_moments_source() { return SOURCE; }
+struct Both {
+  Tiling *tiling; // or null
+  Work work;
+};
 
-// The best set of instructions that this processor has: 2 for AVX-512, 1 for AVX2, 0 for what every one has.
-int megalens_moments_level() { return best_level(); }
+void take_both(void *given) {
+  Both &both = *(Both *)given;
+  // Few values are made tiles of, and they lie at the front: they are still in the cache when they are measured.
+  if (both.tiling) take_rows(both.tiling);
+  take_pieces(&both.work);
+}
 
-// Writes one row of figures, struct Moments, for each item; values with |x| < eps count as near zero. `parallel` is OpenMP's GOMP_parallel of the runtime that torch uses, so that there is one pool
-// of threads, or null. Returns 0, or 1 where memory ran out.
-int megalens_moments(const Item *items, int64_t count, double *out, int threads, int level, double eps,
-                     Parallel parallel) {
+// Writes one row of figures for each item, and the tiles where there are some to make: in one go, since to wake the other threads takes longer than to measure a small tensor.
+int work_out(Tiling *tiling, const Item *items, int64_t count, double *out, int threads, int level, double eps, Parallel parallel) {
   int64_t total = 0;
   for (int64_t i = 0; i < count; i++) total += pieces_of(items[i]);
   Piece *pieces = (Piece *)calloc(total ? total : 1, sizeof(Piece));
@@ -297,8 +308,9 @@ int megalens_moments(const Item *items, int64_t count, double *out, int threads,
     const int64_t n = items[i].rows * items[i].columns;
     for (int64_t at = 0; at < n; at += PIECE) *piece++ = {&items[i], at, n - at < PIECE ? n - at : PIECE, {}};
   }
-  Work work = {pieces, total, 0, functions_of(level).measure, eps};
-  share_out(take_pieces, &work, threads > total ? int(total) : threads, parallel);
+  const int64_t stretches = tiling ? stretches_of(*tiling) : 0, most = total + stretches;
+  Both both = {stretches ? tiling : nullptr, {pieces, total, 0, functions_of(level).measure, eps}};
+  share_out(take_both, &both, threads > most ? int(most) : threads, parallel);
   piece = pieces;
   for (int64_t i = 0; i < count; i++) {
     Moments all = {};
@@ -317,13 +329,45 @@ int megalens_moments(const Item *items, int64_t count, double *out, int threads,
   return 0;
 }
 
-// Writes the tiles of a plane, float32 [parts, outer, rows, tiles]: the mean of each, or the root of its mean square.
-void megalens_tiles(const Plane *plane, int squares, float *out, int threads, int level, Parallel parallel) {
-  const int64_t row = plane->parts * plane->features, all = plane->outer * plane->rows;
-  if (!row || !all) return;
-  const int64_t stretch = STRETCH / row > 1 ? STRETCH / row : 1, most = (all + stretch - 1) / stretch;
-  Tiling tiling = {plane, 0, stretch, functions_of(level).tile[plane->type], squares != 0, out};
-  share_out(take_rows, &tiling, threads > most ? int(most) : threads, parallel);
+// How a tensor is read: its tiles are made and its parts measured. Addresses count from where it begins.
+struct Reading {
+  Plane plane;
+  int64_t squares, level;
+  double eps;
+  Parallel parallel;
+  int64_t count;
+  Item items[MOST_ITEMS];
+};
+
+}  // namespace
+
+#pragma GCC visibility push(default)
+extern "C" {
+
+// What this library was compiled from.
+const char *megalens_moments_source() { return SOURCE; }
+
+// The best set of instructions that this processor has: 2 for AVX-512, 1 for AVX2, 0 for what every one has.
+int megalens_moments_level() { return best_level(); }
+
+// Writes one row of figures, struct Moments, for each item; values with |x| < eps count as near zero. `parallel` is OpenMP's GOMP_parallel of the runtime that torch uses, so that there is one pool
+// of threads, or null. Returns 0, or 1 where memory ran out.
+int megalens_moments(const Item *items, int64_t count, double *out, int threads, int level, double eps,
+                     Parallel parallel) {
+  return work_out(nullptr, items, count, out, threads, level, eps, parallel);
+}
+
+// Reads the tensor that begins at `origin`. Writes the tiles of its plane, float32 [parts, outer, rows, tiles], the mean of each or the root of its mean square, and a row of figures for each of its
+// items. `given` ends behind its last item. Returns 0, or 1 where memory ran out.
+int megalens_read(const char *given, const char *origin, float *tiles, double *out, int threads) {
+  Reading reading;
+  const int64_t head = offsetof(Reading, items);
+  memcpy(&reading, given, head);
+  memcpy(reading.items, given + head, reading.count * sizeof(Item));
+  reading.plane.data = origin + intptr_t(reading.plane.data);
+  for (int64_t i = 0; i < reading.count; i++) reading.items[i].data = origin + intptr_t(reading.items[i].data);
+  Tiling tiling = tiling_of(&reading.plane, reading.squares != 0, int(reading.level), tiles);
+  return work_out(&tiling, reading.items, reading.count, out, threads, int(reading.level), reading.eps, reading.parallel);
 }
 
 }  // extern "C"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ....protocol import Compressor, Empty, Peaks, Projection, Tile
-from ...moments.native.library import NativeKernel, load
+from ...moments.native.library import Item, NativeKernel, load
 from ..staging import Stage
 from .reductions import Reduction, parse_reduction
 
@@ -141,13 +141,15 @@ class TilePlan:
     squares: bool
     shape: tuple[int, ...]
 
-    def tiles(self, stage: Stage, apart: int = 0) -> np.ndarray:
-        """Return the tiles, float32, in memory of ``stage``: of the tensor that lies ``apart`` bytes from the one that was looked at."""
-        out = stage.room(self.shape)
-        address, *lie = self.rows
-        where = (address + apart, *lie)
-        self.library.tiles(where, self.shape[0], self.features, self.width, self.squares, out)
+    def tiles(self, stage: Stage) -> np.ndarray:
+        """Return the tiles, float32, in memory of ``stage``."""
+        out, where = stage.room(self.shape)
+        self.library.read(self.reading(), self.rows[0], where, 0)
         return out
+
+    def reading(self, items: Sequence[Item] = ()) -> bytes:
+        """Return how tensors that lie as this one are read, of which ``items`` are measured."""
+        return self.library.reading(self.rows, self.shape[0], self.features, self.width, self.squares, items)
 
 
 def _project(vectors: Tensor) -> Kernel:
