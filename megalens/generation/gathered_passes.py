@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +21,7 @@ __all__ = ["GatheredPasses"]
 
 _SECONDS = 0.05
 """Less than an eye notices."""
-_APART = 0.015
+_APART = 0.03
 """Passes that are further apart are told one by one: that costs them little, and nobody waits."""
 _MOST_BYTES = 16 << 20
 
@@ -81,25 +81,34 @@ class GatheredPasses:
     def flush(self) -> None:
         """Send what waits."""
         passes, states, self._passes, self._states, self._nbytes = self._passes, self._states, [], [], 0
+        # What is sent wakes the thread that sends, which then takes the interpreter: so all is made before.
+        made = [*self._made(passes, states)] if passes else []
         self._tensors()
-        if passes:
-            step = passes[-1].here.step
-            self._tell("tokens", list(self._rows.of(passes)), step)
-            if self._lens is not None:
-                try:
-                    self._tell("lens", list(self._lens.rows(passes, states)), step)
-                except GenerationError as error:
-                    # The text goes on without.
-                    self._lens = None
-                    self._say(str(error))
+        for stream, columns in made:
+            self._send(stream, columns, passes[-1].here.step)
         self._sent = time.monotonic()
 
-    def _tell(self, stream: str, several: list[dict[str, Any]], step: int) -> None:
-        if len(several) == 1:
-            self._send(stream, several[0], step)
-        elif several:
-            columns = {name: _joined([columns[name] for columns in several]) for name in several[0]}
-            self._send(stream, columns, step)
+    def _made(
+        self, passes: Sequence[PlacedPass], states: Sequence[Sequence[Tensor]]
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Give what there is to send: the stream, and its columns by name."""
+        yield from (("tokens", each) for each in _together(self._rows.of(passes)))
+        if self._lens is not None:
+            try:
+                yield from (("lens", each) for each in _together(self._lens.rows(passes, states)))
+            except GenerationError as error:
+                # The text goes on without.
+                self._lens = None
+                self._say(str(error))
+
+
+def _together(several: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Give the columns of all, where there are any."""
+    found = list(several)
+    if len(found) > 1:
+        yield {name: _joined([columns[name] for columns in found]) for name in found[0]}
+    else:
+        yield from found
 
 
 def _joined(columns: list[Any]) -> Any:
