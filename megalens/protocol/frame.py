@@ -6,6 +6,7 @@ import struct
 import time
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import pyarrow as pa
 
@@ -20,6 +21,7 @@ __all__ = [
     "Frame",
     "decode_frame",
     "encode_frame",
+    "frame_pieces",
     "renew_header",
     "restamp_frame",
     "restamp_header",
@@ -170,7 +172,12 @@ def _check_texts(column: pa.Array, stream: str) -> None:
             )
 
 
-def encode_frame(
+def encode_frame(stream: str | Stream, table: pa.Table | pa.RecordBatch, **header: Any) -> bytes:
+    """Return the frame that carries ``table``, as :func:`frame_pieces` in one piece."""
+    return b"".join(frame_pieces(stream, table, **header))
+
+
+def frame_pieces(
     stream: str | Stream,
     table: pa.Table | pa.RecordBatch,
     *,
@@ -178,8 +185,8 @@ def encode_frame(
     seq: int = 0,
     time_us: int | None = None,
     bits: int = 0,
-) -> bytes:
-    """Return the frame that carries ``table``.
+) -> list[bytes | memoryview]:
+    """Return the frame that carries ``table`` as pieces, which whoever sends it need not copy together.
 
     Parameters
     ----------
@@ -227,7 +234,7 @@ def encode_frame(
         sum(len(part) for part in body),
         declared.name.encode("ascii"),
     )
-    return b"".join((header, *body))
+    return [header, *body]
 
 
 def decode_frame(data: bytes | bytearray | memoryview, streams: Streams = STREAMS) -> Frame:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...protocol import ProtocolError, Stream, encode_frame, encode_message
+from ...protocol import ProtocolError, Stream, encode_message, frame_pieces
 from ...protocol.messages_generated import Hello, Message, Peer
 from ..errors import said
 from ..health import ProducerHealth
@@ -151,10 +151,12 @@ class HubConnection:
 
     def send_frame(self, stream: str | Stream, rows: Any, step: int, first: int | None = None) -> int:
         """Send rows as one frame and return its size; 0 when there is no hub to take it."""
-        return self.send_made(step, lambda seq: encode_frame(stream, rows, step=step, seq=seq), first)
+        return self.send_made(step, lambda seq: frame_pieces(stream, rows, step=step, seq=seq), first)
 
-    def send_made(self, step: int, make: Callable[[int], bytes], first: int | None = None) -> int:
-        """Send the frame that ``make`` gives for a sequence number, and return its size; 0 when there is no hub to take it.
+    def send_made(
+        self, step: int, make: Callable[[int], Sequence[bytes | memoryview]], first: int | None = None
+    ) -> int:
+        """Send the frame whose pieces ``make`` gives for a sequence number, and return its size; 0 when there is no hub to take it.
 
         Its steps, from ``first`` (its only one when absent) to ``step``, are those whose rows a hub that dies may not have written.
         """
@@ -164,12 +166,12 @@ class HubConnection:
         frame = make(self._seq)
         if self._link is None:
             # Nobody has said yet where the hub is.
-            self._early.keep(frame)
+            self._early.keep(b"".join(frame))
         elif not self.send(frame):
             return 0
         else:
             self._recent.note(step if first is None else first)
-        return len(frame)
+        return sum(map(len, frame))
 
     def say(self, message: Message) -> None:
         """Send a control message, where there is a hub to take it."""
@@ -182,8 +184,8 @@ class HubConnection:
         else:
             self.send(text)
 
-    def send(self, data: str | bytes) -> bool:
-        """Send a message as it is and return whether a hub took it."""
+    def send(self, data: str | bytes | Sequence[bytes | memoryview]) -> bool:
+        """Send a message as it is, or a frame in pieces, and return whether a hub took it."""
         if self._link is None:
             return False
         try:

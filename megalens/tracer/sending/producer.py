@@ -336,7 +336,7 @@ class Producer(Worker):
         steps = [step]
         if isinstance(rows, FrameTemplate):
             count = rows.rows
-            sent = self._hub.send_made(step, lambda seq: rows.frame(step=step, seq=seq))
+            sent = self._hub.send_made(step, lambda seq: [rows.frame(step=step, seq=seq)])
         else:
             declared = self._streams.named(stream)
             batch = _batch(rows, declared)
