@@ -87,7 +87,7 @@ def tossed(step: Callable[[bool], object], aside: Callable[[], float], steps: in
     cost = _cost(times, on, stretches)
     again = [_cost(times, on, random.choice(len(stretches), len(stretches))) for _ in range(_RESAMPLES)]
     low, high = np.percentile(again, [2.5, 97.5])
-    return Tossed(cost, float(low), float(high), more / paid.sum() / middle, middle)
+    return Tossed(cost, float(low), float(high), more / int(paid.sum()) / middle, middle)
 
 
 def _cost(

@@ -86,6 +86,9 @@ def main(arguments: Sequence[str] | None = None) -> Path:
     """Measure and write ``results/tracer.{json,md}``; return the Markdown file."""
     parser = argparse.ArgumentParser(prog="python -m bench.tracer", description=__doc__)
     parser.add_argument("--steps", type=int, default=1500, help="steps of each way (%(default)s)")
+    parser.add_argument(
+        "--loads", type=int, default=3, help="how many trainings, the smallest first (%(default)s)"
+    )
     parser.add_argument("--quick", action="store_true", help="16 steps: shows that it works")
     options = parser.parse_args(arguments)
     steps = 16 if options.quick else options.steps
@@ -95,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> Path:
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as runtime:
         os.environ["MEGALENS_RUNTIME_DIR"] = runtime
-        for each in _loads(len(os.sched_getaffinity(0))):
+        for each in _loads(len(os.sched_getaffinity(0)))[: options.loads]:
             rows += _rows(each, max(16, round(steps * each.share)), Path(runtime))
     how = (
         f"One way after another; in each, {steps} training steps of the demo model (4 layers, hidden 128, batch 16 × 128) with no core free, fewer of the others. Whether a step is traced or runs without any tracer is decided by chance for each, and what tracing adds to it and to the step after it is "
