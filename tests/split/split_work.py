@@ -26,7 +26,7 @@ def made(rank: int, case: Case, **options: Any) -> SplitTraining:
         beside = [each.rank for each in layout.processes if each.role == here.role]
         group = distributed.new_group(beside, use_local_synchronization=True)
         stage = PipelineStage(stage, here.stage, here.stages, torch.device("cpu"), group=group)
-    options = {"timeout": 20.0, "check_every": 10, "seed": 7, **case.options, **options}
+    options = {"timeout": 60.0, "check_every": 10, "seed": 7, **case.options, **options}
     return SplitTraining(stage, layout=layout, loss_fn=loss_fn, optimizer=made_optimizer(case), **options)
 
 
