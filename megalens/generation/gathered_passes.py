@@ -22,7 +22,7 @@ __all__ = ["GatheredPasses"]
 _SECONDS = 0.05
 """Less than an eye notices."""
 _APART = 0.03
-"""Passes that are further apart are told one by one: that costs them little, and nobody waits."""
+"""Passes that are further apart are told one by one: to tell costs some 6 ms, and nobody waits for a word."""
 _MOST_BYTES = 16 << 20
 
 

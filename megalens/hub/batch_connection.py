@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -10,14 +9,13 @@ from websockets.asyncio.server import ServerConnection
 from websockets.frames import Frame, Opcode
 from websockets.protocol import State
 
+from ..protocol.websocket_head import binary_head
 from .bounded_connection import BoundedConnection
 from .half_open import HalfOpen
 
 __all__ = ["BatchConnection"]
 
 _LARGE_BYTES = 64 * 1024
-_SHORT_HEAD, _LONG_HEAD = struct.Struct("!BBH"), struct.Struct("!BBQ")
-_WHOLE_BINARY = 0x82
 _DATA = (Opcode.TEXT, Opcode.BINARY)
 _MOST_HEAD_BYTES = 16 * 1024
 
@@ -112,7 +110,7 @@ class BatchConnection(BoundedConnection, ServerConnection):
                     pieces += self.protocol.data_to_send()
                     continue
                 header, body = message
-                pieces += (_head(len(header) + len(body)), header)
+                pieces += (binary_head(len(header) + len(body), masked=False), header)
                 if len(body) < _LARGE_BYTES:
                     pieces.append(body)
                     continue
@@ -131,12 +129,3 @@ class BatchConnection(BoundedConnection, ServerConnection):
         self.protocol.send_text(text.encode())
         self.send_data()
         return True
-
-
-def _head(length: int) -> bytes:
-    """Return the head of an unmasked binary WebSocket frame (RFC 6455, section 5.2)."""
-    if length < 126:
-        return bytes((_WHOLE_BINARY, length))
-    if length < 1 << 16:
-        return _SHORT_HEAD.pack(_WHOLE_BINARY, 126, length)
-    return _LONG_HEAD.pack(_WHOLE_BINARY, 127, length)

@@ -113,5 +113,5 @@ def test_a_tensor_of_more_parts_than_one_call_reads_goes_the_long_way() -> None:
     data = torch.randn(2, 3, 5 * (MOST_ITEMS + 1))
     for parts in (MOST_ITEMS, MOST_ITEMS + 1):
         part = data[..., : 5 * parts]
-        found = reading_of(data, make_kernel(Tile(2)).plan(part, parts), part.split(5, -1), [])
+        found = reading_of(data, make_kernel(Tile(2)).plan(part, parts), part.split(5, -1), [], 0)
         assert (found is None) == (parts > MOST_ITEMS)

@@ -10,7 +10,6 @@ import ssl
 import threading
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from struct import pack
 from typing import Any
 
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage, InvalidURI
@@ -20,6 +19,7 @@ from websockets.typing import Subprotocol
 
 from ...protocol import SUBPROTOCOL, Pace, ProtocolError, decode_message, encode_message
 from ...protocol.messages_generated import Hello, Message, Peer
+from ...protocol.websocket_head import binary_head
 from .hub_process import HubAddress
 
 __all__ = ["HubLink", "HubLinkLost"]
@@ -169,7 +169,7 @@ class _PacedConnection(ClientConnection):
         if not self._near or len(pieces) > _MOST_PIECES:
             self.send(b"".join(pieces))
             return
-        whole = [_head(sum(map(len, pieces))), *pieces]
+        whole = [binary_head(sum(map(len, pieces)), masked=True), *pieces]
         with self.send_context():
             # What the protocol has to say itself goes first.
             self.send_data()
@@ -183,15 +183,6 @@ class _PacedConnection(ClientConnection):
         if isinstance(self.socket, ssl.SSLSocket) or not hasattr(self.socket, "sendmsg"):
             return False
         return ipaddress.ip_address(self.socket.getpeername()[0]).is_loopback
-
-
-def _head(length: int) -> bytes:
-    """Return the head of a binary WebSocket frame whose mask is zeros (RFC 6455, section 5.2)."""
-    if length < 126:
-        size = pack("!B", 0x80 | length)
-    else:
-        size = pack("!BH", 0xFE, length) if length < 1 << 16 else pack("!BQ", 0xFF, length)
-    return b"\x82" + size + bytes(4)
 
 
 def _open(address: HubAddress, context: contextlib.ExitStack) -> _PacedConnection:

@@ -20,7 +20,7 @@ from .joining.pieces import Cut, cut_of
 from .plan import FlagPlan, TracingPlan
 from .probes import TensorProbe, install_probes, reason_of
 from .staging import StagePool
-from .tensor_reading import ROW_BYTES, TensorReading, reading_of
+from .tensor_reading import TensorReading, reading_of
 from .values import errors_of, in_rows, local_piece, moments_of, parts_of
 from .window import Window
 
@@ -356,8 +356,9 @@ class Capture(MicroBatches):
         values = tiles if tiles is not None else [to_host(each) if each.is_cuda else each for each in outputs]
         made = list(map(Row, metas, values, whole, errors))
         self._rows += made
-        self._nbytes += sum([row.values.nbytes + ROW_BYTES for row in made])
-        return reading_of(seen, plan, measured, metas)
+        nbytes = sum([row.values.nbytes + 256 for row in made])
+        self._nbytes += nbytes
+        return reading_of(seen, plan, measured, metas, nbytes)
 
     def _can_wait(self, flag: FlagPlan, tensor: Any) -> bool:
         """Return whether a tensor is ``[B, S, *]`` as it is, all of it here, and small, so that it can wait for others like it."""

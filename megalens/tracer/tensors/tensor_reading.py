@@ -6,7 +6,6 @@ what it costs in a loop. So the first tensor of a probe goes the long way, which
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import torch
@@ -18,10 +17,7 @@ from .batch import Row, RowMeta
 from .compressing.compressors import TilePlan
 from .staging import Stage
 
-__all__ = ["ROW_BYTES", "TensorReading", "reading_of"]
-
-ROW_BYTES = 256
-"""What a row takes beside its values."""
+__all__ = ["TensorReading", "reading_of"]
 
 
 class TensorReading:
@@ -37,9 +33,6 @@ class TensorReading:
         What is measured of it, as ``NativeKernel.describe`` gives it.
     metas : sequence of RowMeta
         What its rows are of.
-
-    Attributes
-    ----------
     nbytes : int
         What its rows take.
     """
@@ -57,14 +50,16 @@ class TensorReading:
         "strides",
     )
 
-    def __init__(self, seen: Tensor, plan: TilePlan, items: Sequence[Item], metas: Sequence[RowMeta]) -> None:
+    def __init__(
+        self, seen: Tensor, plan: TilePlan, items: Sequence[Item], metas: Sequence[RowMeta], nbytes: int
+    ) -> None:
         self.shape, self.strides, self.dtype = seen.shape, seen.stride(), seen.dtype
         # What is traced of it may begin later.
         self._apart = plan.rows[0] - seen.data_ptr()
         self._library, self._tiles = plan.library, plan.shape
         self._reading, self._count = plan.reading(items), len(items)
         self._metas = metas
-        self.nbytes = 4 * math.prod(plan.shape) + ROW_BYTES * len(metas)
+        self.nbytes = nbytes
 
     def fits(self, seen: object) -> bool:
         """Return whether a tensor lies as the one that this is of."""
@@ -87,7 +82,7 @@ class TensorReading:
 
 
 def reading_of(
-    seen: object, plan: TilePlan | None, measured: Sequence[Tensor], metas: Sequence[RowMeta]
+    seen: object, plan: TilePlan | None, measured: Sequence[Tensor], metas: Sequence[RowMeta], nbytes: int
 ) -> TensorReading | None:
     """Return what serves the next tensors of a probe, where ``measured`` are views of the plain tensor that it saw; else None."""
     if plan is None or type(seen) is not Tensor:
@@ -97,4 +92,4 @@ def reading_of(
     views = all(part.untyped_storage().data_ptr() == memory for part in measured)
     known = [item for item in items if item is not None]
     whole = len(known) == len(items) <= MOST_ITEMS
-    return TensorReading(seen, plan, known, metas) if views and whole else None
+    return TensorReading(seen, plan, known, metas, nbytes) if views and whole else None
