@@ -49,9 +49,8 @@ class LayerSources:
             module = self._at(table.qkv)
             widths = qkv_widths(output_features(module), self._sizes)
             plain = table.qkv_order == "concatenated"
-            cuts = tuple(width for width in widths if width is not None) if plain else ()
             split = ConcatenatedParts(self._sizes) if plain else GroupedParts(self._sizes)
-            return [self._parts(module, ("q", "k", "v"), split, widths, cuts if len(cuts) == 3 else None)]
+            return [self._parts(module, ("q", "k", "v"), split, widths)]
         named = [("q", table.q), ("k", table.k), ("v", table.v)]
         sources = [self._output(path, part=part) for part, path in named if path is not None]
         if table.kv is not None:
@@ -140,12 +139,9 @@ class LayerSources:
         parts: tuple[str, ...],
         split: Any,
         features: tuple[int | None, ...],
-        cuts: tuple[int, ...] | None = None,
     ) -> Source:
         shards = output_shards(module)
-        return Source(
-            module, parts=parts, split=split, cuts=cuts, features=features, shards=shards, **self._same
-        )
+        return Source(module, parts=parts, split=split, features=features, shards=shards, **self._same)
 
 
 LAYER_FLAGS: Mapping[str, Callable[[LayerSources], Sequence[Source]]] = {

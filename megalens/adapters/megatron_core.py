@@ -285,7 +285,7 @@ class _Groups:
 
     def __call__(self, data: Tensor) -> Sequence[Tensor]:
         grouped = torch.unflatten(data, -1, (-1, sum(self.sizes)))
-        return [part.flatten(-2) for part in torch.split(grouped, self.sizes, dim=-1)]
+        return torch.split(grouped, self.sizes, dim=-1)
 
 
 @dataclass(frozen=True)

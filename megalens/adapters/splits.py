@@ -33,13 +33,12 @@ class GroupedParts:
     sizes: ModelSizes
 
     def __call__(self, data: Tensor) -> Sequence[Tensor]:
-        """Return views of the parts."""
+        """Return views of the parts, ``[..., groups, features of a group]``."""
         q, k, _ = _widths(data.shape[-1], self.sizes)
         groups = self.sizes.kv_heads or 1
         head = k // groups
         grouped = torch.unflatten(data, -1, (groups, q // groups + 2 * head))
-        cuts = torch.split(grouped, [q // groups, head, head], dim=-1)
-        return [cut.flatten(-2) for cut in cuts]
+        return torch.split(grouped, [q // groups, head, head], dim=-1)
 
 
 @dataclass(frozen=True)
@@ -50,9 +49,9 @@ class KeyValueParts:
     value: int
 
     def __call__(self, data: Tensor) -> Sequence[Tensor]:
-        """Return views of the parts."""
+        """Return views of the parts, ``[..., heads, features of a head]``."""
         heads = torch.unflatten(data, -1, (-1, self.key + self.value))
-        return [cut.flatten(-2) for cut in torch.split(heads, [self.key, self.value], dim=-1)]
+        return torch.split(heads, [self.key, self.value], dim=-1)
 
 
 def qkv_widths(size: int | None, sizes: ModelSizes) -> tuple[int | None, ...]:

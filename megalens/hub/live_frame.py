@@ -34,7 +34,7 @@ class LiveFrame:
     ----------
     seq, stream, step, rows : int, str, int, int
         As in its header.
-    came : bytes
+    came : bytes or bytearray
         The whole frame, as it came.
     header : bytes
         The header under which it goes on: a large body is never copied for the sake of its header. The one it came with when empty.
@@ -48,7 +48,7 @@ class LiveFrame:
     stream: str
     step: int
     rows: int
-    came: bytes
+    came: bytes | bytearray
     header: bytes = b""
     body: CheckedBody | None = field(default=None, repr=False)
     first_step: int = -1
@@ -64,13 +64,13 @@ class LiveFrame:
         return len(self.came)
 
     @property
-    def data(self) -> bytes:
+    def data(self) -> bytes | bytearray:
         """The whole frame under its own header, put together."""
         return b"".join(self.pieces()) if self.header else self.came
 
     def pieces(self) -> tuple[bytes, memoryview]:
         """Return header and body."""
-        return self.header or self.came[:HEADER_BYTES], memoryview(self.came)[HEADER_BYTES:]
+        return self.header or bytes(self.came[:HEADER_BYTES]), memoryview(self.came)[HEADER_BYTES:]
 
     def keys(self, declared: Stream) -> frozenset[Key]:
         """Return the identity of every row. Made when first asked for, which only a full queue does."""
@@ -91,7 +91,7 @@ class LiveFrame:
 
 
 def admit_frame(
-    checker: FrameChecker, header: Frame, data: bytes, seq: int, bits: int = 0
+    checker: FrameChecker, header: Frame, data: bytes | bytearray, seq: int, bits: int = 0
 ) -> tuple[LiveFrame, CheckedBody]:
     """Check a frame and give it its place in the run.
 

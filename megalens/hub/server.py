@@ -395,7 +395,7 @@ class Hub:
         elif message["type"] == "goodbye":
             session.said_goodbye = True
 
-    def publish(self, data: bytes, rank: int | None = None) -> None:
+    def publish(self, data: bytes | bytearray, rank: int | None = None) -> None:
         """Check a frame of a producer, or of the hub itself, and pass it on to everybody.
 
         Raises

@@ -59,7 +59,7 @@ class SessionHost(Protocol):
     async def take(self, session: Session, message: Message) -> None:
         """Act on one checked message; raises ``ProtocolError`` with what the sender is told."""
 
-    def publish(self, data: bytes, rank: int | None = None) -> None:
+    def publish(self, data: bytes | bytearray, rank: int | None = None) -> None:
         """Check a frame and pass it on to everybody; raises ``ProtocolError``."""
 
     def warn(self, text: str) -> None:
@@ -238,7 +238,7 @@ class Session:
             await self._host.whole(self)
         await self.close(1000, "goodbye")
 
-    def _take_at_once(self, data: bytes) -> bool:
+    def _take_at_once(self, data: bytes | bytearray) -> bool:
         """Take a producer's frame where it is read. A fault waits for its turn in :meth:`_receive`, which acts on it."""
         try:
             self._host.publish(data, self.rank)

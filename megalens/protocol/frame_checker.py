@@ -41,7 +41,7 @@ class CheckedBody:
     def __init__(
         self,
         frame: Frame,
-        data: bytes,
+        data: bytes | bytearray,
         places: Sequence[int],
         layout: FrameLayout | None = None,
         table: pa.Table | None = None,
@@ -125,7 +125,7 @@ class FrameChecker:
     def __init__(self) -> None:
         self._known: dict[tuple[str, int], deque[FrameLayout]] = {}
 
-    def check(self, frame: Frame, data: bytes) -> CheckedBody:
+    def check(self, frame: Frame, data: bytes | bytearray) -> CheckedBody:
         """Check the body of a frame.
 
         Parameters

@@ -34,9 +34,7 @@ class Source:
     parts : tuple of str
         Names of the parts, in the order in which ``split`` gives them.
     split : callable, optional
-        Cuts the ``[B, S, *]`` tensor into its parts; absent when there is one part.
-    cuts : tuple of int, optional
-        Sizes of the parts where ``split`` cuts the last axis into consecutive pieces and does nothing else.
+        Cuts the ``[B, S, features]`` tensor into its parts, best into views of it: a part that lies in groups may come as ``[B, S, groups, features of a group]``. Absent when there is one part.
     features : tuple of int or None
         Size of the last axis of each part over all tensor-parallel ranks, where known before the first forward pass.
     sequence_first : bool
@@ -61,7 +59,6 @@ class Source:
     keyword: str | None = None
     parts: tuple[str, ...] = ("",)
     split: Callable[[Tensor], Sequence[Tensor]] | None = None
-    cuts: tuple[int, ...] | None = None
     features: tuple[int | None, ...] = (None,)
     sequence_first: bool = False
     like_ids: bool = False

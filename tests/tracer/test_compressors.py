@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from megalens.protocol import Empty, NoOp, Peaks, Projection, ProtocolError, Tile, compressor_from_setting
-from megalens.tracer.moments.native.library import load
-from megalens.tracer.tensors.compressing.compressors import NativeTiles, make_kernel
+from megalens.tracer.moments.native.library import MOST_IN_GROUPS, MOST_PARTS, load
+from megalens.tracer.tensors.compressing.compressors import NativeTiles, copy_values, make_kernel, plan_of
 from megalens.tracer.tensors.staging import Stage
 
 _TYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
@@ -33,7 +33,9 @@ def test_the_library_makes_the_tiles_that_float64_gives(level, layout, reduction
             data = _LAYOUTS[layout](torch.from_numpy(rng.normal(1, 2, (3, 8, features))).to(dtype))
             kernel = make_kernel(Tile(tiles, reduction))
             assert isinstance(kernel, NativeTiles)
-            assert (kernel.plan(data, 1) is None) == (layout in ("in three strides", "no neighbours"))
+            assert (plan_of([kernel], [data], data.ndim) is None) == (
+                layout in ("in three strides", "no neighbours")
+            )
             values = data.double().numpy()
             width = -(-values.shape[-1] // tiles)
             pieces = np.split(values, range(width, values.shape[-1], width), axis=-1)
@@ -43,14 +45,48 @@ def test_the_library_makes_the_tiles_that_float64_gives(level, layout, reduction
 
 
 @pytest.mark.skipif(not _LEVELS, reason="without a C++ compiler there is no native library")
-def test_all_parts_of_a_tensor_come_from_one_call_and_fill_the_stage_in_order() -> None:
-    data = torch.randn(2, 5, 3 * 10)
+@pytest.mark.parametrize("widths", [(10, 10, 10), (16, 4, 10)])
+def test_all_parts_of_a_tensor_come_from_one_call_and_fill_the_stage_in_order(widths) -> None:
+    data = torch.randn(2, 5, 30)
     kernel = make_kernel(Tile(4))
     stage = Stage(3 * 2 * 5 * 4)
-    found = kernel.plan(data, 3).tiles(stage)
-    assert np.shares_memory(found, stage.whole())
-    for part, tiles in zip(data.chunk(3, -1), found, strict=True):
-        np.testing.assert_allclose(tiles, kernel._otherwise(part, 1), rtol=1e-6, atol=1e-6)
+    parts = data.split(widths, -1)
+    plan = plan_of([kernel] * 3, parts, 3)
+    found = plan.tiles(stage)
+    assert np.concatenate(found).tolist() == stage.whole().tolist()
+    for part, shape, tiles in zip(parts, plan.shapes, found, strict=True):
+        assert np.shares_memory(tiles, stage.whole())
+        np.testing.assert_allclose(tiles.reshape(shape), kernel._otherwise(part, 1), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.skipif(not _LEVELS, reason="without a C++ compiler there is no native library")
+@pytest.mark.parametrize("dtype", _TYPES)
+@pytest.mark.parametrize("sequence_first", [False, True])
+@pytest.mark.parametrize("samples", [1, 3])
+# Tiles within a group, over its border, of several groups, and of a row whose last one is shorter.
+@pytest.mark.parametrize("tiles", [96, 24, 9, 5, 1])
+def test_tiles_of_parts_in_groups_are_those_of_the_parts_in_one_piece(dtype, sequence_first, samples, tiles) -> None:  # fmt: skip
+    data = torch.randn(5, 3, 4 * 28).transpose(0, 1) if sequence_first else torch.randn(3, 5, 4 * 28)
+    parts = data.to(dtype)[:samples].unflatten(-1, (4, 28)).split([12, 6, 10], -1)
+    kernels = [make_kernel(Tile(each)) for each in (tiles, 2, tiles)]
+    plan = plan_of(kernels, parts, 3)
+    for kernel, part, shape, found in zip(kernels, parts, plan.shapes, plan.tiles(Stage(0)), strict=True):
+        whole = kernel._otherwise(part.flatten(-2), 1)
+        assert shape == tuple(whole.shape)
+        np.testing.assert_allclose(found.reshape(shape), whole, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.skipif(not _LEVELS, reason="without a C++ compiler there is no native library")
+def test_what_one_call_cannot_read_is_made_otherwise() -> None:
+    mean, rms = make_kernel(Tile(4)), make_kernel(Tile(4, "rms"))
+    parts = torch.randn(2, 3, 5 * (MOST_PARTS + 1)).split(5, -1)
+    assert plan_of([mean] * MOST_PARTS, parts[:MOST_PARTS], 3) is not None
+    assert plan_of([mean] * len(parts), parts, 3) is None
+    assert plan_of([mean, rms], parts[:2], 3) is None
+    assert plan_of([mean, copy_values], parts[:2], 3) is None
+    assert plan_of([mean], [torch.randn(1, 2, 4, MOST_IN_GROUPS // 4)], 3) is not None
+    assert plan_of([mean], [torch.randn(1, 2, 4, MOST_IN_GROUPS // 4 + 1)], 3) is None
+    assert plan_of([mean], [torch.randn(1, 2, 0)], 3) is None
 
 
 def test_what_is_not_finite_stays_in_its_own_tile() -> None:

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from megalens.protocol import MOMENT_COLUMNS, read_moments
-from megalens.tracer.moments import merge_rows
+from megalens.tracer.moments import merge as merging
+from megalens.tracer.moments import merge_pieces, merge_rows
 from megalens.tracer.moments.native.build import FOLDER, LIBRARY
 from megalens.tracer.moments.native.library import NativeKernel, load
 from megalens.tracer.moments.plain import measure_plainly
@@ -131,7 +132,8 @@ def test_whole_and_merged_tensors_equal_float64_numpy(measure, cases) -> None:
         .reshape(cases, PARTS, len(MOMENT_COLUMNS))
         .transpose(0, 1)
     )
-    for measured in (measure(tensors), merge_rows(rows)):
+    joined = torch.from_numpy(merge_pieces(rows.contiguous().numpy()))
+    for measured in (measure(tensors), merge_rows(rows), joined):
         found = read(measured)
         for name in ("count", "min", "max"):
             np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
@@ -218,3 +220,20 @@ def test_a_value_that_is_not_finite_hides_nothing_around_it(measure, cases) -> N
         assert row[[0, 7, 8]].tolist() == [19_700, 100, 200]
         expected = {name: np.array([value]) for name, value in truth(kept[left]).items()}
         assert all(error[0] <= LIMITS[name] for name, error in errors(read(row[None]), expected).items())
+
+
+@pytest.mark.parametrize("without", [False, True], ids=["native", "without the library"])
+def test_pieces_of_which_some_have_nothing_or_are_not_known_are_merged(without, monkeypatch) -> None:
+    if without:
+        monkeypatch.setattr(merging.library, "load", lambda: "none")
+    here = [[1.0, 5.0], [], [math.nan], [2.0]]
+    there = [[math.inf, 9.0], [], [7.0], [3.0]]
+    rows = torch.stack([plainly(map(torch.tensor, each)) for each in (here, there)]).numpy()
+    rows[1, 3, :7] = math.nan
+    found = merge_pieces(rows)
+    assert found[0].tolist() == [3, 5, 32, 0, 512, 1, 9, 0, 1, 0, 0]
+    assert found[1, 0] == 0
+    assert np.isnan(found[1, [1, 5, 6]]).all()
+    assert found[2].tolist() == [1, 7, 0, 0, 0, 7, 7, 1, 0, 0, 0]
+    # Of a piece nothing is known: the first one's row stands.
+    assert found[3].tolist() == rows[0, 3].tolist()

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from megalens.protocol import Empty, NoOp, Peaks, Projection, Tile
-from megalens.tracer.tensors.batch import Batch, Row, RowMeta
+from megalens.tracer.tensors.batch import Batch, Row, RowMeta, tensors_table
 from megalens.tracer.tensors.compressing.compression_error import CompressionError
 from megalens.tracer.tensors.compressing.compressors import make_kernel
 from megalens.tracer.tensors.joining.joiner import Joiner, pack_pieces
 from megalens.tracer.tensors.joining.pieces import cut_of, join_pieces
 from megalens.tracer.tensors.sender import LeaderSender
-from megalens.tracer.tensors.staging import StagePool
+from megalens.tracer.tensors.staging import Stage, StagePool
 from megalens.tracer.tensors.values import errors_of, moments_of
 
 COMPRESSORS = [
@@ -55,7 +55,7 @@ def kept(compressor, whole, shards, ranks, axis):
 def test_features_cut_over_ranks_become_one_again(compressor, ranks, local, shape) -> None:
     whole = torch.randn(*shape, ranks * local)
     arrays, cut, expected = kept(compressor, whole, "features", ranks, -1)
-    joined = join_pieces(cut.join, 2, arrays)
+    joined = join_pieces(cut.join, 2, arrays, Stage(0))
     np.testing.assert_allclose(joined, expected, rtol=1e-5, atol=1e-5)
     if isinstance(compressor, Tile) and local % math.ceil(ranks * local / compressor.tiles) == 0:
         # Tiles that lie within a rank's features cross the interconnect as tiles.
@@ -67,7 +67,7 @@ def test_features_cut_over_ranks_become_one_again(compressor, ranks, local, shap
 def test_positions_and_heads_are_compressed_before_they_are_joined(compressor, shards, shape) -> None:
     whole = torch.randn(shape)
     arrays, cut, expected = kept(compressor, whole, shards, 2, 1)
-    np.testing.assert_allclose(join_pieces(cut.join, 2, arrays), expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(join_pieces(cut.join, 2, arrays, Stage(0)), expected, rtol=1e-5, atol=1e-6)
     assert sum(array.size for array in arrays) == expected.size
 
 
@@ -75,7 +75,7 @@ def test_positions_and_heads_are_compressed_before_they_are_joined(compressor, s
 def test_peaks_of_heads_or_keys_that_ranks_hold_are_those_of_the_whole(shards: str, axis: int) -> None:
     whole = torch.rand(2, 4, 9, 10)
     arrays, cut, expected = kept(Peaks(3), whole, shards, 2, axis)
-    np.testing.assert_array_equal(join_pieces(cut.join, 2, arrays), expected)
+    np.testing.assert_array_equal(join_pieces(cut.join, 2, arrays, Stage(0)), expected)
     # Blocks of keys may lie across the border between two ranks, heads never do.
     assert (sum(array.size for array in arrays) == expected.size) == (shards == "heads")
 
@@ -121,7 +121,7 @@ def test_what_the_compressor_loses_of_pieces_is_what_it_loses_of_the_whole(
     joiner.put(Batch(1, rows[:1]))
     meta, arrays = pack_pieces(Batch(1), rows[1:], {})
     joiner.take(1, meta, memoryview(b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)))
-    ((_, (joined,)),) = joiner.ready()
+    ((_, (joined,), _),) = joiner.ready()
     expected = float(error(whole, kernel(whole, 2), 2))
     if nan and isinstance(compressor, Projection) and shards == "features":
         # The pieces of the position that is not finite cannot be told from the others once they are added up.
@@ -166,8 +166,8 @@ def test_a_batch_goes_out_when_its_pieces_are_there_whoever_is_first(early) -> N
         joining.send(2, counts=(2, 1))
         assert list(joining.joiner.ready()) == []
         joining.send(1)
-    ((waiting, rows),) = joining.joiner.ready()
-    assert waiting.batch.step == 1
+    ((step, rows, _),) = joining.joiner.ready()
+    assert step == 1
     np.testing.assert_array_equal(rows[0].values, joining.whole)
     assert (rows[0].meta.shape, rows[0].meta.join) == ((1, 2, 12), None)
     d = joining.whole - joining.whole.mean()
@@ -180,7 +180,7 @@ def test_a_batch_goes_out_when_its_pieces_are_there_whoever_is_first(early) -> N
 def test_what_does_not_come_is_named_and_the_rest_goes_out() -> None:
     joining = Joining()
     joining.joiner.put(Batch(1, joining.rows(0)))
-    ((_, rows),) = joining.joiner.ready(everything=True)
+    ((_, rows, _),) = joining.joiner.ready(everything=True)
     assert [row.meta.flag for row in rows] == ["HiddenStates"]
     assert joining.joiner.lost_rows == 1
     assert joining.said == [
@@ -197,7 +197,7 @@ def test_nobody_is_late_while_what_came_has_not_been_taken() -> None:
     joining.joiner._waiting[0].since -= 60.0
     assert list(joining.joiner.ready(caught_up=False)) == []
     joining.send(1, step=2)
-    ((_, rows),) = joining.joiner.ready()
+    ((_, rows, _),) = joining.joiner.ready()
     assert [row.meta.flag for row in rows] == ["MLP1_mat_mul", "HiddenStates"]
     assert joining.joiner.lost_rows == 0
 
@@ -206,7 +206,7 @@ def test_ranks_that_trace_other_tensors_are_told_so() -> None:
     joining = Joining()
     joining.joiner.put(Batch(1, joining.rows(0)))
     joining.send(1, layer=2)
-    ((_, rows),) = joining.joiner.ready()
+    ((_, rows, _),) = joining.joiner.ready()
     assert [row.meta.flag for row in rows] == ["HiddenStates"]
     assert "do all ranks build the same model?" in joining.said[0]
 
@@ -233,22 +233,35 @@ def test_memory_of_a_step_that_was_joined_is_used_again_only_once_it_is_sent() -
         lose=pytest.fail,
         send=lambda stream, table, step: sent.append(table),
     )
-    sender = LeaderSender(host, pool, None)
+    sender = LeaderSender(host, None)
     sender._pieces._joiner = joining.joiner
-    batch = Batch(1, joining.rows(0))
-    cut, whole = batch.rows
-    first = pool.take()
-    first.room(whole.values.shape)
-    pool.give(first)
-    batch.stage = pool.take()
-    here, _ = batch.stage.room(whole.values.shape)
-    here[...] = whole.values
-    batch.rows = [cut, whole._replace(values=here)]
-    sender.put(batch)
-    joining.send(1)
-    sender._pieces.send_ready()
-    # Its rows wait for those of other steps, and the next step asks for memory.
-    assert pool.take() is not batch.stage
+    for step in (1, 2):
+        batch = Batch(step, joining.rows(0))
+        cut, whole = batch.rows
+        batch.stage = pool.take()
+        here = batch.stage.copy(whole.values)
+        batch.rows = [cut, whole._replace(values=here)]
+        sender.put(batch)
+        joining.send(1, step)
+        sender._pieces.send_ready()
+        # Its own memory is free at once: what lay there was joined, and now waits with the rows of other steps.
+        assert batch.stage.wanted == 0
+        expected = [joining.whole.ravel().tolist(), whole.values.ravel().tolist()]
+        here[...] = -1
     sender.send_ready()
-    assert sent[0]["values"].to_pylist() == [joining.whole.ravel().tolist(), here.ravel().tolist()]
-    assert batch.stage.wanted == 0
+    assert sent[0]["values"].to_pylist() == 2 * expected
+    # From now on a step finds memory to be joined in.
+    assert joining.joiner._stages.take().size == sum(map(len, expected))
+
+
+def test_a_step_that_was_joined_is_sent_as_it_lies() -> None:
+    joining = Joining()
+    for step in (1, 2):
+        joining.joiner.put(Batch(step, joining.rows(0)))
+        joining.send(1, step)
+        (joined,) = joining.joiner.ready()
+        if step == 1:
+            joined.stage.give_back()
+    table, _ = tensors_table([joined], 0)
+    sent = table["values"].values.to_numpy()
+    assert all(np.shares_memory(row.values, sent) for row in joined.rows)

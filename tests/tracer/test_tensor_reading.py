@@ -6,11 +6,9 @@ import torch
 from torch import nn
 
 from megalens import Tile
-from megalens.tracer.moments.native.library import MOST_ITEMS
 from megalens.tracer.tensors import capture as capture_module
-from megalens.tracer.tensors.compressing.compressors import make_kernel
 from megalens.tracer.tensors.plan import _MEASURED as MEASURED_EVERY
-from megalens.tracer.tensors.tensor_reading import TensorReading, reading_of
+from megalens.tracer.tensors.tensor_reading import TensorReading
 
 
 def _shorter(monkeypatch) -> list[TensorReading]:
@@ -97,9 +95,9 @@ def test_a_reading_is_never_of_memory_that_is_not_the_tensors_own(
 ) -> None:
     went = _shorter(monkeypatch)
     # Its parts are copies: nothing of them lies where the tensor does.
-    parts_of = capture_module.parts_of
+    views_of = capture_module.views_of
     monkeypatch.setattr(
-        capture_module, "parts_of", lambda source, data: [part.clone() for part in parts_of(source, data)]
+        capture_module, "views_of", lambda source, data: [part.clone() for part in views_of(source, data)]
     )
     tracer = traced(gpt, flags={"MLP1_mat_mul": Tile(4)})
     for _ in range(3):
@@ -107,11 +105,3 @@ def test_a_reading_is_never_of_memory_that_is_not_the_tensors_own(
             gpt(ids)
     assert len(small_hub.next_rows(6)) == 6
     assert not went
-
-
-def test_a_tensor_of_more_parts_than_one_call_reads_goes_the_long_way() -> None:
-    data = torch.randn(2, 3, 5 * (MOST_ITEMS + 1))
-    for parts in (MOST_ITEMS, MOST_ITEMS + 1):
-        part = data[..., : 5 * parts]
-        found = reading_of(data, make_kernel(Tile(2)).plan(part, parts), part.split(5, -1), [], 0)
-        assert (found is None) == (parts > MOST_ITEMS)

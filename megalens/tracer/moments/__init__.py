@@ -2,6 +2,14 @@
 
 from .columns import TYPES
 from .measure import kernel_name, measure, measure_each, measure_natively
-from .merge import merge_rows
+from .merge import merge_pieces, merge_rows
 
-__all__ = ["TYPES", "kernel_name", "measure", "measure_each", "measure_natively", "merge_rows"]
+__all__ = [
+    "TYPES",
+    "kernel_name",
+    "measure",
+    "measure_each",
+    "measure_natively",
+    "merge_pieces",
+    "merge_rows",
+]

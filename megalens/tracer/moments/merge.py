@@ -1,14 +1,16 @@
-"""Merging measured rows on their device."""
+"""Merging measured rows, on their device or on the host."""
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ..errors import TracerError
 from .columns import COLUMNS
+from .native import library
 
-__all__ = ["merge_rows"]
+__all__ = ["merge_pieces", "merge_rows"]
 
 
 def merge_rows(rows: Tensor) -> Tensor:
@@ -64,6 +66,26 @@ def merge_rows(rows: Tensor) -> Tensor:
             *(each.sum(0) for each in counts),
         )
         return torch.stack(merged, -1)
+
+
+def merge_pieces(rows: np.ndarray) -> np.ndarray:
+    """Merge what was found of pieces of tensors, on the host; exactly as :func:`merge_rows`, and many times as fast where there is the native library.
+
+    Parameters
+    ----------
+    rows : numpy.ndarray
+        float64 ``[pieces, n, 11]``, contiguous. No value is in two pieces.
+
+    Returns
+    -------
+    numpy.ndarray
+        float64 ``[n, 11]``. Where nothing is known of a piece (its count is NaN), the first one's row.
+    """
+    native = library.load()
+    if not isinstance(native, str):
+        return native.merge(rows)
+    merged = merge_rows(torch.from_numpy(rows)).numpy()
+    return np.where(np.isnan(rows[:, :, :1]).any(0), rows[0], merged)
 
 
 def _or_nan(values: Tensor, none: Tensor, *, largest: bool) -> Tensor:

@@ -89,7 +89,7 @@ class HubConnection:
         return None if self._address is None else self._address.record
 
     def last(self) -> None:
-        """TracingPlan nothing more for the case that the connection is lost: the training is at its end."""
+        """Plan nothing more for the case that the connection is lost: the training is at its end."""
         self._last = True
 
     def abort(self) -> None:

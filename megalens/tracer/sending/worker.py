@@ -24,7 +24,7 @@ _MOST_WAITING = 100_000
 _SHORT_NS = 20_000_000
 """Of steps that are shorter, several wake the thread once: each wake-up takes the interpreter from the training."""
 _LOOK_SECONDS = 1.0
-_MOST_PATIENT_BYTES = 4 << 20
+_MOST_PATIENT_BYTES = 16 << 20
 _WAKE = "there is something to do"
 
 

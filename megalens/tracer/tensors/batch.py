@@ -63,6 +63,7 @@ class Row(NamedTuple):
 
     meta: RowMeta
     values: Tensor | np.ndarray
+    """In the shape that ``meta`` says, or all in one row."""
     whole: np.ndarray
     """Of the whole tensor before anything was chosen or compressed, float64 ``[11]`` as ``MOMENT_COLUMNS``; of this rank's piece, where there is a join."""
     error: Tensor | float = NO_ERROR
@@ -75,9 +76,7 @@ class StepRows(NamedTuple):
     step: int
     rows: Sequence[Row]
     stage: Stage | None = None
-    """Memory that some of their values lie in, to be given back once they are sent."""
-    joined: bool = False
-    """Whether others lie elsewhere, because pieces were joined. If not, the stage may hold just these rows, which are then viewed and not copied."""
+    """Memory that values of theirs lie in, to be given back once they are sent. Where it holds just these rows, they are viewed and not copied."""
 
 
 class FiredProbes(NamedTuple):
@@ -188,7 +187,7 @@ def _flat(step: StepRows) -> list[np.ndarray]:
     """
     arrays = [row.values.numpy() if isinstance(row.values, Tensor) else row.values for row in step.rows]
     staged = all(isinstance(row.values, np.ndarray) for row in step.rows)
-    whole = None if step.stage is None or step.joined or not staged else step.stage.whole()
+    whole = None if step.stage is None or not staged else step.stage.whole()
     # Room is given out in the order of the rows, so equal sizes mean the same memory.
     if whole is not None and whole.size == sum([array.size for array in arrays]):
         return [whole]

@@ -14,14 +14,14 @@ from ..device import to_host
 from ..micro_batches import OUTSIDE, TRAINING, MicroBatches, Unproven
 from ..points import ModelPoints, Shards, Source
 from .batch import NO_ERROR, Batch, FiredProbes, Row, RowMeta
-from .compressing.compressors import NativeTiles
+from .compressing.compressors import plan_of
 from .held import HELD_BYTES, HeldTensor, HeldTensors
 from .joining.pieces import Cut, cut_of
 from .plan import FlagPlan, TracingPlan
 from .probes import TensorProbe, install_probes, reason_of
 from .staging import StagePool
 from .tensor_reading import TensorReading, reading_of
-from .values import errors_of, in_rows, local_piece, moments_of, parts_of
+from .values import errors_of, in_rows, local_piece, moments_of, parts_of, shape_of, views_of
 from .window import Window
 
 __all__ = ["Capture"]
@@ -72,8 +72,8 @@ class Capture(MicroBatches):
         self._rows: list[Row] = []
         self._nbytes = 0
         self._on_device = False
-        self.stages = StagePool()
-        self._stage = self.stages.take()
+        self._stages = StagePool()
+        self._stage = self._stages.take()
 
     # Set-up, between steps.
 
@@ -165,7 +165,7 @@ class Capture(MicroBatches):
         )
         self._order += 1
         if self._stage.wanted:
-            batch.stage, self._stage = self._stage, self.stages.take()
+            batch.stage, self._stage = self._stage, self._stages.take()
         if self._on_device:
             # The producer thread waits for it, not this one.
             batch.ready = torch.cuda.Event()  # type: ignore[no-untyped-call]
@@ -322,30 +322,31 @@ class Capture(MicroBatches):
         probe.scope = self.scope
         if not self._place.leads and all(cut.join is None for cut in cuts):
             # The leader has all of it.
-            return None
+            return TensorReading(seen)
         if self.positions is None and side == "forward" and not source.sparse:
             self.positions = data.shape[2 if data.ndim == 4 else 1] * (
                 cuts[0].ranks if cuts[0].axis == 1 and data.ndim == 3 else 1
             )
         key = (micro_batch, self.phase, side, data.shape)
         metas = probe.metas.get(key)
-        kernel = cuts[0].kernel
-        parts = parts_of(source, kept)
-        plan = None
-        if isinstance(kernel, NativeTiles) and (source.split is None or source.cuts is not None):
-            alike = len({part.shape[-1] for part in parts}) == 1
-            plan = kernel.plan(kept, len(parts)) if alike else None
+        views = views_of(source, kept)
+        plan = plan_of([cut.kernel for cut in cuts], views, kept.ndim)
+        parts = views if plan is not None and not flag.measured else parts_of(source, kept)
         tiles = None if plan is None else plan.tiles(self._stage)
         outputs = (
             [cut.kernel(part, probe.layer) for cut, part in zip(cuts, parts, strict=True)]
-            if tiles is None
-            else list(torch.from_numpy(tiles))
+            if plan is None or tiles is None
+            else [
+                torch.from_numpy(made.reshape(shape)) for made, shape in zip(tiles, plan.shapes, strict=True)
+            ]
         )
-        measured = parts if kept is data else parts_of(source, data)
+        measured = views if kept is data else views_of(source, data)
         whole = moments_of(measured)
         if metas is None:
             shapes = [tuple(output.shape) for output in outputs]
-            metas = self._describe(probe, key, cuts, parts, shapes, samples)
+            metas = self._describe(
+                probe, key, cuts, [shape_of(view, data.ndim) for view in views], shapes, samples
+            )
         errors: Sequence[Tensor | float] = [NO_ERROR] * len(parts)
         if flag.measured:
             errors = [
@@ -380,7 +381,7 @@ class Capture(MicroBatches):
         return [
             cut_of(
                 shards,
-                part.shape,
+                shape_of(view, kept.ndim),
                 features,
                 flag.compressor,
                 flag.kernel,
@@ -389,7 +390,7 @@ class Capture(MicroBatches):
                 len(place.tp_ranks),
                 flag.error,
             )
-            for part, features in zip_longest(parts_of(source, kept), source.features)
+            for view, features in zip_longest(views_of(source, kept), source.features)
         ]
 
     def _describe(
@@ -397,7 +398,7 @@ class Capture(MicroBatches):
         probe: TensorProbe,
         key: Any,
         cuts: Sequence[Cut],
-        parts: Sequence[Tensor],
+        of_parts: Sequence[tuple[int, ...]],
         shapes: Sequence[tuple[int, ...]],
         samples: int,
     ) -> list[RowMeta]:
@@ -410,12 +411,12 @@ class Capture(MicroBatches):
                 probe.flag.name,
                 name,
                 probe.flag.text,
-                cut.whole((samples, *part.shape[1:])),
+                cut.whole((samples, *of_part[1:])),
                 shape,
                 side,
                 cut.join,
             )
-            for name, cut, part, shape in zip(probe.source.parts, cuts, parts, shapes, strict=True)
+            for name, cut, of_part, shape in zip(probe.source.parts, cuts, of_parts, shapes, strict=True)
         ]
         if len(probe.metas) >= _MOST_METAS:
             probe.metas.clear()

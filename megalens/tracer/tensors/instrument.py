@@ -87,11 +87,10 @@ class TensorTracer(Instrument):
     def attach(self, host: Host) -> None:
         """Begin to send."""
         self._host, self._warn = host, host.warn
-        stages = self.capture.stages
         if host.place.leads:
-            self._sender = LeaderSender(host, stages, self._decode)
+            self._sender = LeaderSender(host, self._decode)
         else:
-            self._sender = MemberSender(host, stages)
+            self._sender = MemberSender(host)
 
     def follow(self, plan: TracingPlan, version: int = 0) -> None:
         """Trace and perturb what a plan says from now on; between steps. Where the hooks cannot be put, none is on the model, and the error is raised."""
@@ -222,7 +221,7 @@ class TensorTracer(Instrument):
         batch = capture.take()
         if sender is None or host is None or not host.sends:
             if batch.stage is not None:
-                capture.stages.give(batch.stage)
+                batch.stage.give_back()
             return
         batch.probes = probes
         # While rows wait, that all is well waits with them.

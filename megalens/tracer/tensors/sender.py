@@ -20,7 +20,6 @@ from .batch import (
 from .held import HeldTensor, held_columns
 from .joining.joiner import Joiner, pack_pieces
 from .joining.piece_gatherer import PieceGatherer
-from .staging import StagePool
 from .token_texts import TokenTexts
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ __all__ = ["LeaderSender", "MemberSender", "TensorSender"]
 STREAM = "tensors"
 _FRAME_BYTES = 32 << 20
 _ROW_BYTES = 60 << 20
-_TOGETHER_BYTES = 4 << 20
+_TOGETHER_BYTES = 24 << 20
 """Steps that are sent together are no more than this."""
 
 
@@ -42,8 +41,6 @@ class TensorSender:
     ----------
     host : Host
         Where everything goes.
-    stages : StagePool
-        Where the memory of a batch goes back to.
 
     Attributes
     ----------
@@ -51,9 +48,8 @@ class TensorSender:
         Those of the last step that said so.
     """
 
-    def __init__(self, host: Host, stages: StagePool) -> None:
+    def __init__(self, host: Host) -> None:
         self._host = host
-        self._stages = stages
         self.probes: FiredProbes | None = None
         self._nonfinite = 0
         self._first_nonfinite: NonFiniteFirst | None = None
@@ -116,14 +112,14 @@ class LeaderSender(TensorSender):
 
     Parameters
     ----------
-    host, stages
+    host : Host
         As for :class:`TensorSender`.
     decode : callable, optional
         Text of one token id.
     """
 
-    def __init__(self, host: Host, stages: StagePool, decode: Callable[[int], str] | None) -> None:
-        super().__init__(host, stages)
+    def __init__(self, host: Host, decode: Callable[[int], str] | None) -> None:
+        super().__init__(host)
         self._texts = None if decode is None else TokenTexts(decode, host.warn)
         self._pieces: PieceGatherer | None = None
         self._ready: list[StepRows] = []
@@ -193,7 +189,7 @@ class LeaderSender(TensorSender):
         finally:
             for each in steps:
                 if each.stage is not None:
-                    self._stages.give(each.stage)
+                    each.stage.give_back()
 
     def _send_rows(self, steps: Sequence[StepRows]) -> None:
         rows = [row for each in steps for row in each.rows]
@@ -214,8 +210,8 @@ class LeaderSender(TensorSender):
 class MemberSender(TensorSender):
     """Of a process that does not: compresses its pieces and sends them to the leader of its group."""
 
-    def __init__(self, host: Host, stages: StagePool) -> None:
-        super().__init__(host, stages)
+    def __init__(self, host: Host) -> None:
+        super().__init__(host)
         self._tables: dict[tuple[RowMeta, ...], int] = {}
 
     def undelivered(self) -> None:
@@ -234,4 +230,4 @@ class MemberSender(TensorSender):
             )
             self._host.tell(self._host.place.tp_ranks[0], meta, arrays)
         if batch.stage is not None:
-            self._stages.give(batch.stage)
+            batch.stage.give_back()

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import math
 import queue
+from collections.abc import Sequence
+from itertools import accumulate
 
 import numpy as np
 
-__all__ = ["Stage", "StagePool"]
+__all__ = ["Stage", "StagePool", "places_of"]
 
 _KEPT = 3
-_KEPT_BYTES = 8 << 20
+_KEPT_BYTES = 32 << 20
 """Of small stages more are kept: several steps may be sent together."""
+
+
+def places_of(shapes: Sequence[tuple[int, ...]]) -> list[slice]:
+    """Return where arrays of some shapes lie, one after another."""
+    ends = list(accumulate(map(math.prod, shapes)))
+    return [slice(begin, end) for begin, end in zip([0, *ends], ends, strict=False)]
 
 
 class Stage:
@@ -23,11 +31,14 @@ class Stage:
     ----------
     size : int
         How many numbers it holds.
+    pool : StagePool, optional
+        Where it goes back to.
     """
 
-    __slots__ = ("_address", "_array", "_used", "wanted")
+    __slots__ = ("_address", "_array", "_pool", "_used", "wanted")
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, pool: StagePool | None = None) -> None:
+        self._pool = pool
         self._array = np.empty(size, np.float32)
         self._address: int = self._array.ctypes.data
         self._used = 0
@@ -39,16 +50,21 @@ class Stage:
         """How many numbers it holds."""
         return len(self._array)
 
-    def room(self, shape: tuple[int, ...]) -> tuple[np.ndarray, int]:
-        """Return an uninitialised float32 array and its address; it has memory of its own where this stage is full."""
-        count = math.prod(shape)
+    def room(self, count: int) -> tuple[np.ndarray, int]:
+        """Return an uninitialised float32 array of so many numbers and its address; it has memory of its own where this stage is full."""
         begin, end = self._used, self._used + count
         self.wanted += count
         if end > len(self._array):
-            own = np.empty(shape, np.float32)
+            own = np.empty(count, np.float32)
             return own, own.ctypes.data
         self._used = end
-        return self._array[begin:end].reshape(shape), self._address + 4 * begin
+        return self._array[begin:end], self._address + 4 * begin
+
+    def copy(self, values: np.ndarray) -> np.ndarray:
+        """Return a copy of some values, in memory of this stage."""
+        copied = self.room(values.size)[0].reshape(values.shape)
+        copied[...] = values
+        return copied
 
     def whole(self) -> np.ndarray | None:
         """Return everything that was given out, as one flat array; None where some of it did not fit."""
@@ -57,6 +73,11 @@ class Stage:
     def clear(self) -> None:
         """Forget what was given out."""
         self._used = self.wanted = 0
+
+    def give_back(self) -> None:
+        """Let its pool give it out again; nothing may look at its memory any more."""
+        if self._pool is not None:
+            self._pool.give(self)
 
 
 class StagePool:
@@ -74,7 +95,7 @@ class StagePool:
             try:
                 stage = self._free.get_nowait()
             except queue.Empty:
-                return Stage(wanted)
+                return Stage(wanted, self)
             if wanted <= stage.size <= 2 * wanted:
                 return stage
 

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from ..moments.columns import COLUMNS
-from ..moments.native.library import MOST_ITEMS, Item
+from ..moments.native.library import Item, NativeKernel
 from .batch import Row, RowMeta
 from .compressing.compressors import TilePlan
-from .staging import Stage
+from .staging import Stage, places_of
 
 __all__ = ["TensorReading", "reading_of"]
 
@@ -27,8 +27,8 @@ class TensorReading:
     ----------
     seen : Tensor
         The earlier one.
-    plan : TilePlan
-        How its tiles are made.
+    plan : TilePlan, optional
+        How its tiles are made; where it is absent, such tensors have no rows here.
     items : sequence of tuple
         What is measured of it, as ``NativeKernel.describe`` gives it.
     metas : sequence of RowMeta
@@ -38,12 +38,12 @@ class TensorReading:
     """
 
     __slots__ = (
-        "_apart",
         "_count",
         "_library",
         "_metas",
+        "_places",
         "_reading",
-        "_tiles",
+        "_room",
         "dtype",
         "nbytes",
         "shape",
@@ -51,15 +51,21 @@ class TensorReading:
     )
 
     def __init__(
-        self, seen: Tensor, plan: TilePlan, items: Sequence[Item], metas: Sequence[RowMeta], nbytes: int
+        self,
+        seen: Tensor,
+        plan: TilePlan | None = None,
+        items: Sequence[Item] = (),
+        metas: Sequence[RowMeta] = (),
+        nbytes: int = 0,
     ) -> None:
         self.shape, self.strides, self.dtype = seen.shape, seen.stride(), seen.dtype
-        # What is traced of it may begin later.
-        self._apart = plan.rows[0] - seen.data_ptr()
-        self._library, self._tiles = plan.library, plan.shape
-        self._reading, self._count = plan.reading(items), len(items)
-        self._metas = metas
-        self.nbytes = nbytes
+        self._metas, self.nbytes = metas, nbytes
+        self._library: NativeKernel | None = None
+        if plan is not None:
+            self._library, self._places = plan.library, places_of(plan.shapes)
+            self._room, self._count = self._places[-1].stop, len(items)
+            # What is traced of it may begin later.
+            self._reading = plan.reading(seen.data_ptr(), items)
 
     def fits(self, seen: object) -> bool:
         """Return whether a tensor lies as the one that this is of."""
@@ -74,11 +80,13 @@ class TensorReading:
 
     def rows(self, seen: Tensor, stage: Stage) -> list[Row]:
         """Return the rows of a tensor that fits, their values in memory of ``stage``."""
-        tiles, where = stage.room(self._tiles)
+        if self._library is None:
+            return []
+        tiles, where = stage.room(self._room)
         # Not of the stage: pieces that wait for other ranks keep theirs.
         moments = torch.empty((self._count, COLUMNS), dtype=torch.float64)
-        self._library.read(self._reading, seen.data_ptr() + self._apart, where, moments.data_ptr())
-        return list(map(Row, self._metas, tiles, moments.numpy()))
+        self._library.read(self._reading, seen.data_ptr(), where, moments.data_ptr())
+        return list(map(Row, self._metas, map(tiles.__getitem__, self._places), moments.numpy()))
 
 
 def reading_of(
@@ -91,5 +99,4 @@ def reading_of(
     items = [plan.library.describe(part) for part in measured]
     views = all(part.untyped_storage().data_ptr() == memory for part in measured)
     known = [item for item in items if item is not None]
-    whole = len(known) == len(items) <= MOST_ITEMS
-    return TensorReading(seen, plan, known, metas, nbytes) if views and whole else None
+    return TensorReading(seen, plan, known, metas, nbytes) if views and len(known) == len(items) else None

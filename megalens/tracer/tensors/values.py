@@ -16,7 +16,16 @@ from .batch import unknown_moments
 from .joining.pieces import Cut
 from .probes import TensorProbe
 
-__all__ = ["errors_of", "in_rows", "local_piece", "moments_of", "moments_of_each", "parts_of"]
+__all__ = [
+    "errors_of",
+    "in_rows",
+    "local_piece",
+    "moments_of",
+    "moments_of_each",
+    "parts_of",
+    "shape_of",
+    "views_of",
+]
 
 _MEASURED_VALUES = 1 << 20
 
@@ -43,9 +52,19 @@ def in_rows(tensor: Tensor, rows: tuple[int, int] | None) -> Tensor:
     return tensor.reshape(*rows, tensor.shape[-1])
 
 
-def parts_of(source: Source, data: Tensor) -> Sequence[Tensor]:
-    """Return the named parts of a tensor."""
+def views_of(source: Source, data: Tensor) -> Sequence[Tensor]:
+    """Return the named parts of a tensor as :attr:`Source.split` gives them: one that lies in groups has an axis more."""
     return (data,) if source.split is None else source.split(data)
+
+
+def parts_of(source: Source, data: Tensor) -> Sequence[Tensor]:
+    """Return the named parts of a tensor, each with the axes of the tensor."""
+    return [part.flatten(data.ndim - 1) for part in views_of(source, data)]
+
+
+def shape_of(view: Tensor, axes: int) -> tuple[int, ...]:
+    """Return the shape that a part has with so many axes, the groups of the last one together."""
+    return (*view.shape[: axes - 1], math.prod(view.shape[axes - 1 :]))
 
 
 def errors_of(

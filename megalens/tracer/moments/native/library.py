@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import stat
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from itertools import chain
 from pathlib import Path
 from struct import pack
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -19,7 +21,7 @@ from ..columns import COLUMNS, NEAR_ZERO, TYPES
 from ..layout import layout_of, rows_of
 from .build import FOLDER, LIBRARY, source_hash
 
-__all__ = ["MOST_ITEMS", "Item", "NativeKernel", "load"]
+__all__ = ["MOST_IN_GROUPS", "MOST_PARTS", "Item", "NativeKernel", "Plane", "load"]
 
 _LEVELS = ("portable", "AVX2", "AVX-512")
 _TYPE_NUMBERS = {dtype: number for number, dtype in enumerate(TYPES)}
@@ -29,8 +31,12 @@ _STRIDED = torch.strided
 Item = tuple[int, int, int, int, int]
 """Integers that describe a tensor: struct Item of moments.cpp."""
 _FIELDS = 5
-MOST_ITEMS = 16
+Plane = tuple[int, ...]
+"""Integers that describe a part of a tensor of which tiles are made: struct Plane of moments.cpp."""
+MOST_PARTS = 16
 """Parts of a tensor that is read in one go: as in moments.cpp."""
+MOST_IN_GROUPS = 16384
+"""Features of a row that lie in groups: as in moments.cpp."""
 
 
 class NativeKernel:
@@ -61,6 +67,9 @@ class NativeKernel:
         self._measure.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_double, ctypes.c_void_p]  # fmt: skip
         self._read = library.megalens_read
         self._read.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int]  # fmt: skip
+        self._merge = library.megalens_merge
+        self._merge.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p]
+        self._merge.restype = None
         self._parallel = _openmp_of_torch()
         self.level = library.megalens_moments_level() if level is None else level
 
@@ -71,6 +80,18 @@ class NativeKernel:
 
     def describe(self, tensor: Tensor) -> Item | None:
         """Return where a tensor's values lie, or None where the library cannot read them: those of other devices, types and layouts, and subclasses, which keep theirs elsewhere."""
+        begin = self._begin(tensor)
+        if begin is None:
+            return None
+        address, number = begin
+        if tensor.is_contiguous():
+            return address, 1, tensor.numel(), 0, number
+        layout = layout_of(tensor)
+        return None if layout is None else (address, *layout, number)
+
+    @staticmethod
+    def _begin(tensor: Tensor) -> tuple[int, int] | None:
+        """Return where a tensor begins and the number of its type; None where the library cannot read it."""
         number = _TYPE_NUMBERS.get(tensor.dtype)
         if (
             number is None
@@ -80,13 +101,8 @@ class NativeKernel:
             or tensor.is_neg()
         ):
             return None
-        address, values = tensor.data_ptr(), tensor.numel()
-        if not address and values:
-            return None
-        if tensor.is_contiguous():
-            return address, 1, values, 0, number
-        layout = layout_of(tensor)
-        return None if layout is None else (address, *layout, number)
+        address = tensor.data_ptr()
+        return None if not address and tensor.numel() else (address, number)
 
     def measure(
         self,
@@ -115,35 +131,56 @@ class NativeKernel:
             )
         return out
 
-    def rows(self, tensor: Tensor) -> tuple[int, ...] | None:
-        """Return where the rows of a tensor ``[..., features]`` lie, for :meth:`reading`; None where the library cannot read them."""
-        item, rows = self.describe(tensor), rows_of(tensor)
-        return None if item is None or rows is None else (item[0], *rows, item[-1])
+    def merge(self, rows: np.ndarray) -> np.ndarray:
+        """Return the rows of tensors that lie in pieces, float64 ``[n, 11]``, from those of the pieces, contiguous float64 ``[pieces, n, 11]``."""
+        out = np.empty(rows.shape[1:])
+        self._merge(rows.ctypes.data, *rows.shape[:2], out.ctypes.data)
+        return out
 
-    def reading(self, rows: Sequence[int], parts: int, features: int, width: int, squares: bool, items: Sequence[Item] = ()) -> bytes:  # fmt: skip
+    def plane(self, tensor: Tensor, width: int, out: int = 0, *, in_groups: bool = False) -> Plane | None:
+        """Return how tiles of the rows of a tensor ``[..., features]`` are made, for :meth:`reading`; None where the library cannot read it.
+
+        Parameters
+        ----------
+        tensor : torch.Tensor
+            A tensor, or part of one.
+        width : int
+            Features of a tile; the last one of a row has what is left.
+        out : int
+            How many tiles of other parts lie before those of this one.
+        in_groups : bool
+            Whether its last two axes together are the features of a row, at most :data:`MOST_IN_GROUPS`.
+        """
+        begin = self._begin(tensor)
+        groups = (tensor.shape[-2], tensor.stride(-2)) if in_groups else (1, 0)
+        rows = rows_of(tensor.select(-2, 0) if in_groups else tensor)
+        if begin is None or rows is None or (in_groups and math.prod(tensor.shape[-2:]) > MOST_IN_GROUPS):
+            return None
+        return begin[0], *rows, *groups, tensor.shape[-1], width, out
+
+    def reading(self, origin: int, dtype: torch.dtype, planes: Sequence[Plane], squares: bool, items: Sequence[Item] = ()) -> bytes:  # fmt: skip
         """Return how a tensor is read by :meth:`read`, and others that lie as it does: struct Reading of moments.cpp.
 
         Parameters
         ----------
-        rows : sequence of int
-            As :meth:`rows` gave it.
-        parts, features : int
-            How many parts of one size lie side by side in a row, and that size.
-        width : int
-            Features of a tile; the last one of a part has what is left.
+        origin : int
+            Address of the tensor.
+        dtype : torch.dtype
+            Of its values.
+        planes : sequence of tuple
+            Its parts of which tiles are made, as :meth:`plane` gave them; at most :data:`MOST_PARTS`.
         squares : bool
             Whether a tile is the root of its mean square instead of its mean.
         items : sequence of tuple
-            Its parts that are measured, at most :data:`MOST_ITEMS`.
+            Its parts that are measured, as :meth:`describe` gave them; as many at most.
         """
-        origin, *lie, number = rows
-        apart = [(item[0] - origin, *item[1:]) for item in items]
-        plane = pack("9q", 0, *lie, parts, features, width, number)
-        how = pack("qqdqq", squares, self.level, NEAR_ZERO, self._parallel or 0, len(items))
-        return plane + how + pack(f"{_FIELDS * len(items)}q", *chain.from_iterable(apart))
+        how = pack("qqqdqqq", _TYPE_NUMBERS[dtype], squares, self.level, NEAR_ZERO, self._parallel or 0, len(planes), len(items))  # fmt: skip
+        apart = chain.from_iterable((each[0] - origin, *each[1:]) for each in (*planes, *items))
+        numbers = list(apart)
+        return how + pack(f"{len(numbers)}q", *numbers)
 
     def read(self, reading: bytes, origin: int, tiles: int, moments: int) -> None:
-        """Make the tiles of a tensor and measure its parts, with as many threads as torch.
+        """Make the tiles of a tensor's parts and measure them, with as many threads as torch.
 
         Parameters
         ----------
@@ -152,7 +189,7 @@ class NativeKernel:
         origin : int
             Address of the tensor.
         tiles : int
-            Address of float32 ``[parts, ..., tiles]``, contiguous.
+            Address of memory for float32 tiles of all parts, contiguous.
         moments : int
             Address of float64 ``[items, 11]``, contiguous; 0 where there are no items.
         """

@@ -4,7 +4,6 @@
 // threads: tensors are cut into the same pieces, which are merged in the same order, however many work on them.
 
 #include <pthread.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +24,8 @@ constexpr int64_t PIECE = 65536;  // values that a thread takes at a time: whole
 constexpr int RUN = 32;           // additions in a row in float32
 constexpr int THREADS = 256;      // at most, without OpenMP
 constexpr int64_t STRETCH = 32768; // values of which a thread makes tiles at a time, at least one row
-constexpr int MOST_ITEMS = 16;    // parts of a tensor that is read in one go
+constexpr int MOST_PARTS = 16;    // of a tensor that is read in one go
+constexpr int MOST_IN_GROUPS = 16384; // features of a row that lie in groups
 
 struct Moments {
   double count, mean, m2, m3, m4, low, high, nan_count, inf_count, negative_inf_count, near_zero_count;
@@ -57,6 +57,23 @@ void merge(Moments &into, double n, double mean, double m2, double m3, double m4
   into.low = low < into.low ? low : into.low;
   into.high = high > into.high ? high : into.high;
 }
+
+// Adds what was found of other values.
+void add(Moments &into, const Moments &m) {
+  into.nan_count += m.nan_count;
+  into.inf_count += m.inf_count;
+  into.negative_inf_count += m.negative_inf_count;
+  into.near_zero_count += m.near_zero_count;
+  if (m.count) merge(into, m.count, m.mean, m.m2, m.m3, m.m4, m.low, m.high);
+}
+
+// Writes what was found of all values.
+void write(Moments &all, double *out) {
+  if (!all.count) all.mean = all.low = all.high = __builtin_nan("");
+  memcpy(out, &all, sizeof all);
+}
+
+constexpr int COLUMNS = sizeof(Moments) / sizeof(double);
 
 float from_bits(uint32_t bits) {
   float x;
@@ -242,48 +259,54 @@ void share_out(void (*take)(void *), void *work, int threads, Parallel parallel)
   while (started) pthread_join(others[--started], nullptr);
 }
 
-// Rows of values of which tiles are made: `outer` times `rows` of them, each of `parts` times `features` values that lie side by side.
+// Rows of values of which tiles are made: `outer` times `rows` of them, each of `groups` times `features` values that lie side by side. Its tiles begin `out` values behind the first ones of the tensor.
 struct Plane {
   const char *data;
-  int64_t outer, outer_stride, rows, row_stride, parts, features, width, type;
+  int64_t outer, outer_stride, rows, row_stride, groups, group_stride, features, width, out;
 };
 
 struct Tiling {
-  const Plane *plane;
-  int64_t next, stretch;
+  const Plane *planes;
+  int64_t count, next, size;
   TileRow tile;
   bool squares;
   float *out;
 };
 
+int64_t rows_at_a_time(const Plane &plane) {
+  const int64_t row = plane.groups * plane.features;
+  return row && STRETCH / row > 1 ? STRETCH / row : 1;
+}
+
+int64_t stretches_of(const Plane &plane) {
+  const int64_t at_a_time = rows_at_a_time(plane);
+  return plane.groups * plane.features ? (plane.outer * plane.rows + at_a_time - 1) / at_a_time : 0;
+}
+
 void take_rows(void *given) {
   Tiling &tiling = *(Tiling *)given;
-  const Plane &plane = *tiling.plane;
-  const int64_t all = plane.outer * plane.rows, tiles = (plane.features + plane.width - 1) / plane.width;
-  const int size = SIZES[plane.type];
   for (;;) {
-    const int64_t first = __atomic_fetch_add(&tiling.next, tiling.stretch, __ATOMIC_RELAXED);
-    if (first >= all) return;
-    const int64_t end = all - first < tiling.stretch ? all : first + tiling.stretch;
+    int64_t stretch = __atomic_fetch_add(&tiling.next, 1, __ATOMIC_RELAXED), at = 0;
+    for (; at < tiling.count && stretch >= stretches_of(tiling.planes[at]); at++) stretch -= stretches_of(tiling.planes[at]);
+    if (at == tiling.count) return;
+    const Plane &plane = tiling.planes[at];
+    const int64_t all = plane.outer * plane.rows, at_a_time = rows_at_a_time(plane), first = stretch * at_a_time;
+    const int64_t end = all - first < at_a_time ? all : first + at_a_time;
+    const int64_t features = plane.groups * plane.features, tiles = (features + plane.width - 1) / plane.width;
+    alignas(64) char gathered[MOST_IN_GROUPS * sizeof(double)];
     for (int64_t row = first; row < end; row++) {
-      const char *from = plane.data + (row / plane.rows * plane.outer_stride + row % plane.rows * plane.row_stride) * size;
-      for (int64_t part = 0; part < plane.parts; part++)
-        tiling.tile(from + part * plane.features * size, plane.features, plane.width, tiling.squares, tiling.out + (part * all + row) * tiles);
+      const char *from = plane.data + (row / plane.rows * plane.outer_stride + row % plane.rows * plane.row_stride) * tiling.size;
+      if (plane.groups > 1) {
+        for (int64_t group = 0; group < plane.groups; group++)
+          memcpy(gathered + group * plane.features * tiling.size, from + group * plane.group_stride * tiling.size, plane.features * tiling.size);
+        from = gathered;
+      }
+      tiling.tile(from, features, plane.width, tiling.squares, tiling.out + plane.out + row * tiles);
     }
   }
 }
 
 int64_t pieces_of(const Item &item) { return (item.rows * item.columns + PIECE - 1) / PIECE; }
-
-Tiling tiling_of(const Plane *plane, bool squares, int level, float *out) {
-  const int64_t row = plane->parts * plane->features;
-  return {plane, 0, row && STRETCH / row > 1 ? STRETCH / row : 1, functions_of(level).tile[plane->type], squares, out};
-}
-
-int64_t stretches_of(const Tiling &tiling) {
-  const Plane &plane = *tiling.plane;
-  return plane.parts * plane.features ? (plane.outer * plane.rows + tiling.stretch - 1) / tiling.stretch : 0;
-}
 
 struct Both {
   Tiling *tiling; // or null
@@ -308,35 +331,27 @@ int work_out(Tiling *tiling, const Item *items, int64_t count, double *out, int 
     const int64_t n = items[i].rows * items[i].columns;
     for (int64_t at = 0; at < n; at += PIECE) *piece++ = {&items[i], at, n - at < PIECE ? n - at : PIECE, {}};
   }
-  const int64_t stretches = tiling ? stretches_of(*tiling) : 0, most = total + stretches;
+  int64_t stretches = 0;
+  for (int64_t i = 0; tiling && i < tiling->count; i++) stretches += stretches_of(tiling->planes[i]);
+  const int64_t most = total + stretches;
   Both both = {stretches ? tiling : nullptr, {pieces, total, 0, functions_of(level).measure, eps}};
   share_out(take_both, &both, threads > most ? int(most) : threads, parallel);
   piece = pieces;
   for (int64_t i = 0; i < count; i++) {
     Moments all = {};
-    for (int64_t left = pieces_of(items[i]); left; left--, piece++) {
-      const Moments &m = piece->moments;
-      all.nan_count += m.nan_count;
-      all.inf_count += m.inf_count;
-      all.negative_inf_count += m.negative_inf_count;
-      all.near_zero_count += m.near_zero_count;
-      if (m.count) merge(all, m.count, m.mean, m.m2, m.m3, m.m4, m.low, m.high);
-    }
-    if (!all.count) all.mean = all.low = all.high = __builtin_nan("");
-    memcpy(out + i * (sizeof all / sizeof *out), &all, sizeof all);
+    for (int64_t left = pieces_of(items[i]); left; left--, piece++) add(all, piece->moments);
+    write(all, out + i * COLUMNS);
   }
   free(pieces);
   return 0;
 }
 
-// How a tensor is read: its tiles are made and its parts measured. Addresses count from where it begins.
+// How a tensor is read: tiles are made of its parts, and its parts measured. Addresses count from where it begins.
 struct Reading {
-  Plane plane;
-  int64_t squares, level;
+  int64_t type, squares, level;
   double eps;
   Parallel parallel;
-  int64_t count;
-  Item items[MOST_ITEMS];
+  int64_t planes, items;
 };
 
 }  // namespace
@@ -357,17 +372,36 @@ int megalens_moments(const Item *items, int64_t count, double *out, int threads,
   return work_out(nullptr, items, count, out, threads, level, eps, parallel);
 }
 
-// Reads the tensor that begins at `origin`. Writes the tiles of its plane, float32 [parts, outer, rows, tiles], the mean of each or the root of its mean square, and a row of figures for each of its
-// items. `given` ends behind its last item. Returns 0, or 1 where memory ran out.
+// Writes a row of figures for each of `count` tensors that lie in pieces, from those of the pieces: float64 [pieces, count, COLUMNS]. Where nothing is known of a piece, the first one's row stands.
+void megalens_merge(const double *rows, int64_t pieces, int64_t count, double *out) {
+  for (int64_t i = 0; i < count; i++) {
+    Moments all = {}, first;
+    memcpy(&first, rows + i * COLUMNS, sizeof first);
+    bool known = true;
+    for (int64_t piece = 0; piece < pieces && known; piece++) {
+      Moments m;
+      memcpy(&m, rows + (piece * count + i) * COLUMNS, sizeof m);
+      known = m.count == m.count;
+      add(all, m);
+    }
+    known ? write(all, out + i * COLUMNS) : (void)memcpy(out + i * COLUMNS, &first, sizeof first);
+  }
+}
+
+// Reads the tensor that begins at `origin`. Writes the tiles of each plane, float32 [outer, rows, groups, tiles], the mean of each or the root of its mean square, and a row of figures for each item.
+// `given` is a Reading, and behind it are its planes and its items, at most MOST_PARTS each. Returns 0, or 1 where memory ran out.
 int megalens_read(const char *given, const char *origin, float *tiles, double *out, int threads) {
   Reading reading;
-  const int64_t head = offsetof(Reading, items);
-  memcpy(&reading, given, head);
-  memcpy(reading.items, given + head, reading.count * sizeof(Item));
-  reading.plane.data = origin + intptr_t(reading.plane.data);
-  for (int64_t i = 0; i < reading.count; i++) reading.items[i].data = origin + intptr_t(reading.items[i].data);
-  Tiling tiling = tiling_of(&reading.plane, reading.squares != 0, int(reading.level), tiles);
-  return work_out(&tiling, reading.items, reading.count, out, threads, int(reading.level), reading.eps, reading.parallel);
+  Plane planes[MOST_PARTS];
+  Item items[MOST_PARTS];
+  memcpy(&reading, given, sizeof reading);
+  memcpy(planes, given + sizeof reading, reading.planes * sizeof(Plane));
+  memcpy(items, given + sizeof reading + reading.planes * sizeof(Plane), reading.items * sizeof(Item));
+  for (int64_t i = 0; i < reading.planes; i++) planes[i].data = origin + intptr_t(planes[i].data);
+  for (int64_t i = 0; i < reading.items; i++) items[i].data = origin + intptr_t(items[i].data);
+  const TileRow tile = functions_of(int(reading.level)).tile[reading.type];
+  Tiling tiling = {planes, reading.planes, 0, SIZES[reading.type], tile, reading.squares != 0, tiles};
+  return work_out(&tiling, items, reading.items, out, threads, int(reading.level), reading.eps, reading.parallel);
 }
 
 }  // extern "C"

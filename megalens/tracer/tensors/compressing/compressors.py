@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -10,11 +11,11 @@ import torch
 from torch import Tensor
 
 from ....protocol import Compressor, Empty, Peaks, Projection, Tile
-from ...moments.native.library import Item, NativeKernel, load
-from ..staging import Stage
+from ...moments.native.library import MOST_PARTS, Item, NativeKernel, Plane, load
+from ..staging import Stage, places_of
 from .reductions import Reduction, parse_reduction
 
-__all__ = ["Kernel", "NativeTiles", "TilePlan", "copy_values", "make_kernel", "partial_projection"]
+__all__ = ["Kernel", "NativeTiles", "TilePlan", "copy_values", "make_kernel", "partial_projection", "plan_of"]
 
 Kernel = Callable[[Tensor, int], Tensor]
 """Takes a detached tensor ``[samples, ..., features]`` and its layer; gives a new float32 tensor that shares no memory with it."""
@@ -88,32 +89,15 @@ class NativeTiles:
     """
 
     def __init__(self, tiles: int, squares: bool, otherwise: Kernel) -> None:
-        self._tiles, self._squares = tiles, squares
+        self.tiles, self.squares = tiles, squares
         self._otherwise = otherwise
 
     def __call__(self, data: Tensor, layer: int) -> Tensor:
         """Return the tiles of ``data``."""
-        plan = self.plan(data, 1)
-        return self._otherwise(data, layer) if plan is None else torch.from_numpy(plan.tiles(Stage(0))[0])
-
-    def plan(self, data: Tensor, parts: int) -> TilePlan | None:
-        """Return how the tiles of all parts of a tensor are made; None where the library cannot read it.
-
-        Parameters
-        ----------
-        data : torch.Tensor
-            ``[samples, ..., features]``.
-        parts : int
-            How many parts of one size lie side by side in its last axis.
-        """
-        library = load()
-        features = data.shape[-1] // parts
-        rows = None if isinstance(library, str) or not features else library.rows(data)
-        if isinstance(library, str) or rows is None:
-            return None
-        width = -(-features // self._tiles)
-        shape = (parts, *data.shape[:-1], -(-features // width))
-        return TilePlan(library, rows, features, width, self._squares, shape)
+        plan = plan_of([self], [data], data.ndim)
+        if plan is None:
+            return self._otherwise(data, layer)
+        return torch.from_numpy(plan.tiles(Stage(0))[0].reshape(plan.shapes[0]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,32 +108,64 @@ class TilePlan:
     ----------
     library : NativeKernel
         Makes them.
-    rows : tuple of int
-        Where the rows of the tensor lie, its address first.
-    features, width : int
-        Of a part, and of a tile.
+    dtype : torch.dtype
+        Of its values.
     squares : bool
         Whether a tile is the root of its mean square instead of its mean.
-    shape : tuple of int
-        Of the tiles: ``[parts, samples, ..., tiles]``.
+    planes : list of tuple
+        Where its parts lie, and how wide their tiles are.
+    shapes : list of tuple
+        Of the tiles of each part: ``[samples, ..., tiles]``.
     """
 
     library: NativeKernel
-    rows: tuple[int, ...]
-    features: int
-    width: int
+    dtype: torch.dtype
     squares: bool
-    shape: tuple[int, ...]
+    planes: list[Plane]
+    shapes: list[tuple[int, ...]]
 
-    def tiles(self, stage: Stage) -> np.ndarray:
-        """Return the tiles, float32, in memory of ``stage``."""
-        out, where = stage.room(self.shape)
-        self.library.read(self.reading(), self.rows[0], where, 0)
-        return out
+    def tiles(self, stage: Stage) -> list[np.ndarray]:
+        """Return the tiles of each part, float32 in one row, in memory of ``stage``."""
+        places = places_of(self.shapes)
+        made, where = stage.room(places[-1].stop)
+        origin = self.planes[0][0]
+        self.library.read(self.reading(origin), origin, where, 0)
+        return [made[place] for place in places]
 
-    def reading(self, items: Sequence[Item] = ()) -> bytes:
-        """Return how tensors that lie as this one are read, of which ``items`` are measured."""
-        return self.library.reading(self.rows, self.shape[0], self.features, self.width, self.squares, items)
+    def reading(self, origin: int, items: Sequence[Item] = ()) -> bytes:
+        """Return how the tensor that begins at ``origin`` is read, of which ``items`` are measured, and others that lie as it does."""
+        return self.library.reading(origin, self.dtype, self.planes, self.squares, items)
+
+
+def plan_of(kernels: Sequence[Kernel], parts: Sequence[Tensor], axes: int) -> TilePlan | None:
+    """Return how the tiles of all parts of a tensor are made in one call; None where the library cannot make them so.
+
+    Parameters
+    ----------
+    kernels : sequence of Kernel
+        Of each part.
+    parts : sequence of torch.Tensor
+        ``[samples, ..., features]``, or ``[samples, ..., groups, features of a group]``.
+    axes : int
+        How many the tensor has.
+    """
+    library = load()
+    native = [kernel for kernel in kernels if isinstance(kernel, NativeTiles)]
+    alike = len({kernel.squares for kernel in native}) == 1
+    if isinstance(library, str) or not alike or len(native) < len(kernels) or len(parts) > MOST_PARTS:
+        return None
+    planes: list[Plane] = []
+    shapes: list[tuple[int, ...]] = []
+    for kernel, part in zip(native, parts, strict=True):
+        features = math.prod(part.shape[axes - 1 :])
+        width = -(-features // kernel.tiles)
+        before = sum(map(math.prod, shapes))
+        plane = library.plane(part, width, before, in_groups=part.ndim > axes) if features else None
+        if plane is None:
+            return None
+        planes.append(plane)
+        shapes.append((*part.shape[: axes - 1], -(-features // width)))
+    return TilePlan(library, parts[0].dtype, native[0].squares, planes, shapes)
 
 
 def _project(vectors: Tensor) -> Kernel:

@@ -6,16 +6,16 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from ....protocol import MOMENT_COLUMNS, layer_name
 from ...flags import FLAGS
-from ...moments import merge_rows
-from ..batch import NO_ERROR, Batch, Row, RowMeta, identity_of
+from ...moments import merge_pieces
+from ..batch import NO_ERROR, Batch, Row, RowMeta, StepRows, identity_of
+from ..staging import Stage, StagePool, places_of
 from .pieces import join_pieces
 
 __all__ = ["Joiner", "Waiting", "pack_pieces"]
@@ -41,6 +41,14 @@ class _Pieces:
     """float64 ``[rows, 11]``, as ``Row.whole``."""
     squares: np.ndarray | None
     """float64 ``[rows, 3]`` where the compression error was measured."""
+
+
+class _PieceTable(NamedTuple):
+    """What a rank says once of the rows of its batches: what they are of, and how their values lie."""
+
+    identities: list[tuple[Any, ...]]
+    shapes: list[tuple[int, ...]]
+    places: list[slice]
 
 
 @dataclass
@@ -88,7 +96,8 @@ class Joiner:
         self._waiting: deque[Waiting] = deque()
         self._by_key: dict[Key, Waiting] = {}
         self._early: dict[Key, dict[int, _Pieces]] = {}
-        self._tables: dict[tuple[int, int], tuple[list[tuple[Any, ...]], list[tuple[int, ...]]]] = {}
+        self._tables: dict[tuple[int, int], _PieceTable] = {}
+        self._stages = StagePool()
         self._joined: dict[tuple[RowMeta, tuple[int, ...]], RowMeta] = {}
         self._heard: set[int] = set()
         self.lost_rows = 0
@@ -118,10 +127,8 @@ class Joiner:
             # The leader never had such a batch, or gave it up.
             del self._early[next(iter(self._early))]
 
-    def ready(
-        self, *, everything: bool = False, caught_up: bool = True
-    ) -> Iterator[tuple[Waiting, list[Row]]]:
-        """Give the batches that can go out, each with its rows.
+    def ready(self, *, everything: bool = False, caught_up: bool = True) -> Iterator[StepRows]:
+        """Give the rows of the batches that can go out, with the memory that they lie in.
 
         Parameters
         ----------
@@ -143,16 +150,17 @@ class Joiner:
                     return
             self._waiting.popleft()
             self._by_key.pop(head.key, None)
-            yield head, self._join(head)
+            yield self._join(head)
 
     @property
     def waiting(self) -> bool:
         """Whether a batch waits for pieces."""
         return bool(self._waiting)
 
-    def _join(self, head: Waiting) -> list[Row]:
+    def _join(self, head: Waiting) -> StepRows:
+        batch = head.batch
         if not head.needs:
-            return head.batch.rows
+            return StepRows(batch.step, batch.rows, batch.stage)
         absent = [rank for rank in self._ranks[1:] if rank not in head.pieces]
         mine = [row for row in head.batch.rows if row.meta.join is not None]
         if absent:
@@ -161,7 +169,7 @@ class Joiner:
                 f"Pieces of {len(mine)} tensors of step {head.batch.step} did not come from {names}. "
                 "These tensors are left out."
             )
-            return self._without(head, len(mine))
+            return self._without(batch, len(mine))
         others = [head.pieces[rank] for rank in self._ranks[1:]]
         identities = [identity_of(row.meta) for row in mine]
         for rank, pieces in zip(self._ranks[1:], others, strict=True):
@@ -170,34 +178,39 @@ class Joiner:
                     f"{self._name(rank)} traces other tensors than {self._name(self._ranks[0])} in step {head.batch.step}: "
                     "do all ranks build the same model? Tensors that are cut over ranks are left out."
                 )
-                return self._without(head, len(mine))
-        moments = _merged([np.array([row.whole for row in mine]), *(pieces.moments for pieces in others)])
+                return self._without(batch, len(mine))
+        moments = merge_pieces(
+            np.stack([[row.whole for row in mine], *(pieces.moments for pieces in others)])
+        )
+        # All of them in one piece of memory, the others too, so that they are sent as they lie.
+        stage = self._stages.take()
         rows: list[Row] = []
         at = 0
-        for row in head.batch.rows:
+        for row in batch.rows:
             if row.meta.join is None:
-                rows.append(row)
+                rows.append(row._replace(values=stage.copy(_array(row))))
                 continue
             try:
-                rows.append(self._one(row, others, at, moments[at]))
-            except (ValueError, RuntimeError) as error:
+                rows.append(self._one(row, others, at, moments[at], stage))
+            except (ValueError, IndexError, RuntimeError) as error:
                 self.lost_rows += 1
                 self._warn(
                     f"The pieces of {FLAGS[row.meta.flag].title}, {layer_name(row.meta.layer)}, do not fit together: {str(error)[:200]}"
                 )
             at += 1
-        return rows
+        if batch.stage is not None:
+            batch.stage.give_back()
+        return StepRows(batch.step, rows, stage)
 
-    def _without(self, head: Waiting, lost: int) -> list[Row]:
+    def _without(self, batch: Batch, lost: int) -> StepRows:
         self.lost_rows += lost
-        return [row for row in head.batch.rows if row.meta.join is None]
+        return StepRows(batch.step, [row for row in batch.rows if row.meta.join is None], batch.stage)
 
-    def _one(self, row: Row, others: Sequence[_Pieces], at: int, moments: np.ndarray) -> Row:
+    def _one(self, row: Row, others: Sequence[_Pieces], at: int, moments: np.ndarray, stage: Stage) -> Row:
         meta = row.meta
         assert meta.join is not None
-        own = row.values if isinstance(row.values, np.ndarray) else row.values.numpy()
-        pieces = [own, *(other.values[at] for other in others)]
-        whole = join_pieces(meta.join, meta.layer, pieces)
+        pieces = [_array(row).reshape(meta.shape), *(other.values[at] for other in others)]
+        whole = join_pieces(meta.join, meta.layer, pieces, stage)
         known = self._joined.get((meta, whole.shape))
         if known is None:
             if len(self._joined) > 10_000:
@@ -222,29 +235,25 @@ class Joiner:
             if len(self._tables) > 4096:
                 self._tables.clear()
             rows = [tuple(row) for row in meta["rows"]]
-            self._tables[rank, number] = ([row[:-1] for row in rows], [tuple(row[-1]) for row in rows])
-        identities, shapes = self._tables[rank, number]
+            shapes = [tuple(row[-1]) for row in rows]
+            self._tables[rank, number] = _PieceTable([row[:-1] for row in rows], shapes, places_of(shapes))
+        identities, shapes, places = self._tables[rank, number]
         n = len(identities)
         moments = np.frombuffer(payload, np.float64, _COLUMNS * n).reshape(n, _COLUMNS)
-        values, at, squares = [], moments.nbytes, None
+        at, squares = moments.nbytes, None
         if meta.get("measured"):
             squares = np.frombuffer(payload, np.float64, 3 * n, at).reshape(n, 3)
             at += 24 * n
-        for shape in shapes:
-            size = int(np.prod(shape, dtype=np.int64))
-            values.append(np.frombuffer(payload, np.float32, size, at).reshape(shape))
-            at += 4 * size
-        if at != len(payload):
-            raise ValueError(f"{len(payload)} bytes came, and {at} were announced")
+        announced = at + 4 * (places[-1].stop if places else 0)
+        if announced != len(payload):
+            raise ValueError(f"{len(payload)} bytes came, and {announced} were announced")
+        numbers = np.frombuffer(payload, np.float32, offset=at) if places else np.empty(0, np.float32)
+        values = [numbers[place].reshape(shape) for place, shape in zip(places, shapes, strict=True)]
         return _Pieces(identities, values, moments, squares)
 
 
-def _merged(pieces: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the moments of whole tensors from those of their pieces, each float64 ``[rows, 11]``. No value is in two pieces."""
-    rows = np.stack(pieces)
-    merged = merge_rows(torch.from_numpy(rows)).numpy()
-    # What is not known of a piece is not known of the whole.
-    return np.where(np.isnan(rows[:, :, :1]).any(0), rows[0], merged)
+def _array(row: Row) -> np.ndarray:
+    return row.values if isinstance(row.values, np.ndarray) else row.values.numpy()
 
 
 def pack_pieces(
@@ -271,7 +280,7 @@ def pack_pieces(
         meta["rows"] = [[*identity_of(row), list(row.shape)] for row in metas]
     meta["table"] = number
     moments = np.array([row.whole for row in rows])
-    values = [row.values if isinstance(row.values, np.ndarray) else row.values.numpy() for row in rows]
+    values = [_array(row) for row in rows]
     if any(row.error is not NO_ERROR for row in rows):
         meta["measured"] = True
         squares = np.full((len(rows), 3), np.nan)

@@ -22,7 +22,7 @@ class PieceGatherer:
     joiner : Joiner
         Where they wait.
     send : callable
-        Takes the rows of a step, and gives their stage back.
+        Takes the rows of a step, and gives their memory back.
     host : Host
         Takes sentences for the user, and counts what did not come.
     """
@@ -67,8 +67,8 @@ class PieceGatherer:
     def send_ready(self, *, everything: bool = False) -> None:
         """Send the batches that are whole; with ``everything`` wait for no more pieces."""
         # What waits in the queue may be the very pieces: nobody is late while the thread is behind.
-        for waiting, rows in self._joiner.ready(everything=everything, caught_up=self._host.caught_up()):
-            self._send(StepRows(waiting.batch.step, rows, waiting.batch.stage, joined=waiting.needs > 0))
+        for step in self._joiner.ready(everything=everything, caught_up=self._host.caught_up()):
+            self._send(step)
         lost, self._lost = self._lost, self._joiner.lost_rows
         if lost != self._lost:
             self._host.lose(self._lost - lost, "unjoined")

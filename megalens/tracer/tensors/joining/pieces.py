@@ -20,6 +20,7 @@ from ....protocol import Compressor, Empty, Peaks, Projection, Tile
 from ...points import Shards
 from ..compressing.compression_error import CompressionError
 from ..compressing.compressors import Kernel, copy_values, make_kernel, partial_projection
+from ..staging import Stage
 
 __all__ = ["Cut", "PieceJoin", "cut_of", "join_pieces"]
 
@@ -185,8 +186,8 @@ def cut_of(
     return Cut(kernel, PieceJoin("concatenate", -1, error=error), last, ranks, error)
 
 
-def join_pieces(join: PieceJoin, layer: int, pieces: Sequence[Any]) -> np.ndarray:
-    """Return the array that one process would have had.
+def join_pieces(join: PieceJoin, layer: int, pieces: Sequence[Any], stage: Stage) -> np.ndarray:
+    """Return the array that one process would have had, in memory of a stage.
 
     Parameters
     ----------
@@ -196,18 +197,26 @@ def join_pieces(join: PieceJoin, layer: int, pieces: Sequence[Any]) -> np.ndarra
         Which layer it is, for a kernel that is still to be applied.
     pieces : sequence of numpy.ndarray
         float32, in the order of the ranks.
+    stage : Stage
+        Gives the memory.
 
     Raises
     ------
     ValueError
         When the shapes do not fit together.
     """
+    first = np.shape(pieces[0])
     if join.how == "add":
-        total = np.array(pieces[0], np.float32)
+        whole = stage.room(math.prod(first))[0].reshape(first)
+        whole[...] = pieces[0]
         for piece in pieces[1:]:
-            np.add(total, piece, out=total)
-        return total
-    whole = np.asarray(np.concatenate(pieces, join.axis))
-    if join.kernel is None:
+            np.add(whole, piece, out=whole)
         return whole
-    return np.asarray(join.kernel(torch.from_numpy(whole), layer).numpy())
+    if join.kernel is not None:
+        kept = np.asarray(join.kernel(torch.from_numpy(np.concatenate(pieces, join.axis)), layer).numpy())
+        return stage.copy(kept)
+    shape = list(first)
+    shape[join.axis] = sum(piece.shape[join.axis] for piece in pieces)
+    whole = stage.room(math.prod(shape))[0].reshape(shape)
+    np.concatenate(pieces, join.axis, out=whole)
+    return whole
