@@ -37,7 +37,8 @@ _PEER_ROUNDS = 12
 """The baseline takes ten times as long and needs no small interval."""
 _BLOCK = 8
 _COUNTED = 5
-"""Blocks of which it is counted where the time goes."""
+"""Blocks of which it is counted where the time goes; of a training of which few steps are measured two."""
+_FEW_STEPS = 150
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ def _rows(load: Load, steps: int, folder: Path) -> list[Row]:
                 found[name] = tossed(
                     _at_some(trainer), standing.seconds, steps, first=min(64, max(2, steps // 4))
                 )
-            for each in ("without", name) * _COUNTED:
+            for each in ("without", name) * (_COUNTED if steps > _FEW_STEPS else 2):
                 with ways.way(each) as standing:
                     # What a change of hooks costs once is no part of a step.
                     trainer.step()
