@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from megalens import Tile
+from megalens.adapters import Adapter
 from megalens.tracer.tensors import capture as capture_module
 from megalens.tracer.tensors.plan import _MEASURED as MEASURED_EVERY
 from megalens.tracer.tensors.tensor_reading import TensorReading
@@ -49,6 +50,36 @@ def test_the_compressors_error_is_measured_as_often_as_before(gpt, ids, traced, 
     rows = small_hub.next_rows(2 * MEASURED_EVERY + 1)
     known = [row["step"] for row in rows if not np.isnan(row["compression_error"])]
     assert known == [1, MEASURED_EVERY + 1, 2 * MEASURED_EVERY + 1]
+
+
+@pytest.mark.parametrize("samples", [1, None])
+@pytest.mark.parametrize("tiles", [6, 5])
+def test_parts_of_unequal_size_that_lie_in_groups_are_read_where_they_lie(
+    gpt, ids, traced, small_hub, monkeypatch, samples, tiles
+) -> None:
+    went = _shorter(monkeypatch)
+    seen: list[torch.Tensor] = []
+    gpt.blocks[0].attention.qkv.register_forward_hook(
+        lambda module, args, output: seen.append(output.double())
+    )
+    # As the model is not: two groups of two queries, a key and a value, 6 features each.
+    table = Adapter(layer="blocks.{i}", qkv="attention.qkv", qkv_order="grouped", fc1="mlp.fc1", fc2="mlp.fc2", tokens="embedding", heads=4, kv_heads=2)  # fmt: skip
+    tracer = traced(gpt, adapter=table, flags={"QKV_mat_mul": Tile(tiles)}, layers="0", samples=samples)
+    for step in range(4):
+        with tracer.step():
+            gpt((ids + step) % 50)
+        for row in small_hub.next_rows(3):
+            begin, end = {"q": (0, 12), "k": (12, 18), "v": (18, 24)}[row["part"]]
+            whole = seen[step].unflatten(-1, (2, 24))[..., begin:end].flatten(-2)
+            kept = whole[:samples]
+            width = -(-whole.shape[-1] // tiles)
+            values = torch.stack([piece.mean(-1) for piece in kept.split(width, -1)], -1)
+            assert row["shape"] == list(values.shape)
+            assert row["source_shape"] == list(whole.shape)
+            np.testing.assert_allclose(row["values"], values.detach().ravel(), rtol=1e-5, atol=1e-6)
+            assert (row["count"], row["m2"]) == (whole.numel(), pytest.approx(float(whole.var(correction=0) * whole.numel()), rel=1e-5))  # fmt: skip
+    # In the first step, and every so many after it, the compressor's error is measured too.
+    assert len(went) == 2
 
 
 class _Odd(nn.Module):
