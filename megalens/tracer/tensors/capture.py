@@ -340,7 +340,7 @@ class Capture(MicroBatches):
                 torch.from_numpy(made.reshape(shape)) for made, shape in zip(tiles, plan.shapes, strict=True)
             ]
         )
-        measured = views if kept is data else views_of(source, data)
+        measured = parts if kept is data else views_of(source, data)
         whole = moments_of(measured)
         if metas is None:
             shapes = [tuple(output.shape) for output in outputs]
