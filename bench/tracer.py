@@ -79,7 +79,7 @@ def _loads(cores: int) -> list[Load]:
     return [
         Load("no core free", cores, none),
         Load("a core free", max(1, cores - 1), free, share=0.7),
-        Load("12 layers, hidden 512, one thread", 1, _ALL, large, 4, share=0.1),
+        Load("12 layers, hidden 512, one thread", 1, _ALL, large, 4, share=0.15),
     ]
 
 
