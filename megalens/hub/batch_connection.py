@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -24,6 +25,18 @@ _MOST_HEAD_BYTES = 16 * 1024
 _LONG_HEAD = b"\x82\xff"
 _NO_MASK = bytes(4)
 _HEAD_BYTES = len(_LONG_HEAD) + 8 + len(_NO_MASK)
+_MOST_AHEAD = 64
+"""Memory is taken for so many times what has come, at most."""
+
+
+class _Memory(threading.local):
+    """Where an event loop reads to: what was read is copied before anything else is, so that all connections of its thread share it."""
+
+    def __init__(self) -> None:
+        self.read = memoryview(bytearray(_READ_BYTES))
+
+
+_memory = _Memory()
 
 
 class BatchConnection(BoundedConnection, ServerConnection, asyncio.BufferedProtocol):
@@ -51,7 +64,6 @@ class BatchConnection(BoundedConnection, ServerConnection, asyncio.BufferedProto
         self._half_open = half_open
         self._waiting = 0
         self._head_bytes = 0
-        self._read = memoryview(bytearray(_READ_BYTES))
         self._large: bytearray | None = None
         self._rest = memoryview(b"")
         self._fed_bytes = self._framed_bytes = 0
@@ -69,12 +81,12 @@ class BatchConnection(BoundedConnection, ServerConnection, asyncio.BufferedProto
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return where the next bytes go: called by the event loop."""
-        return self._read if self._large is None else self._rest
+        return _memory.read if self._large is None else self._rest
 
     def buffer_updated(self, nbytes: int) -> None:
         """Take what came: called by the event loop."""
         if self._large is None:
-            self.data_received(bytes(self._read[:nbytes]))
+            self.data_received(bytes(_memory.read[:nbytes]))
             return
         self._rest = self._rest[nbytes:]
         if not self._rest:
@@ -106,7 +118,7 @@ class BatchConnection(BoundedConnection, ServerConnection, asyncio.BufferedProto
             self.take_frame is None
             or len(data) < _HEAD_BYTES
             or data[10:_HEAD_BYTES] != _NO_MASK
-            or not len(data) - _HEAD_BYTES < length
+            or not len(data) - _HEAD_BYTES < length <= _MOST_AHEAD * len(data)
             or (most is not None and length > most)
         ):
             return False

@@ -48,8 +48,10 @@ class Rows:
             )
         self.table = pa.Table.from_pylist(rows, stream_schema("tensors"))
         self.read = 0
+        self.columns = set()
 
     def batches(self, stream, query=None, columns=None):
+        self.columns.update(columns or ())
         table = self.table if columns is None else self.table.select(columns)
         for batch in table.to_batches(max_chunksize=1):
             self.read += 1
@@ -71,6 +73,16 @@ def same(answer, expected, column="value"):
             assert math.isnan(found[row["step"], row["layer"]])
         else:
             assert found[row["step"], row["layer"]] == pytest.approx(want, rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("statistic", "moments"),
+    [("rms", "count mean m2"), ("max", "count mean m2 max"), ("kurtosis", "count mean m2 m3 m4"), ("nonfinite", "count")],
+)  # fmt: skip
+def test_only_the_moments_that_a_statistic_needs_are_read(statistic, moments):
+    rows = Rows(WHOLE[0])
+    ask(WHOLE[0], rows, statistic=statistic)
+    assert rows.columns & {*MOMENTS} == {*moments.split()}
 
 
 @pytest.mark.parametrize("case", WHOLE, ids=lambda case: case["doc"])

@@ -128,6 +128,10 @@ def test_a_large_frame_that_comes_by_itself_is_read_into_memory_of_its_own() -> 
 def test_a_frame_that_is_too_large_is_refused_before_there_is_memory_for_it() -> None:
     got, code, _ = asyncio.run(sent([framed(bytes(MOST + 1))[:100_000]]))
     assert (got, code) == ([], 1009)
+    # Nor is there memory for what has hardly begun, which is no more than is allowed.
+    data = os.urandom(MOST)
+    got, code, own = asyncio.run(sent([framed(data)[:2000], framed(data)[2000:]], pause=0.1))
+    assert (got, code, own) == ([data], 1000, 0)
     # Its length alone would be more than there is.
     got, code, _ = asyncio.run(sent([b"\x82\xff" + struct.pack("!Q", 1 << 62) + bytes(4)]))
     assert (got, code) == ([], 1009)

@@ -15,14 +15,13 @@ from ...protocol import Streams
 from ..aggregate import OF_WHOLE_ONLY, OLDER, STATISTICS
 from ..errors import ClientError
 from ..lines import gap_starts, line_order, thin_line
-from ..moments.grouping.readings import reading_value
+from ..moments.grouping.readings import moment_columns, reading_value
 from ..query import Query
 from ..selection import Selection, half_of
 from .selection import StreamRows, check_cancelled, on_lowest_rank
 from .stream_query import StreamQuery
 from .texts import whole_number
 from .trend_rows import (
-    WHOLE,
     distinct_columns,
     joined_pieces,
     kept_moments,
@@ -143,12 +142,13 @@ def read_trend(rows: StreamRows, asked: TrendQuery, cancelled: threading.Event) 
     # Positions, vectors and bands are of kept values, and so is everything of a run that knows no others. The newest row says what a selection leaves out; it is nearly always like the
     # first, after which rows need to be read only once.
     likely = of_kept or _begins_selective(rows, query, selection)
-    whole = None if likely else _LayerRows.read(rows, query, None, cancelled)
+    moments = moment_columns(asked.statistic)
+    whole = None if likely else _LayerRows.read(rows, query, moments, None, cancelled)
     if whole is None or whole.is_selective(selection):
-        kept = _LayerRows.read(rows, query, selection, cancelled)
+        kept = _LayerRows.read(rows, query, moments, selection, cancelled)
         assert kept is not None
         if likely and not of_kept and not kept.is_selective(selection):
-            whole = _LayerRows.read(rows, query, None, cancelled)
+            whole = _LayerRows.read(rows, query, moments, None, cancelled)
         else:
             whole = None
         return (whole or kept).answer(asked)
@@ -178,21 +178,26 @@ class _LayerRows:
 
     @classmethod
     def read(
-        cls, rows: StreamRows, query: Query, selection: Selection | None, cancelled: threading.Event
+        cls,
+        rows: StreamRows,
+        query: Query,
+        moments: Sequence[str],
+        selection: Selection | None,
+        cancelled: threading.Event,
     ) -> _LayerRows | None:
-        """Read all rows: of kept values with a selection, else of whole tensors. None where some row knows no moments of its whole tensor."""
+        """Read all rows: of kept values with a selection, else some moments of whole tensors. None where some row knows no moments of its whole tensor."""
         groups = cls(selection is not None)
         schema = rows.streams["tensors"].schema
         columns = [
             *_KEYS,
-            *(["values"] if selection is not None else [n for n in WHOLE if n in schema.names]),
+            *(["values"] if selection is not None else [n for n in moments if n in schema.names]),
         ]
         for batch in rows.batches("tensors", query, columns):
             check_cancelled(cancelled)
-            moments = whole_moments(batch) if selection is None else kept_moments(batch, selection)
-            if moments is None:
+            read = whole_moments(batch, moments) if selection is None else kept_moments(batch, selection)
+            if read is None:
                 return None
-            groups._add(batch, moments)
+            groups._add(batch, read)
         groups._merge()
         return groups
 

@@ -14,7 +14,6 @@ from ...protocol import merge_moments
 from ..selection import Selection, layout_of, places_in
 
 __all__ = [
-    "WHOLE",
     "distinct_columns",
     "joined_pieces",
     "kept_moments",
@@ -26,16 +25,16 @@ __all__ = [
 Column = NDArray[np.float64]
 Columns = dict[str, Column]
 
-WHOLE = ("count", "mean", "m2", "m3", "m4", "min", "max")
+_WHOLE = ("count", "mean", "m2", "m3", "m4", "min", "max")
 _UNITS = {"unit_count": "count", "unit_mean": "mean", "unit_m2": "m2"}
 _CHUNK_VALUES = 1 << 20
 
 
-def whole_moments(batch: pa.RecordBatch) -> Columns | None:
-    """Return the moments of the whole tensors, one entry a row; None where some row does not know its own."""
-    if any(name not in batch.schema.names for name in WHOLE):
+def whole_moments(batch: pa.RecordBatch, names: Sequence[str]) -> Columns | None:
+    """Return moments of the whole tensors by name, the count among them, one entry a row; None where some row does not know its own."""
+    if any(name not in batch.schema.names for name in names):
         return None
-    columns: Columns = {name: batch.column(name).to_numpy(zero_copy_only=False) for name in WHOLE}
+    columns: Columns = {name: batch.column(name).to_numpy(zero_copy_only=False) for name in names}
     return None if np.isnan(columns["count"]).any() else columns
 
 
@@ -49,7 +48,7 @@ def kept_moments(batch: pa.RecordBatch, selection: Selection) -> Columns:
     flat = lists.flatten().to_numpy(zero_copy_only=False)
     begins = np.append(0, np.cumsum(pc.fill_null(pc.list_value_length(lists), 0).to_numpy()))
     kinds = _kinds(batch)
-    found: Columns = {name: np.zeros(batch.num_rows) for name in (*WHOLE, "absolute", *_UNITS)}
+    found: Columns = {name: np.zeros(batch.num_rows) for name in (*_WHOLE, "absolute", *_UNITS)}
     for kind in np.unique(kinds):
         places = np.flatnonzero(kinds == kind)
         first = int(places[0])
@@ -68,7 +67,11 @@ def kept_moments(batch: pa.RecordBatch, selection: Selection) -> Columns:
 def _merge_rows(columns: Columns, group: NDArray[np.int64], groups: int) -> Columns:
     """Merge rows into groups, exactly as if their values had been grouped."""
     merged = dict(
-        merge_moments({name: columns[name] for name in (*WHOLE, "nan_count", "inf_count")}, group, groups)
+        merge_moments(
+            {name: columns[name] for name in (*_WHOLE, "nan_count", "inf_count") if name in columns},
+            group,
+            groups,
+        )
     )
     if "absolute" in columns:
         merged["absolute"] = np.bincount(group, columns["absolute"], groups).astype(np.float64)
