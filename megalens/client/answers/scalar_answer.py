@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from ...protocol import parse_json
 from ..errors import ClientError
@@ -97,23 +98,29 @@ def read_scalars(rows: StreamRows, asked: ScalarQuery, cancelled: threading.Even
     ClientError
         ``cancelled`` when that was set meanwhile.
     """
-    pieces: list[pa.RecordBatch] = []
+    pieces: dict[str, list[NDArray[Any]]] = {name: [] for name in ("of", "step", "time", "value")}
     units: dict[str, str] = {}
     query = Query(name=asked.names, first=asked.first, last=asked.last)
     for batch in distinct_batches(rows, "scalars", ["name", "unit"]):
         check_cancelled(cancelled)
         for pair in pa.Table.from_batches([batch]).group_by(["name", "unit"]).aggregate([]).to_pylist():
             units[pair["name"]] = pair["unit"] or units.get(pair["name"], "")
+    names = list(units) if asked.names is None else [name for name in asked.names if name in units]
+    known = pa.array(names, pa.utf8())
     for batch in rows.batches("scalars", query, _COLUMNS):
         check_cancelled(cancelled)
-        pieces.append(batch)
-    names = list(units) if asked.names is None else [name for name in asked.names if name in units]
+        # Of millions of rows their names would take more memory than all else.
+        of = pc.index_in(batch.column("name"), known)
+        if of.null_count:
+            # Of a name that came meanwhile.
+            batch, of = batch.filter(of.is_valid()), of.drop_null()
+        pieces["of"].append(of.to_numpy())
+        for name in ("step", "time", "value"):
+            pieces[name].append(batch.column(name).to_numpy())
     columns: list[list[Any]] = [[np.zeros(0)] for _ in range(5)]
     lines: list[dict[str, Any]] = []
-    if pieces:
-        table = pa.Table.from_batches(pieces)
-        of = pc.index_in(table["name"], pa.array(names, pa.utf8())).to_numpy()
-        step, time, value = (table[name].to_numpy() for name in ("step", "time", "value"))
+    if pieces["of"]:
+        of, step, time, value = (np.concatenate(pieces.pop(name)) for name in ("of", "step", "time", "value"))
         # The sort is stable: rows of one step stay as they came.
         order = line_order(of, step)
         for line in np.split(order, np.flatnonzero(np.diff(of[order])) + 1):

@@ -206,25 +206,22 @@ class _LayerRows:
         return self._newest is not None and selection.takes_less(self._newest[1])
 
     def answer(self, asked: TrendQuery) -> TrendAnswer:
-        """Return the lines."""
-        merged = joined_pieces(self._merged) if self._merged else None
-        statistic = asked.statistic.removeprefix("kept_")
-        of_band = asked.selection.interval != "none" and statistic == "mean" and self.has_values
+        """Return the lines. Nothing is left of the rows."""
+        of_band = asked.selection.interval != "none" and self._statistic(asked) == "mean" and self.has_values
         names = ["layer", "step", "value", "nonfinite", "start", *(["half"] if of_band else [])]
         pieces: list[list[Column]] = [[] for _ in names]
         units, steps = 0, np.zeros(0, np.int64)
-        if merged is not None:
+        drawn: list[dict[str, Any]] = []
+        while self._merged:
+            # Of millions of rows the moments take most of the memory, which comes slowly: they are let go of before the next ones.
+            rows = self._merged.pop(0)
+            units = int(rows["unit_count"][-1]) if of_band else 0
+            drawn.append(self._drawn(rows, asked, of_band))
+        if drawn:
+            merged = joined_pieces(drawn)
+            del drawn
             steps = np.unique(merged["step"])
-            value = _value(merged, statistic)
-            if self.has_values and statistic in OF_WHOLE_ONLY:
-                value = np.full(len(value), np.nan)
-            bad = merged["nan_count"] + merged["inf_count"]
-            half = (
-                half_of(merged["unit_count"], merged["unit_m2"], asked.selection.interval)
-                if of_band
-                else None
-            )
-            units = int(merged["unit_count"][-1]) if of_band else 0
+            value, bad, half = merged["value"], merged["bad"], merged.get("half")
             order = line_order(merged["layer"], merged["step"])
             edges = np.flatnonzero(np.diff(merged["layer"][order])) + 1
             for line in np.split(order, edges):
@@ -254,6 +251,21 @@ class _LayerRows:
             "units": units,
         }
         return TrendAnswer(table, about)
+
+    @staticmethod
+    def _statistic(asked: TrendQuery) -> str:
+        return asked.statistic.removeprefix("kept_")
+
+    def _drawn(self, rows: Mapping[str, Any], asked: TrendQuery, of_band: bool) -> dict[str, Any]:
+        """Return what lines are made of."""
+        statistic = self._statistic(asked)
+        none = self.has_values and statistic in OF_WHOLE_ONLY
+        drawn = {name: rows[name] for name in ("step", "layer", "kind")}
+        drawn["value"] = np.full(len(rows["step"]), np.nan) if none else _value(rows, statistic)
+        drawn["bad"] = rows["nan_count"] + rows["inf_count"]
+        if of_band:
+            drawn["half"] = half_of(rows["unit_count"], rows["unit_m2"], asked.selection.interval)
+        return drawn
 
     def _add(self, batch: pa.RecordBatch, moments: dict[str, Column]) -> None:
         if batch.num_rows == 0:
