@@ -210,17 +210,17 @@ class _LayerRows:
         of_band = asked.selection.interval != "none" and self._statistic(asked) == "mean" and self.has_values
         names = ["layer", "step", "value", "nonfinite", "start", *(["half"] if of_band else [])]
         pieces: list[list[Column]] = [[] for _ in names]
-        units, steps = 0, np.zeros(0, np.int64)
+        units = steps = 0
         drawn: list[dict[str, Any]] = []
         while self._merged:
             # Of millions of rows the moments take most of the memory, which comes slowly: they are let go of before the next ones.
             rows = self._merged.pop(0)
             units = int(rows["unit_count"][-1]) if of_band else 0
+            steps += 1 + int(np.count_nonzero(np.diff(rows["step"])))
             drawn.append(self._drawn(rows, asked, of_band))
         if drawn:
             merged = joined_pieces(drawn)
             del drawn
-            steps = np.unique(merged["step"])
             value, bad, half = merged["value"], merged["bad"], merged.get("half")
             order = line_order(merged["layer"], merged["step"])
             edges = np.flatnonzero(np.diff(merged["layer"][order])) + 1
@@ -243,7 +243,7 @@ class _LayerRows:
             }
         )
         about = {
-            "total": len(steps),
+            "total": steps,
             "kept": self.has_values and not asked.statistic.startswith("kept_"),
             "compressors": list(self._compressors)[:_MOST_TEXTS],
             "ranks": sorted(self._ranks),
@@ -273,7 +273,7 @@ class _LayerRows:
         step, layer, rank, nans, infs = (
             batch.column(name).to_numpy() for name in ("step", "layer", "rank", "nan_count", "inf_count")
         )
-        self._ranks.update(np.unique(rank).tolist())
+        self._ranks.update((rank[:1] if (rank == rank[0]).all() else np.unique(rank)).tolist())
         texts = batch.column("compressor").dictionary_encode()
         compressors = texts.dictionary.to_pylist()
         # By its place in the dictionary and the samples that were kept, which together are few.
