@@ -262,7 +262,7 @@ class _LayerRows:
         none = self.has_values and statistic in OF_WHOLE_ONLY
         drawn = {name: rows[name] for name in ("step", "layer", "kind")}
         drawn["value"] = np.full(len(rows["step"]), np.nan) if none else _value(rows, statistic)
-        drawn["bad"] = rows["nan_count"] + rows["inf_count"]
+        drawn["bad"] = rows["nan_count"]
         if of_band:
             drawn["half"] = half_of(rows["unit_count"], rows["unit_m2"], asked.selection.interval)
         return drawn
@@ -291,11 +291,11 @@ class _LayerRows:
         self._pending.append(
             {
                 **moments,
-                "step": step.astype(np.int64),
-                "layer": layer.astype(np.int64),
-                "kind": np.array(known, np.int64)[kinds],
-                "nan_count": nans.astype(np.float64),
-                "inf_count": infs.astype(np.float64),
+                "step": step.astype(np.int64, copy=False),
+                "layer": layer,
+                "kind": np.array(known, np.int32)[kinds],
+                # Infinite ones among them: nobody asks for either alone.
+                "nan_count": (nans + infs).astype(np.float64),
             }
         )
         self._waiting += len(step)
@@ -319,8 +319,10 @@ def _value(merged: Mapping[str, Column], statistic: str) -> Column:
         with np.errstate(invalid="ignore", divide="ignore"):
             found: Column = merged["absolute"] / merged["count"]
             return found
+    if statistic == "nonfinite":
+        return merged["nan_count"]
     found = reading_value({**merged, "m2_error": np.zeros(1), "m4_error": np.zeros(1)}, statistic)
-    return found if statistic == "nonfinite" else np.where(merged["count"] > 0, found, np.nan)
+    return np.where(merged["count"] > 0, found, np.nan)
 
 
 def _bad(field: str, message: str) -> ClientError:

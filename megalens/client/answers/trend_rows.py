@@ -68,7 +68,7 @@ def _merge_rows(columns: Columns, group: NDArray[np.int64], groups: int) -> Colu
     """Merge rows into groups, exactly as if their values had been grouped."""
     merged = dict(
         merge_moments(
-            {name: columns[name] for name in (*_WHOLE, "nan_count", "inf_count") if name in columns},
+            {name: columns[name] for name in (*_WHOLE, "nan_count") if name in columns},
             group,
             groups,
         )
