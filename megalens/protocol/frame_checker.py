@@ -62,13 +62,16 @@ class CheckedBody:
         """Number of rows."""
         return self._frame.rows
 
-    def table(self) -> pa.Table:
-        """Return the rows, which view the frame's memory."""
-        if self._table is None:
+    def table(self, *, keep: bool = True) -> pa.Table:
+        """Return the rows, which view the frame's memory. Of a small frame they are larger than it is: without ``keep`` they are read again the next time."""
+        table = self._table
+        if table is None:
             schema, whole = self._frame.schema, pa.py_buffer(self._data)
             batches = [pa.ipc.read_record_batch(whole[at:], schema) for at in self._places]
-            self._table = pa.Table.from_batches(batches, schema)
-        return self._table
+            table = pa.Table.from_batches(batches, schema)
+            if keep:
+                self._table = table
+        return table
 
     def release(self) -> None:
         """Let go of all but the frame, for whoever keeps many: what was read of a small one is as large as the frame, and is read again when it is asked for."""

@@ -116,7 +116,7 @@ class IndexWriter:
             if known is not None:
                 self._file.write(self._entry(end, int(step.min()), int(step.max()), known[0]))
                 return
-        batches = body.table().to_batches()
+        batches = body.table(keep=False).to_batches()
         if len(batches) != len(messages):
             raise ValueError(f"Expected {len(messages)} batches, got {len(batches)}.")
         for batch, message in zip(batches, messages, strict=True):

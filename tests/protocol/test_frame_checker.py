@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 from fuzzing import golden_frames, mutated_frame
 
+from megalens.hub.stream_file import StreamFile
 from megalens.protocol import (
     STREAMS,
     Frame,
@@ -15,6 +16,7 @@ from megalens.protocol import (
     encode_frame,
     stream_schema,
 )
+from megalens.protocol.stream_index import index_path
 
 
 def tensors(step, *, flag="QKV_mat_mul", values=(1.0, 2.0, 3.0), nan=0):
@@ -180,3 +182,21 @@ def full_verdict(data):
         return str(frame.table().to_pylist()) if frame.known else None
     except ProtocolError:
         return None
+
+
+def test_a_frame_that_was_recorded_holds_its_bytes_alone(tmp_path):
+    checker = taught(tensors(1))
+    file = StreamFile(tmp_path / "tensors.arrows", STREAMS["tensors"])
+    # More kinds than an index remembers: of these it looks at the rows.
+    ranks = [decode_frame(tensors(1)).table()] * 100
+    kept = []
+    for rank, table in enumerate(ranks):
+        at = table.schema.get_field_index("rank")
+        column = pa.array([rank] * table.num_rows, table.schema.field(at).type)
+        data = encode_frame("tensors", table.set_column(at, table.schema.field(at), column), step=1)
+        kept.append(check(checker, data))
+        file.append(kept[-1])
+    file.close()
+    assert index_path(file.path).exists()
+    # The rows of a small frame take several times its memory, and a hub keeps thousands.
+    assert [body._table for body in kept] == [None] * len(kept)
