@@ -44,7 +44,6 @@ def test_the_library_makes_the_tiles_that_float64_gives(level, layout, reduction
             np.testing.assert_allclose(kernel(data, 1).numpy(), expected, rtol=2e-6, atol=2e-6)
 
 
-@pytest.mark.skipif(not _LEVELS, reason="without a C++ compiler there is no native library")
 @pytest.mark.parametrize("widths", [(10, 10, 10), (16, 4, 10)])
 def test_all_parts_of_a_tensor_come_from_one_call_and_fill_the_stage_in_order(widths) -> None:
     data = torch.randn(2, 5, 30)
@@ -59,7 +58,6 @@ def test_all_parts_of_a_tensor_come_from_one_call_and_fill_the_stage_in_order(wi
         np.testing.assert_allclose(tiles.reshape(shape), kernel._otherwise(part, 1), rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.skipif(not _LEVELS, reason="without a C++ compiler there is no native library")
 @pytest.mark.parametrize("dtype", _TYPES)
 @pytest.mark.parametrize("sequence_first", [False, True])
 @pytest.mark.parametrize("samples", [1, 3])
@@ -76,7 +74,6 @@ def test_tiles_of_parts_in_groups_are_those_of_the_parts_in_one_piece(dtype, seq
         np.testing.assert_allclose(found.reshape(shape), whole, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.skipif(not _LEVELS, reason="without a C++ compiler there is no native library")
 def test_what_one_call_cannot_read_is_made_otherwise() -> None:
     mean, rms = make_kernel(Tile(4)), make_kernel(Tile(4, "rms"))
     parts = torch.randn(2, 3, 5 * (MOST_PARTS + 1)).split(5, -1)

@@ -31,7 +31,7 @@ STREAM = "tensors"
 _FRAME_BYTES = 32 << 20
 _ROW_BYTES = 60 << 20
 _TOGETHER_BYTES = 24 << 20
-"""Steps that are sent together are no more than this."""
+"""Steps that are sent together are no more than this: what the worker lets wait, and the step that ends the wait, go in one message."""
 
 
 class TensorSender:

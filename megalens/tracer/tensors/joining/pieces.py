@@ -202,7 +202,7 @@ def join_pieces(join: PieceJoin, layer: int, pieces: Sequence[Any], stage: Stage
 
     Raises
     ------
-    ValueError
+    ValueError, IndexError
         When the shapes do not fit together.
     """
     first = np.shape(pieces[0])
