@@ -97,8 +97,7 @@ class _Products:
         if tensor.ndim != 3:
             return None
         tensor = tensor.transpose(0, 1) if source.sequence_first else tensor
-        cut = [tensor] if source.split is None else [part.flatten(2) for part in source.split(tensor)]
-        self._parts.update(zip(source.parts, cut, strict=True))
+        self._parts.update(zip(source.parts, source.cut(tensor), strict=True))
         if not {"q", "k"} <= self._parts.keys():
             return None
         parts, self._parts = self._parts, {}

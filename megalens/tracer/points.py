@@ -67,6 +67,14 @@ class Source:
     sparse: bool = False
     shards: Shards | Callable[[Tensor], Shards] = "none"
 
+    def views(self, data: Tensor) -> Sequence[Tensor]:
+        """Return the parts of a tensor as ``split`` gives them: one that lies in groups has an axis more."""
+        return (data,) if self.split is None else self.split(data)
+
+    def cut(self, data: Tensor) -> Sequence[Tensor]:
+        """Return the parts of a tensor, each with the axes of the tensor."""
+        return [part.flatten(data.ndim - 1) for part in self.views(data)]
+
 
 @dataclass(frozen=True)
 class FlagPoints:

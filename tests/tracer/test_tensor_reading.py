@@ -7,7 +7,7 @@ from torch import nn
 
 from megalens import Tile
 from megalens.adapters import Adapter
-from megalens.tracer.tensors import capture as capture_module
+from megalens.tracer.points import Source
 from megalens.tracer.tensors.plan import _MEASURED as MEASURED_EVERY
 from megalens.tracer.tensors.tensor_reading import TensorReading
 
@@ -126,10 +126,8 @@ def test_a_reading_is_never_of_memory_that_is_not_the_tensors_own(
 ) -> None:
     went = _shorter(monkeypatch)
     # Its parts are copies: nothing of them lies where the tensor does.
-    views_of = capture_module.views_of
-    monkeypatch.setattr(
-        capture_module, "views_of", lambda source, data: [part.clone() for part in views_of(source, data)]
-    )
+    views = Source.views
+    monkeypatch.setattr(Source, "views", lambda self, data: [part.clone() for part in views(self, data)])
     tracer = traced(gpt, flags={"MLP1_mat_mul": Tile(4)})
     for _ in range(3):
         with tracer.step():

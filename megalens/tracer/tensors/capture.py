@@ -21,7 +21,7 @@ from .plan import FlagPlan, TracingPlan
 from .probes import TensorProbe, install_probes, reason_of
 from .staging import StagePool
 from .tensor_reading import TensorReading, reading_of
-from .values import errors_of, in_rows, local_piece, moments_of, parts_of, shape_of, views_of
+from .values import errors_of, in_rows, local_piece, moments_of, shape_of
 from .window import Window
 
 __all__ = ["Capture"]
@@ -329,9 +329,9 @@ class Capture(MicroBatches):
             )
         key = (micro_batch, self.phase, side, data.shape)
         metas = probe.metas.get(key)
-        views = views_of(source, kept)
+        views = source.views(kept)
         plan = plan_of([cut.kernel for cut in cuts], views, kept.ndim)
-        parts = views if plan is not None and not flag.measured else parts_of(source, kept)
+        parts = views if plan is not None and not flag.measured else source.cut(kept)
         tiles = None if plan is None else plan.tiles(self._stage)
         outputs = (
             [cut.kernel(part, probe.layer) for cut, part in zip(cuts, parts, strict=True)]
@@ -340,7 +340,7 @@ class Capture(MicroBatches):
                 torch.from_numpy(made.reshape(shape)) for made, shape in zip(tiles, plan.shapes, strict=True)
             ]
         )
-        measured = parts if kept is data else views_of(source, data)
+        measured = parts if kept is data else source.views(data)
         whole = moments_of(measured)
         if metas is None:
             shapes = [tuple(output.shape) for output in outputs]
@@ -390,7 +390,7 @@ class Capture(MicroBatches):
                 len(place.tp_ranks),
                 flag.error,
             )
-            for view, features in zip_longest(views_of(source, kept), source.features)
+            for view, features in zip_longest(source.views(kept), source.features)
         ]
 
     def _describe(

@@ -19,7 +19,7 @@ from ...protocol import MOMENT_COLUMNS
 from ...protocol.arrow_columns import arrow_column
 from .batch import KNOWN, NON_FINITE
 from .probes import TensorProbe
-from .values import moments_of_each, parts_of
+from .values import moments_of_each
 
 __all__ = ["HELD_BYTES", "HeldTensor", "HeldTensors", "held_columns"]
 
@@ -138,7 +138,7 @@ def _blocks(alike: Sequence[HeldTensor]) -> Iterator[_Block]:
     source, flag = probe.source, probe.flag
     data = torch.stack([held.data for held in alike])
     lead = data.shape[:2]
-    for name, part in zip(source.parts, parts_of(source, data.flatten(0, 1)), strict=True):
+    for name, part in zip(source.parts, source.cut(data.flatten(0, 1)), strict=True):
         whole = part.reshape(*lead, *part.shape[1:])
         # Selected before anything is computed. All passes side by side are but a larger batch.
         kept = (

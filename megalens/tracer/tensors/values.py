@@ -11,7 +11,7 @@ from torch import Tensor
 from ...protocol import Peaks
 from ..device import to_host
 from ..moments import TYPES, measure, measure_each
-from ..points import Shards, Source
+from ..points import Shards
 from .batch import unknown_moments
 from .joining.pieces import Cut
 from .probes import TensorProbe
@@ -22,9 +22,7 @@ __all__ = [
     "local_piece",
     "moments_of",
     "moments_of_each",
-    "parts_of",
     "shape_of",
-    "views_of",
 ]
 
 _MEASURED_VALUES = 1 << 20
@@ -50,16 +48,6 @@ def in_rows(tensor: Tensor, rows: tuple[int, int] | None) -> Tensor:
     if rows is None or tensor.ndim == 3 or math.prod(tensor.shape[:-1]) != math.prod(rows):
         return tensor
     return tensor.reshape(*rows, tensor.shape[-1])
-
-
-def views_of(source: Source, data: Tensor) -> Sequence[Tensor]:
-    """Return the named parts of a tensor as :attr:`Source.split` gives them: one that lies in groups has an axis more."""
-    return (data,) if source.split is None else source.split(data)
-
-
-def parts_of(source: Source, data: Tensor) -> Sequence[Tensor]:
-    """Return the named parts of a tensor, each with the axes of the tensor."""
-    return [part.flatten(data.ndim - 1) for part in views_of(source, data)]
 
 
 def shape_of(view: Tensor, axes: int) -> tuple[int, ...]:
