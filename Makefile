@@ -40,7 +40,7 @@ browser:
 	@bash scripts/ensure-browser.sh
 
 clean: ## Remove everything that make made
-	rm -rf .venv node_modules lib .make .demo megalens/labextension megalens/report/runtime megalens/engine/bundle megalens/_version.py megalens/tracer/moments/native/*.so tsconfig.tsbuildinfo
+	rm -rf .venv node_modules lib .make .demo megalens/labextension megalens/pictures/report/runtime megalens/pictures/engine/bundle megalens/_version.py megalens/tracer/moments/native/*.so tsconfig.tsbuildinfo
 
 .make/python: requirements.lock
 	@mkdir -p .make

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from megalens.client import Run, connect
+from megalens.runs import Run, connect
 
 from .common import Row, percentile, write_results
 from .lab import environment_of, in_page, running_lab, running_training

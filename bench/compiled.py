@@ -161,7 +161,7 @@ def _hook_states(model: nn.Module) -> None:
     library.impl("seen", lambda tensor, state, number: None, "CompositeExplicitAutograd")
     torch.library.register_fake("megalens_bench::seen", lambda tensor, state, number: None, lib=library)
     state = torch.zeros(1)
-    points = megalens.training.model_points(model, None)
+    points = megalens.api.trace.model_points(model, None)
     number = 0
     for flag in points.flags.values():
         for sources in flag.layers.values():

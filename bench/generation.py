@@ -19,9 +19,9 @@ import torch
 import megalens
 from megalens.demo.model import GPT, GPTConfig
 from megalens.demo.tokenizer import ByteTokenizer
-from megalens.generation import as_language_model
-from megalens.generation.decoding import Decoding, GenerationPass, evaluating
-from megalens.generation.sampling import Sampler
+from megalens.instruments.generation import as_language_model
+from megalens.instruments.generation.decoding import Decoding, GenerationPass, evaluating
+from megalens.instruments.generation.sampling import Sampler
 
 from .common import Row, ratio, write_results
 from .peer import PeerTracer

@@ -56,9 +56,9 @@ _QUESTIONS: dict[str, dict[str, str]] = {
 _ASK = """
 import sys, time
 import numpy, pyarrow, pyarrow.acero, pyarrow.compute, pyarrow.dataset, pyarrow.parquet
-from megalens.client import open_run
-from megalens.client.answers import RunAnswers
-import megalens.client.moments
+from megalens.runs import open_run
+from megalens.runs.answers import RunAnswers
+import megalens.runs.moments
 flag, (folder, newest) = {flag!r}, sys.argv[1:]
 one, middle = {{'flag': flag, 'layers': '3'}}, str(int(newest) // 2)
 began = time.perf_counter()

@@ -17,13 +17,13 @@ import torch
 from torch import Tensor
 
 import megalens
-from megalens.client.connect import connect
 from megalens.demo import Trainer
 from megalens.demo.model import GPT
 from megalens.demo.text import load_corpus
 from megalens.demo.train import TrainConfig
-from megalens.monitoring.alarm import Alarm
+from megalens.instruments.monitor.alarm import Alarm
 from megalens.protocol import StepReadings
+from megalens.runs.connect import connect
 from megalens.tracer import Tracer
 from megalens.tracer.moments import kernel_name
 from megalens.tracer.moments.intervals import Intervals

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from bench.common import Row, ratio, write_results
 from bench.recordings import ITEMS, write_recording
-from megalens.client.moments import JsonlRows, MomentQuery, MomentSource, find_trees
+from megalens.runs.moments import JsonlRows, MomentQuery, MomentSource, find_trees
 
 _MIB = 1024 * 1024
 _SUMS = ("count", "sum_1", "sum_2", "sum_3", "sum_4")
@@ -101,7 +101,7 @@ def _first_opening(home: Path, size: int, rounds: int) -> list[Row]:
 
 _OPEN = """
 import sys
-from megalens.client.moments import JsonlRows, MomentQuery, MomentSource, find_trees
+from megalens.runs.moments import JsonlRows, MomentQuery, MomentSource, find_trees
 source = MomentSource(JsonlRows(find_trees(sys.argv[1])[0]))
 source.refresh()
 source.groups(MomentQuery.of("grad", by=["layer"], points=2000, series=40))
@@ -154,7 +154,7 @@ def _picture(home: Path, series: int, steps: int, rounds: int) -> Row:
     folder = home / f"recording-{series}"
     write_recording(folder, series, steps)
     code = (
-        "import sys, time; from pathlib import Path; from megalens.client.moments import *; import duckdb, numpy, pyarrow.parquet\n"
+        "import sys, time; from pathlib import Path; from megalens.runs.moments import *; import duckdb, numpy, pyarrow.parquet\n"
         "began = time.perf_counter(); source = MomentSource(RecordedRows(Path(sys.argv[1]))); source.refresh(); source.index()\n"
         "found = source.groups(MomentQuery.of_members(dict(stat='grad', by=['layer'], points=2000, series=40))); print(time.perf_counter() - began)\n"
         "assert found.steps_total == int(sys.argv[2])"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.soak_rank import ROWS_PER_STEP
-from megalens.client.run_folder import RunFolder
+from megalens.runs.run_folder import RunFolder
 
 __all__ = ["Lost", "losses_of", "lost_rows"]
 

@@ -12,9 +12,9 @@ from websockets.exceptions import InvalidHandshake, WebSocketException
 from websockets.sync.client import connect as open_socket
 from websockets.typing import Subprotocol
 
-from megalens.client import ClientError, connect
-from megalens.client.live import LiveRun
 from megalens.protocol import ProtocolError, decode_frame, encode_message
+from megalens.runs import ClientError, connect
+from megalens.runs.live import LiveRun
 
 __all__ = ["main"]
 

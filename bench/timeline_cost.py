@@ -14,10 +14,10 @@ from torch import distributed, multiprocessing
 from torch.nn.parallel import DistributedDataParallel
 
 import megalens
-from megalens.client import open_run
 from megalens.demo import GPT, TrainConfig, Trainer, load_corpus
+from megalens.instruments.timeline.training.rows import ROW_BYTES
+from megalens.runs import open_run
 from megalens.tracer import Tracer
-from megalens.tracer.timeline.rows import ROW_BYTES
 
 from .common import Row, write_results
 from .statistics import seconds_aside

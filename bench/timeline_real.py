@@ -16,10 +16,10 @@ from torch import distributed, multiprocessing
 from torch.nn.parallel import DistributedDataParallel
 
 import megalens
-from megalens.client import open_run
 from megalens.demo.model import GPT, GPTConfig
-from megalens.timeline import analyse
-from megalens.timeline.verdict import Verdict
+from megalens.instruments.timeline import analyse
+from megalens.instruments.timeline.verdict import Verdict
+from megalens.runs import open_run
 
 from .common import Row, wilson, write_results
 

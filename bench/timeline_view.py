@@ -17,10 +17,10 @@ import pyarrow as pa
 
 from megalens.hub.packing import pack_stream
 from megalens.protocol import stream_schema
+from tests.kit.simulated_jobs import Fault, Job, simulate
 
 from .common import write_results
 from .explorer import seen_in_page, seen_rows
-from .timeline.jobs import Fault, Job, simulate
 
 __all__ = ["main"]
 

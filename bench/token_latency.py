@@ -19,7 +19,7 @@ import torch
 
 import megalens
 from megalens.demo.model import GPT
-from megalens.generation.job import GenerationJob
+from megalens.instruments.generation.job import GenerationJob
 
 from .common import Row, percentile, write_results
 from .lab import environment_of, in_page, running_lab

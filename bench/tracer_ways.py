@@ -27,7 +27,7 @@ __all__ = ["Standing", "Ways"]
 FLAGS = ("QKV_mat_mul", "MLP1_mat_mul", "MLP2_mat_mul")
 VIEWER = """
 import sys
-from megalens.client import connect
+from megalens.runs import connect
 run = connect(sys.argv[1])
 print("attached", flush=True)
 for line in sys.stdin:

@@ -8,16 +8,27 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ._moved import follow_moves
+
 if TYPE_CHECKING:
-    from . import adapters, pipeline, split
-    from .client.direction import save_direction
-    from .client.errors import ClientError
-    from .engine.errors import EngineError
-    from .generation.errors import GenerationError
+    from . import adapters
+    from .api.launch import add_arguments, trace_from
+    from .api.notebook import NotebookRun, connect, open, open_all
+    from .api.statistics import log_statistics
+    from .api.trace import trace
     from .hub.errors import HubError
-    from .launch import add_arguments, trace_from
-    from .notebook import NotebookRun, connect, open, open_all
-    from .pipeline.errors import PipelineError
+    from .instruments import pipeline
+    from .instruments.generation.errors import GenerationError
+    from .instruments.generation.serving import serve
+    from .instruments.generation.written.direction import save_direction
+    from .instruments.monitor.trainermon.trainermon import TrainerMon
+    from .instruments.monitor.training_monitor import monitor
+    from .instruments.pipeline import split
+    from .instruments.pipeline.errors import PipelineError
+    from .instruments.pipeline.split.errors import SplitError
+    from .pictures.engine.errors import EngineError
+    from .pictures.report.errors import ReportError
+    from .pictures.widgets.errors import WidgetError
     from .protocol import (
         AddVector,
         BitFlip,
@@ -32,16 +43,9 @@ if TYPE_CHECKING:
         ProtocolError,
         Tile,
     )
-    from .report.errors import ReportError
-    from .serving import serve
-    from .split.errors import SplitError
+    from .runs.errors import ClientError
     from .tracer import Tracer
     from .tracer.errors import TracerError
-    from .trainermon import TrainerMon
-    from .training import trace
-    from .training_monitor import monitor
-    from .training_statistics import log_statistics
-    from .widgets.errors import WidgetError
 
 __all__ = [
     "WidgetError",
@@ -84,6 +88,8 @@ __all__ = [
     "trace_from",
 ]
 
+follow_moves()
+
 _HOMES = {
     ".protocol": (
         "AddVector",
@@ -99,31 +105,32 @@ _HOMES = {
         "ProtocolError",
         "Tile",
     ),
-    ".client.direction": ("save_direction",),
-    ".client.errors": ("ClientError",),
-    ".engine.errors": ("EngineError",),
-    ".generation.errors": ("GenerationError",),
+    ".instruments.generation.written.direction": ("save_direction",),
+    ".runs.errors": ("ClientError",),
+    ".pictures.engine.errors": ("EngineError",),
+    ".instruments.generation.errors": ("GenerationError",),
     ".hub.errors": ("HubError",),
-    ".pipeline.errors": ("PipelineError",),
-    ".report.errors": ("ReportError",),
-    ".split.errors": ("SplitError",),
+    ".instruments.pipeline.errors": ("PipelineError",),
+    ".pictures.report.errors": ("ReportError",),
+    ".instruments.pipeline.split.errors": ("SplitError",),
     ".tracer.errors": ("TracerError",),
-    ".widgets.errors": ("WidgetError",),
-    ".notebook": ("NotebookRun", "connect", "open", "open_all"),
+    ".pictures.widgets.errors": ("WidgetError",),
+    ".api.notebook": ("NotebookRun", "connect", "open", "open_all"),
     ".tracer": ("Tracer",),
-    ".trainermon": ("TrainerMon",),
-    ".serving": ("serve",),
-    ".training": ("trace",),
-    ".training_statistics": ("log_statistics",),
-    ".training_monitor": ("monitor",),
-    ".launch": ("add_arguments", "trace_from"),
+    ".instruments.monitor.trainermon.trainermon": ("TrainerMon",),
+    ".instruments.generation.serving": ("serve",),
+    ".api.trace": ("trace",),
+    ".api.statistics": ("log_statistics",),
+    ".instruments.monitor.training_monitor": ("monitor",),
+    ".api.launch": ("add_arguments", "trace_from"),
     "._version": ("__version__",),
 }
 
 
 def __getattr__(name: str) -> Any:
     if name in ("adapters", "pipeline", "split"):
-        return import_module(f".{name}", __name__)
+        # The last two by what stands in for their paths.
+        return import_module(f"{__name__}.{name}")
     for home, names in _HOMES.items():
         if name in names:
             value = getattr(import_module(home, __name__), name)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from scripts.demo_process import Child, DemoError, catch_signals, end_process, until
 
 if TYPE_CHECKING:
-    from megalens.client import Run
+    from megalens.runs import Run
 
 __all__ = ["run_headless"]
 
@@ -82,8 +82,8 @@ def run_headless(root: Path, folder: Path) -> int:
 
 
 def _attach(training: Child) -> Run:
-    from megalens.client import ClientError, connect
     from megalens.hub.discovery import find_hub
+    from megalens.runs import ClientError, connect
 
     until(lambda: find_hub(NAME) is not None, 60, "no live run appeared within 60 s", training.check)
     try:
@@ -158,7 +158,7 @@ def _read_figures(run: Run, outcome: Outcome) -> None:
 
 
 def _check_recording(folder: Path, outcome: Outcome) -> None:
-    from megalens.client import ClientError, open_run
+    from megalens.runs import ClientError, open_run
 
     until(lambda: (folder / "run.json").exists(), 10, f"nothing was recorded in megalens-runs/{folder.name}")
     try:

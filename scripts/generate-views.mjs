@@ -271,7 +271,7 @@ function methodOf({ definition, about, doc, options }) {
     `    ) -> ${definition}:\n        """${doc}\n\n` +
     (about.details === undefined ? '' : `${wrap(about.details, ' '.repeat(8))}\n\n`) +
     `        Parameters\n        ----------\n${documented}\n` +
-    '        Raises\n        ------\n        megalens.widgets.WidgetError\n' +
+    '        Raises\n        ------\n        megalens.pictures.widgets.WidgetError\n' +
     '            Naming the argument that is not one of the above.\n        """\n' +
     `        from .widgets import ${definition}\n\n        options = {\n` +
     options.map(option => `            "${option.name}": ${given(option)},\n`).join('') +

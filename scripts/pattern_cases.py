@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from megalens.client import ClientError
-from megalens.client.moments.grouping.patterns import Pattern
+from megalens.runs import ClientError
+from megalens.runs.moments.grouping.patterns import Pattern
 
 __all__ = ["pattern_cases", "random_name", "random_pattern"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from megalens.monitoring.rules import RULES
+from megalens.instruments.monitor.rules import RULES
 from megalens.protocol.kinds import kind_infos
 
 PAGE = Path(__file__).parents[1] / "docs" / "monitor.md"

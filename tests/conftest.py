@@ -1,10 +1,14 @@
-"""Puts this folder on the import path, so that the tests of every room can use its helpers."""
+"""Puts tests/kit on the import path, so that the tests of every room can use its helpers."""
 
 import os
 import sys
+from pathlib import Path
 
 import hypothesis
 import pytest
+
+# Simulators, fakes and helpers of several rooms.
+sys.path.insert(0, str(Path(__file__).parent / "kit"))
 
 # jsonschema would load a grammar of addresses, which no schema here needs, for more than a second in each worker.
 sys.modules.setdefault("rfc3987_syntax", None)

@@ -183,7 +183,7 @@ def test_tracing_pulls_in_only_torch_and_what_sends() -> None:
 
 def test_no_message_and_no_options_need_a_library_of_schemas() -> None:
     code = (
-        "import megalens.client, megalens.protocol as p; "
+        "import megalens.runs, megalens.protocol as p; "
         "p.check_message({'type': 'goodbye', 'reason': 'finished'}); p.check_view_options({'view': 'scalars'})"
     )
     assert loaded(code, {"jsonschema"}) == set()

@@ -5,8 +5,9 @@ import torch
 from recorded_run import write_run
 
 import megalens
-from megalens import MegalensError, Noise1, NoOp, Projection, Tile, replay
+from megalens import MegalensError, Noise1, NoOp, Projection, Tile
 from megalens.demo.model import GPT, GPTConfig
+from megalens.hub import replay
 
 F = "MLP1_mat_mul"
 MODEL = GPT(GPTConfig(vocabulary=50, layers=2, hidden=16, heads=2, sequence=12))

@@ -17,7 +17,7 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from megalens.hub.discovery import find_hub
 from megalens.protocol import compressor_infos, decode_message, encode_message, perturbation_infos
-from tests.live_run import scalars_frame, tensors_frame
+from tests.kit.live_run import scalars_frame, tensors_frame
 
 RANKS = 8
 LAYERS = [0, 1, 2, 3]

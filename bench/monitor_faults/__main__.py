@@ -14,11 +14,10 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
 from bench.common import Row, write_results
-
-from . import ranks
-from .healthy import HEALTHY
-from .judging import Verdict, verdict_of
-from .running import LOCAL, false_alarms, fault_alarms
+from tests.kit.monitor_faults import ranks
+from tests.kit.monitor_faults.healthy import HEALTHY
+from tests.kit.monitor_faults.judging import Verdict, verdict_of
+from tests.kit.monitor_faults.running import LOCAL, false_alarms, fault_alarms
 
 __all__ = ["main"]
 

@@ -18,10 +18,10 @@ from typing import Any
 
 import megalens
 from bench.common import Row, ratio, run_processes, write_results
-from megalens.pipeline import Plan, plan
-from megalens.pipeline.connections import expected_messages
-from megalens.pipeline.order_choice import choice_from_json
-from megalens.pipeline.orders import FixedOrder
+from megalens.instruments.pipeline import Plan, plan
+from megalens.instruments.pipeline.connections import expected_messages
+from megalens.instruments.pipeline.order_choice import choice_from_json
+from megalens.instruments.pipeline.orders import FixedOrder
 
 ROOT = Path(__file__).resolve().parents[2]
 STAGES, MICRO_BATCHES, PARTS = 4, 8, 8

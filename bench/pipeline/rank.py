@@ -18,9 +18,9 @@ from torch import distributed, nn
 import megalens
 from bench.pipeline.modules import KeptBytes, TimedStage
 from megalens.demo.model import Block, GPTConfig
-from megalens.pipeline import DynamicSchedule
-from megalens.pipeline.placement import Placement
-from megalens.stages.link import Link
+from megalens.instruments.pipeline import DynamicSchedule
+from megalens.instruments.pipeline.placement import Placement
+from megalens.instruments.pipeline.stages.link import Link
 from megalens.tracer.place import Place
 
 WIDTH = 8

@@ -15,7 +15,7 @@ from typing import Any
 
 import megalens
 from bench.common import Row, ratio, run_processes, write_results
-from megalens.split import SplitPlan, plan
+from megalens.instruments.pipeline.split import SplitPlan, plan
 
 ROOT = Path(__file__).resolve().parents[2]
 MICRO_BATCHES, LAYERS = 7, 6

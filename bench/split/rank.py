@@ -16,8 +16,8 @@ from torch.utils.checkpoint import checkpoint
 import megalens
 from bench.pipeline.modules import TimedStage
 from megalens.demo.model import Block, GPTConfig
-from megalens.pipeline import DynamicSchedule
-from megalens.split import SplitLayout, SplitTraining
+from megalens.instruments.pipeline import DynamicSchedule
+from megalens.instruments.pipeline.split import SplitLayout, SplitTraining
 from megalens.tracer.place import Place
 
 WIDTH = 8

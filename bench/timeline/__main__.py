@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from megalens.timeline.analysis import analyse
-from megalens.timeline.clocks import Clocks
-from megalens.timeline.megascan_files import TimelineError
-from megalens.timeline.verdict import Culprit
+from megalens.instruments.timeline.analysis import analyse
+from megalens.instruments.timeline.clocks import Clocks
+from megalens.instruments.timeline.files.megascan_files import TimelineError
+from megalens.instruments.timeline.verdict import Culprit
+from tests.kit.simulated_jobs import Fault, Job, Truth, simulate
 
 from ..common import Row, percentile, wilson, write_results
 from .draw import draw
-from .jobs import Fault, Job, Truth, simulate
 
 __all__ = ["Judged", "judged"]
 
@@ -224,7 +224,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     table = [*rows(results, time.perf_counter() - began), *sizes]
     how = (
         f"{asked.jobs} simulated jobs, seeds from {asked.first}, of 8 to {asked.most_ranks} ranks (TP × PP × DP), with 0 to 4 faults of at least 5 %, "
-        "clocks that are seconds apart and drift by up to 50 ppm, and transfers with a heavy tail. The simulation (`bench/timeline/jobs.py`) shares no code with what it tries. "
+        "clocks that are seconds apart and drift by up to 50 ppm, and transfers with a heavy tail. The simulation (`tests/kit/simulated_jobs.py`) shares no code with what it tries. "
         "Intervals are Wilson's. MegaScan's three heuristics judge the same spans; counted for them are jobs with at least 2 tensor- and 2 data-parallel ranks."
     )
     path = write_results(

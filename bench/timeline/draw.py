@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from .jobs import Fault, Job
+from tests.kit.simulated_jobs import Fault, Job
 
 __all__ = ["draw"]
 

@@ -6,13 +6,13 @@ import argparse
 import os
 
 import torch
+from megalens.split import SplitLayout, SplitTraining
 from torch import Tensor, distributed
 from torch.nn import functional
 
 import megalens
 from megalens.demo import GPT, GPTPart, load_corpus
 from megalens.demo.model import GPTConfig
-from megalens.split import SplitLayout, SplitTraining
 
 SEQUENCE = 64
 

@@ -12,7 +12,7 @@ from .structure import StructureAdapter
 from .torch_place import mesh_place, torch_place
 
 if TYPE_CHECKING:
-    from ..trainer_callback import MegalensCallback
+    from ..api.callback import MegalensCallback
 
 __all__ = [
     "ADAPTERS",
@@ -33,7 +33,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name == "MegalensCallback":
         # It begins a trace, which composes this room with the tracer; so it stands beside the rooms and is only reached from here.
-        from ..trainer_callback import MegalensCallback
+        from ..api.callback import MegalensCallback
 
         return MegalensCallback
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -25,14 +25,14 @@ except ImportError as error:
         'The demo trains with PyTorch, which is not installed. pip install "megalens[tracer]"'
     ) from error
 
+from ..api.trace import trace
+from ..hub.state_line import StateLine
+from ..instruments.monitor.training_monitor import monitor
 from ..protocol import shown_text
 from ..tracer import Tracer
 from ..tracer.tensors.plan import CONTROLS
-from ..training import trace
-from ..training_monitor import monitor
 from .checkpoint import save_checkpoint
 from .model import GPT
-from .state_line import StateLine
 from .text import load_corpus
 from .tokenizer import ByteTokenizer
 from .train import Progress, TrainConfig, Trainer

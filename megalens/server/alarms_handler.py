@@ -11,12 +11,12 @@ from typing import Any
 from jupyter_server.auth.decorator import authorized
 from tornado.web import authenticated
 
-from ..client import open_run
-from ..client.answers import only_members
-from ..monitoring.own_rules import installed_rules
-from ..monitoring.recorded import count_alarms
-from ..monitoring.rules import RULES
+from ..instruments.monitor.own_rules import installed_rules
+from ..instruments.monitor.recorded import count_alarms
+from ..instruments.monitor.rules import RULES
 from ..protocol import check_settings_size
+from ..runs import open_run
+from ..runs.answers import only_members
 from .base_handler import MegalensHandler
 from .errors import ServerError
 

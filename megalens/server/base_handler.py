@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 from jupyter_server.base.handlers import APIHandler
 from tornado.web import HTTPError
 
-from ..client import ClientError
 from ..protocol import ProtocolError, parse_json
+from ..runs import ClientError
 from .errors import ServerError
 from .registry import RunRegistry
 

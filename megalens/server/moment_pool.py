@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from ..client.moments import MomentSource, load_libraries
+from ..runs.moments import MomentSource, load_libraries
 from .errors import ServerError
 
 __all__ = ["MomentPool", "SharedMoments"]

@@ -10,7 +10,7 @@ import pyarrow as pa
 from jupyter_server.auth.decorator import authorized
 from tornado.web import authenticated
 
-from ..client.answers import moment_groups, moment_rows, only_members
+from ..runs.answers import moment_groups, moment_rows, only_members
 from .arrow_memory import give_back_memory
 from .base_handler import MegalensHandler
 from .errors import ServerError

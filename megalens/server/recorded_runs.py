@@ -7,8 +7,8 @@ import logging
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from ..client import ClientError, RunFolder
 from ..protocol import shown_text
+from ..runs import ClientError, RunFolder
 from .left_out import closed_words
 from .run_notes import file_stamp
 

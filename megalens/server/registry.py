@@ -13,12 +13,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..client import ClientError, RunFolder
-from ..client.answers import NoRows, StreamRows
-from ..client.moments import MomentSource, recorded_rows, rows_of
-from ..client.trace_recording import holds_traces, trace_recording
 from ..hub.discovery import live_hubs, told_apart
+from ..instruments.timeline.files.trace_recording import holds_traces, trace_recording
 from ..protocol import attempt_folders, shown_text
+from ..runs import ClientError, RunFolder
+from ..runs.answers import NoRows, StreamRows
+from ..runs.moments import MomentSource, recorded_rows, rows_of
 from .allowed_hubs import AllowedHubs
 from .errors import ServerError
 from .hub_target import HubTarget

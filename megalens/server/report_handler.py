@@ -8,8 +8,8 @@ from typing import Any
 from jupyter_server.auth.decorator import authorized
 from tornado.web import authenticated
 
-from ..client import ClientError, Run, connect, open_run
-from ..client.statistics_run import StatisticsRun
+from ..runs import ClientError, Run, connect, open_run
+from ..runs.statistics_run import StatisticsRun
 from .base_handler import MegalensHandler
 from .errors import ServerError
 
@@ -44,7 +44,7 @@ class ReportHandler(MegalensHandler):
         self.finish(content, set_content_type=_TYPES[kind])
 
     def _build(self, run_id: str, kind: str, views: list[Any], title: str | None) -> tuple[str, bytes]:
-        from ..report import ReportError, build_report
+        from ..pictures.report import ReportError, build_report
 
         with self._run(run_id) as run:
             name = re.sub(r"[^A-Za-z0-9._-]+", "-", run.name).strip("-.") or run_id

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ..client import RunFolder
 from ..protocol import ProtocolError, check_definition, read_json_file, replace_file
 from ..protocol.messages_generated import RunNotes
+from ..runs import RunFolder
 from .errors import ServerError
 
 __all__ = ["NOTES_FILE", "NotesFiles", "checked_name", "file_stamp", "write_name"]

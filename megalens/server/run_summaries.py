@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from ..client import ClientError, RunFolder
-from ..client.query import Query
+from ..runs import ClientError, RunFolder
+from ..runs.query import Query
 
 __all__ = ["RunSummaries", "settings_of"]
 

@@ -10,8 +10,9 @@ from typing import Any
 from jupyter_server.auth.decorator import authorized
 from tornado.web import authenticated
 
-from ..client import RunFolder
-from ..client.answers import (
+from ..protocol import STREAMS, Streams
+from ..runs import RunFolder
+from ..runs.answers import (
     SelectedRows,
     StreamQuery,
     draft_timeline,
@@ -21,7 +22,6 @@ from ..client.answers import (
     read_timeline,
     tensor_index,
 )
-from ..protocol import STREAMS, Streams
 from .base_handler import MegalensHandler
 from .errors import ServerError
 from .moment_pool import MomentPool

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..client import ClientError
-from ..client.bare_hello import bare_hello
-from ..client.moments import StatisticsTree, find_trees
 from ..protocol.messages_generated import Hello, Status
+from ..runs import ClientError
+from ..runs.bare_hello import bare_hello
+from ..runs.moments import StatisticsTree, find_trees
 from .errors import ServerError
 from .left_out import closed_words, some_of
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from ..instruments.timeline.training.settings import SPAN_KINDS, TimelineSettings
 from ..protocol import COMMON_SETTINGS, named_flags, pipeline_settings
 from ..protocol.messages_generated import Config, Control, Phase, Status
 from .coordinator import Coordinator
@@ -32,7 +33,6 @@ from .sending.worker import StepCost
 from .step_scope import StepHandle, StepScope
 from .tensors.config import PHASES, TracingPlan, settings_from
 from .tensors.instrument import TensorTracer
-from .timeline.settings import SPAN_KINDS, TimelineSettings
 
 __all__ = ["StepHandle", "Tracer"]
 

@@ -1,6 +1,6 @@
 import { Pipe } from './pipe';
 
-/** Put the pipe where the engine's process, `megalens/engine/child.py`, calls it. */
+/** Put the pipe where the engine's process, `megalens/pictures/engine/child.py`, calls it. */
 export function expose(): void {
   const pipe = new Pipe();
   const megalensEngine = {

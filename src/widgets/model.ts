@@ -5,7 +5,7 @@ import { bindings, type IBoundModel } from './bindings';
 
 type Initialize = Parameters<DOMWidgetModel['initialize']>;
 
-/** The browser's half of `megalens.widgets.View`: the run's name and the options, in step with the kernel. */
+/** The browser's half of `megalens.pictures.widgets.View`: the run's name and the options, in step with the kernel. */
 export class MegalensViewModel extends DOMWidgetModel {
   override defaults(): ReturnType<DOMWidgetModel['defaults']> {
     return {

@@ -5,11 +5,11 @@ import torch
 
 import megalens
 from megalens.adapters import find_adapter
-from megalens.client import Run
+from megalens.runs import Run
 from megalens.tracer.tensors.batch import Batch
 from megalens.tracer.tensors.capture import Capture
 from megalens.tracer.tensors.config import TracingPlan, change_plan, settings_from
-from tests.live_run import eventually
+from tests.kit.live_run import eventually
 
 
 @pytest.fixture(autouse=True)

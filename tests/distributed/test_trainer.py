@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from megalens.client import open_run
+from megalens.runs import open_run
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 from hub_process import WAIT, moments, scalars, tensors
 
-from megalens.client import open_run
-from megalens.client.moments.rows.recorded_rows import RecordedRows
 from megalens.hub.recorder import Recorder
 from megalens.protocol import FrameChecker, decode_frame
+from megalens.runs import open_run
+from megalens.runs.moments.rows.recorded_rows import RecordedRows
 
 LIMIT = 400_000
 

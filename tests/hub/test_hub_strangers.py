@@ -7,21 +7,16 @@ import random
 import re
 import resource
 import socket
-import sys
 import time
-from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from hostile import BINARY, CONTINUED, PING, TEXT, hostile_frame, hostile_request, upgrade, ws_frame
 from hub_process import WAIT, HubProcess, peer, scalars, tensors
 from websockets.exceptions import ConnectionClosed
 
 from megalens.hub.half_open import HalfOpen
 from megalens.hub.minute_log import MinuteLog
-
-sys.path.append(str(Path(__file__).parents[1]))
-
-from hostile import BINARY, CONTINUED, PING, TEXT, hostile_frame, hostile_request, upgrade, ws_frame
 
 FILES = 256
 CASES = 60

@@ -8,9 +8,9 @@ import pytest
 from hub_process import WAIT, announce, scalars, tensors
 from weight_norms import DECLARED, NAMES, NORMS, norms, rows
 
-from megalens.client import ClientError, connect, open_run
+from megalens.hub.replay import serve
 from megalens.protocol import BIT_CAUGHT_UP, STREAMS, Streams, decode_frame, encode_frame
-from megalens.replay import serve
+from megalens.runs import ClientError, connect, open_run
 
 STREAMS_HERE = Streams([*STREAMS.values(), NORMS])
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import megalens
-from megalens.client import Run
+from megalens.runs import Run
 
 WORKER = Path(__file__).with_name("worker.py")
 

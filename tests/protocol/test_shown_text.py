@@ -35,7 +35,7 @@ def test_a_command_shows_the_names_of_others_without_their_control_characters(ar
 
 
 def test_a_hubs_name_is_listed_without_its_control_characters(monkeypatch, capsys):
-    from megalens.hub import cli
+    from megalens.cli import hub as cli
 
     class Hub:
         id, name, pid, address, started, record = "r1", "a\x1b[2Jb\x9b", 1, "ws://127.0.0.1:1", 0.0, None

@@ -9,7 +9,7 @@ import pytest
 from hostile_folders import ODD_VALUES, mutated_header, odd_paths, with_text
 from recorded_run import RUN_ID, write_run
 
-from megalens.client import ClientError, RunFolder
+from megalens.runs import ClientError, RunFolder
 from megalens.server.registry import RunRegistry
 
 GOOD = "good-run"

@@ -3,17 +3,12 @@
 import json
 import random
 import socket
-import sys
-from pathlib import Path
 
 import pytest
+from hostile import HELLO, PING, STATUS, HostileHub, hostile_frame, lies, told, ws_frame
 from test_relay import JOIN, closed, read, until
 
 from megalens.protocol import encode_message
-
-sys.path.append(str(Path(__file__).parents[1]))
-
-from hostile import HELLO, PING, STATUS, HostileHub, hostile_frame, lies, told, ws_frame
 
 LIES = lies("the-run")
 CODES = {"bad-message": 4410, "bad-frame": 4410, "too-large": 4410, "forbidden": 4410}

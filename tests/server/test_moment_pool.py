@@ -6,8 +6,8 @@ import threading
 import pytest
 from recorded_moments import NAMES, moment_table
 
-from megalens.client import ClientError
-from megalens.client.moments import MomentQuery, MomentSource, TableRows
+from megalens.runs import ClientError
+from megalens.runs.moments import MomentQuery, MomentSource, TableRows
 from megalens.server.errors import ServerError
 from megalens.server.moment_pool import MomentPool
 

@@ -310,7 +310,7 @@ def test_the_libraries_of_questions_are_all_loaded_before_the_first(tmp_path):
     program = """
 import sys
 from pathlib import Path
-from megalens.client.moments import MomentQuery, MomentSource, RecordedRows, load_libraries
+from megalens.runs.moments import MomentQuery, MomentSource, RecordedRows, load_libraries
 load_libraries()
 libraries = lambda: {name.partition(".")[0] for name in sys.modules}
 before = libraries()

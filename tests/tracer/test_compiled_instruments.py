@@ -10,8 +10,8 @@ from torch import nn
 from transformers import MixtralConfig, MixtralForCausalLM
 
 from megalens import NoOp
-from megalens.client import open_run
 from megalens.protocol import ProtocolError
+from megalens.runs import open_run
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.usefixtures("compiler")]
 

@@ -23,9 +23,9 @@ from torch import nn
 
 import megalens
 from megalens import NoOp, Tile
+from megalens.api.trace import model_points
 from megalens.tracer.graph_probes import GraphProbes, end_of, is_compiled
 from megalens.tracer.own_hooks import hook_after
-from megalens.training import model_points
 
 pytestmark = pytest.mark.usefixtures("compiler")
 

@@ -3,20 +3,15 @@
 import os
 import queue
 import socket
-import sys
 import threading
-from pathlib import Path
 
 import pytest
+from hostile import HELLO
 from websockets.sync.server import serve
 
 from megalens.protocol import encode_message
 from megalens.tracer.sending.hub_link import HubLink, HubLinkLost
 from megalens.tracer.sending.hub_process import HubAddress
-
-sys.path.append(str(Path(__file__).parents[1]))
-
-from hostile import HELLO
 
 SIZES = (0, 1, 125, 126, 65535, 65536, 3_000_000)
 

@@ -4,21 +4,16 @@ import logging
 import queue
 import random
 import socket
-import sys
 import threading
 import time
-from pathlib import Path
 
 import pytest
+from hostile import HELLO, PING, STATUS, HostileHub, hostile_frame, lies, told, ws_frame
 
 from megalens.tracer.health import ProducerHealth
 from megalens.tracer.sending.hub_link import HubLink, HubLinkLost
 from megalens.tracer.sending.hub_process import HubAddress
 from megalens.tracer.sending.worker import _MOST_WAITING, StepCost, Worker
-
-sys.path.append(str(Path(__file__).parents[1]))
-
-from hostile import HELLO, PING, STATUS, HostileHub, hostile_frame, lies, told, ws_frame
 
 PEER = {"name": "tracer", "version": "1"}
 STATUSES = told({**STATUS, "step": 1}) * 50

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from megalens import Tile, trace
-from megalens.client import open_run
+from megalens.runs import open_run
 from megalens.tracer import TracerError
 
 pytestmark = pytest.mark.slow

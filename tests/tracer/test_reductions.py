@@ -7,8 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from megalens.client import trend
 from megalens.protocol import ProtocolError, read_moments
+from megalens.runs import trend
 from megalens.tracer import parse_reduction
 
 DATA = torch.randn(2, 5, 4, 7, generator=torch.Generator().manual_seed(3))

@@ -9,9 +9,9 @@ import pytest
 
 import megalens
 from megalens import Tile, trace
-from megalens.client import open_run
-from megalens.client.answers import RunAnswers
-from megalens.client.other_runs import answers_beside
+from megalens.runs import open_run
+from megalens.runs.answers import RunAnswers
+from megalens.runs.other_runs import answers_beside
 from megalens.tracer import TracerError
 
 pytestmark = pytest.mark.slow

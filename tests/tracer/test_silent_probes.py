@@ -6,7 +6,7 @@ from compiling import IDS, hidden_of, rows_of, small, train, whole
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from megalens import NoOp
-from megalens.client.status import RunStatus
+from megalens.runs.status import RunStatus
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.usefixtures("compiler")]
 NOT_CALLED = "its module was not called in this step"

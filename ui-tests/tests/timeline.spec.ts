@@ -37,7 +37,7 @@ test('a training whose phases are timed is drawn while it goes on, from the pane
   test.setTimeout(120_000);
   writeNotebook(lab, 'timeline.ipynb', [
     'import megalens\nrun = megalens.connect("gpt-timeline")\nrun.timeline()',
-    'from megalens.timeline import analyse\nprint(analyse(run).verdict())'
+    'from megalens.instruments.timeline import analyse\nprint(analyse(run).verdict())'
   ]);
   const [training, page] = await Promise.all([
     lab.train('gpt-timeline', { timeline: true }),

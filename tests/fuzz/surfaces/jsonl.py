@@ -10,7 +10,7 @@ from typing import Any
 
 from moment_tree import record
 
-from megalens.client import ClientError, open_run
+from megalens.runs import ClientError, open_run
 from tests.fuzz.mutate import json_text, mutated_tree
 from tests.fuzz.surface import Surface
 

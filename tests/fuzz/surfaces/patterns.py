@@ -3,8 +3,8 @@
 from random import Random
 from typing import Any
 
-from megalens.client import ClientError
-from megalens.client.moments.grouping.patterns import Pattern
+from megalens.runs import ClientError
+from megalens.runs.moments.grouping.patterns import Pattern
 from tests.fuzz.mutate import HOSTILE, mutated_text
 from tests.fuzz.surface import Surface
 

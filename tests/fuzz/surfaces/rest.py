@@ -16,7 +16,7 @@ from recorded_run import RUN_ID, write_run
 from tornado import httputil
 from traitlets.config import Config
 
-from megalens.engine import EngineError
+from megalens.pictures.engine import EngineError
 from tests.fuzz.mutate import hostile_text, json_text, mutated_text, mutated_tree
 from tests.fuzz.surface import Surface
 from tests.fuzz.surfaces.view_options import made_options
@@ -201,7 +201,7 @@ def _application() -> Any:
     write_tree(root / "root" / "elsewhere")
     from jupyter_server.serverapp import ServerApp
 
-    import megalens.report.build as build
+    import megalens.pictures.report.build as build
     from megalens.server.base_handler import MegalensHandler
 
     def no_engine(*_: Any, **__: Any) -> Any:

@@ -14,12 +14,11 @@ import pyarrow.parquet as pq
 from recorded_moments import moment_table
 from recorded_run import RUN_ID, write_run
 
-from megalens.client import ClientError, RunFolder
-from megalens.client.answers import StreamQuery, read_selection, tensor_index
-from megalens.client.moments import MomentQuery, MomentSource, RecordedRows
-from megalens.client.moments.rows.duck import duck_cursor
 from megalens.hub.packing import pack_stream
 from megalens.hub.recording_folder import RecordingFolder
+from megalens.hub.replay.announcement import announcement
+from megalens.hub.replay.recorded_order import RecordedOrder
+from megalens.hub.replay.replayer import Replayer
 from megalens.protocol import (
     STREAMS,
     FrameChecker,
@@ -30,9 +29,10 @@ from megalens.protocol import (
     stream_schema,
 )
 from megalens.protocol.contract import contract_json
-from megalens.replay.announcement import announcement
-from megalens.replay.recorded_order import RecordedOrder
-from megalens.replay.replayer import Replayer
+from megalens.runs import ClientError, RunFolder
+from megalens.runs.answers import StreamQuery, read_selection, tensor_index
+from megalens.runs.moments import MomentQuery, MomentSource, RecordedRows
+from megalens.runs.moments.rows.duck import duck_cursor
 from tests.fuzz.mutate import json_text, mutated_bytes, mutated_tree, schema_words
 from tests.fuzz.surface import Surface
 

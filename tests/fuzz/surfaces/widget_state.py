@@ -5,9 +5,9 @@ from typing import Any
 
 from traitlets import TraitError
 
+from megalens.pictures.widgets.errors import WidgetError
+from megalens.pictures.widgets.generated import VIEW_CLASSES
 from megalens.protocol import option_schema, view_fields
-from megalens.widgets.errors import WidgetError
-from megalens.widgets.generated import VIEW_CLASSES
 from tests.fuzz.mutate import hostile_text, hostile_value, mutated_tree
 from tests.fuzz.surface import Surface
 from tests.fuzz.surfaces.view_options import made_options

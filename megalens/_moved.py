@@ -1,0 +1,91 @@
+"""Import paths of earlier versions, for one version more."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.abc import Loader
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from types import ModuleType
+
+__all__ = ["follow_moves"]
+
+# What the documentation names by its path. Deeper modules follow the longest path that they begin with.
+_MOVED = {
+    "client": "runs",
+    "client.alarms": "instruments.monitor.alarms",
+    "client.direction": "instruments.generation.written.direction",
+    "client.generation": "instruments.generation.written.generation",
+    "contrast": "instruments.generation.contrast",
+    "dialects": "hub.dialects",
+    "engine": "pictures.engine",
+    "generation": "instruments.generation",
+    "launch": "api.launch",
+    "monitoring": "instruments.monitor",
+    "notebook": "api.notebook",
+    "replay": "hub.replay",
+    "report": "pictures.report",
+    "serving": "instruments.generation.serving",
+    "stages": "instruments.pipeline.stages",
+    "timeline": "instruments.timeline",
+    "trainer_callback": "api.callback",
+    "trainermon": "instruments.monitor.trainermon.trainermon",
+    "training": "api.trace",
+    "training_monitor": "instruments.monitor.training_monitor",
+    "training_statistics": "api.statistics",
+    "widgets": "pictures.widgets",
+}
+# Public names whose files lie elsewhere: these paths stay.
+_PUBLIC = {"pipeline": "instruments.pipeline", "split": "instruments.pipeline.split"}
+
+
+class _Moves(Loader):
+    """Finds a module of an old path, and gives the module of the new one under both names."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return how the module of an old path is loaded; None of any other."""
+        package, _, old = name.partition(".")
+        new = _new_path(old) if package == "megalens" else None
+        if new is None or find_spec(f"megalens.{new}") is None:
+            return None
+        return ModuleSpec(name, self)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Return the module where it lies now."""
+        old = spec.name.partition(".")[2]
+        new = f"megalens.{_new_path(old)}"
+        if old.partition(".")[0] not in _PUBLIC:
+            warnings.warn(
+                f"{spec.name} is now {new}. The old path goes with the next version.",
+                DeprecationWarning,
+                stacklevel=2,
+            )
+        module = import_module(new)
+        # The import system writes the old path's spec over it.
+        self._own = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Leave the module, which has run already, as it was."""
+        module.__spec__ = self._own
+
+
+def _new_path(old: str) -> str | None:
+    parts = old.split(".")
+    for count in range(len(parts), 0, -1):
+        new = {**_MOVED, **_PUBLIC}.get(".".join(parts[:count]))
+        if new is not None:
+            return ".".join([new, *parts[count:]])
+    return None
+
+
+def follow_moves() -> None:
+    """Have the import system find modules by their old paths too. Safe twice."""
+    if not any(isinstance(finder, _Moves) for finder in sys.meta_path):
+        # First: the folder of a package that has moved would otherwise give its modules a second time.
+        sys.meta_path.insert(0, _Moves())

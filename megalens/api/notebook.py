@@ -1,0 +1,234 @@
+"""What a person types in a cell: a run with its views and its report. Composes client, widgets and report; loads the last two on first use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, nullcontext
+from functools import wraps
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ..instruments.generation.notebook_generation import NotebookGeneration
+from ..runs import Run, open_all_runs, open_run
+from ..runs import connect as connect_run
+from ..runs.run_words import unknown_flag
+from .notebook_generated import NotebookViews
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from ..pictures.widgets import View
+
+_V = TypeVar("_V", bound="View")
+
+__all__ = ["NotebookRun", "connect", "open", "open_all"]
+
+
+def connect(name: str | None = None, *, token: str | None = None, timeout: float = 10.0) -> NotebookRun:
+    """Attach to a live run; one that has ended is opened from its recording, by its id, in ``megalens-runs`` here or in a folder above.
+
+    Parameters
+    ----------
+    name : str, optional
+        Name or id of the run, or the ``ws://`` address of its hub; the newest live run when absent.
+    token : str, optional
+        The hub's token, needed with an address only.
+    timeout : float
+        Seconds to wait for the hub's answer.
+
+    Raises
+    ------
+    megalens.runs.ClientError
+        When there is no such run; says what there is.
+    """
+    return NotebookRun(connect_run(name, token=token, timeout=timeout))
+
+
+def open(
+    path: str | PathLike[str], *, progress: Callable[[int, int, str], object] | None = None
+) -> NotebookRun:
+    """Open a recorded run, or raw-moment statistics that another logger wrote.
+
+    Parameters
+    ----------
+    path : str or path
+        The run folder, or a folder that holds exactly one; a ``.jsonl`` file of raw moments, a ``training_stats`` folder, or a folder that holds exactly one run of them.
+    progress : callable, optional
+        Called with (bytes done, bytes in all, what is being done) while JSONL is read for the first time; raise from it to cancel. A line of text when absent.
+
+    Raises
+    ------
+    megalens.runs.ClientError
+        When the folder holds no run that this version can read.
+    """
+    from ..runs.moments import ProgressBar
+
+    with closing(ProgressBar()) if progress is None else nullcontext(progress) as told:
+        return NotebookRun(open_run(path, told))
+
+
+def open_all(
+    path: str | PathLike[str], *, progress: Callable[[int, int, str], object] | None = None
+) -> dict[str, NotebookRun]:
+    """Open every run below a path, by label: recorded runs, and every ``training_stats`` folder at any depth.
+
+    Files are read when a run is first asked for something, so this is quick however many there are. Parameters and errors are those of :func:`open`.
+    """
+    from ..runs.moments import ProgressBar
+
+    return {label: NotebookRun(run) for label, run in open_all_runs(path, progress or ProgressBar()).items()}
+
+
+class NotebookRun(NotebookViews):
+    """A run, live or recorded, with its views.
+
+    It has everything that :class:`megalens.runs.Run` has (``configure``, ``tensors``, ``scalars``, ``wait`` …) and the views, which
+    take exactly the options of ``protocol/views.schema.json`` and return a widget that draws in the cell.
+
+    Parameters
+    ----------
+    run : megalens.runs.Run
+        The run to show. Closing one closes the other.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    @property
+    def run(self) -> Run:
+        """The run without the views."""
+        return self._run
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self._run, name)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *(name for name in dir(self._run) if not name.startswith("_"))})
+
+    def __repr__(self) -> str:
+        return repr(self._run)
+
+    def __enter__(self) -> NotebookRun:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._run.close()
+
+    @wraps(Run.generate)
+    def generate(self, *arguments: Any, **named: Any) -> NotebookGeneration:
+        """See ``Run.generate``."""
+        return NotebookGeneration(self, self._run.generate(*arguments, **named).number)
+
+    @wraps(Run.generation)
+    def generation(self, number: int | None = None) -> NotebookGeneration:
+        """See ``Run.generation``."""
+        return NotebookGeneration(self, self._run.generation(number).number)
+
+    @property
+    def generations(self) -> list[NotebookGeneration]:
+        """Every generation of the run, by number."""
+        return [NotebookGeneration(self, each.number) for each in self._run.generations]
+
+    def view(self, name: str, **options: Any) -> View:
+        """Show any view by its name: one of Megalens's own, or one that a JupyterLab extension brings.
+
+        ``run.view("weight_norms")`` shows the view of that name; of a view of our own it does what its method does.
+
+        Parameters
+        ----------
+        name : str
+            Name of the view.
+        **options
+            Its options. Those of a view that another package brings are checked in the browser, where the view is known.
+
+        Raises
+        ------
+        megalens.pictures.widgets.WidgetError
+            Naming the option that the view does not take.
+        """
+        from ..pictures.widgets import VIEW_CLASSES, OtherView
+
+        kind = VIEW_CLASSES.get(name)
+        if kind is None:
+            return OtherView(self._reference(), {"view": name, **options})
+        return self._show(kind, options)
+
+    def _show(self, kind: type[_V], options: Mapping[str, Any]) -> _V:
+        shown = kind(self._reference(), kind.read(options), self._paint, self._frame)
+        flag = shown.options.get("flag")
+        if flag is not None and self._run.flags and flag not in self._run.flags:
+            from ..pictures.widgets import WidgetError
+
+            raise WidgetError(unknown_flag(flag, self._run.flags), "flag")
+        return shown
+
+    def report(
+        self,
+        path: str | PathLike[str],
+        views: Sequence[View | Mapping[str, Any]] | None = None,
+        title: str | None = None,
+        *,
+        progress: Callable[[int, int, str], object] | None = None,
+    ) -> Path:
+        """Freeze views of this run into one file that shows them without a kernel and without a network.
+
+        Parameters
+        ----------
+        path : str or path
+            ``….html`` for a page, ``….ipynb`` for a notebook.
+        views : sequence, optional
+            Widgets of this run, or options objects with ``view`` in them. When absent: the scalars, and a heatmap and a trend of each
+            of the first traced flags.
+        title : str, optional
+            Title of the page; the run's name when absent.
+        progress : callable, optional
+            Called with (done, total, what comes next) before each view; raise from it to cancel.
+
+        Returns
+        -------
+        pathlib.Path
+            The file written.
+
+        Raises
+        ------
+        megalens.pictures.report.ReportError
+            Naming the view and the field at fault. Nothing is written then.
+        """
+        from ..pictures.report import write_report
+
+        return write_report(self._run, path, views, title, progress=progress)
+
+    def _reference(self) -> dict[str, Any]:
+        from ..runs.statistics_run import StatisticsRun
+
+        reference: dict[str, Any] = {"id": self._run.id, "name": self._run.name, "folder": self._folder()}
+        if isinstance(self._run, StatisticsRun):
+            reference["kind"] = "statistics"
+        return reference
+
+    def _folder(self) -> str | None:
+        """Return the recorded folder relative to here, or None: an absolute path says too much about a machine."""
+        folder = getattr(self._run, "folder", None)
+        if folder is None:
+            return None
+        here = Path.cwd().resolve()
+        whole = Path(folder).resolve()
+        if here == Path(here.anchor) or not whole.is_relative_to(here):
+            return None
+        return whole.relative_to(here).as_posix()
+
+    def _paint(self, options: Mapping[str, Any]) -> tuple[str, str]:
+        from ..pictures.widgets.picture import draw_picture
+
+        return draw_picture(self._run, options)
+
+    def _frame(self, options: Mapping[str, Any]) -> DataFrame:
+        from ..runs.moments.explored import explored
+
+        return explored(self._run, options)

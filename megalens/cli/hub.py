@@ -1,0 +1,227 @@
+"""The command line: ``megalens hub`` and ``megalens runs``."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import gc
+import json
+import logging
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..hub.discovery import live_hubs, runtime_folder
+from ..hub.errors import HubError
+from ..protocol import shown_text
+
+if TYPE_CHECKING:
+    from ..hub.options import HubOptions
+
+__all__ = ["add_commands", "count", "main_hub", "main_runs", "seconds"]
+
+_NICENESS = 10
+_EXIT_CODES = "Exit codes: 0 done, 1 an error of Megalens itself, 2 wrong arguments, a port in use or a folder that cannot be written."
+
+
+def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the hub's commands to the parser of ``megalens``."""
+    hub = commands.add_parser(
+        "hub",
+        help="start the hub of one run",
+        description="Start the hub of one run. It prints one JSON line once its port is open.",
+        epilog=_EXIT_CODES,
+    )
+    hub.add_argument("--name", default="run", help="name of the run until a training process gives its own")
+    hub.add_argument("--host", default="127.0.0.1", help="address to listen on (default: loopback)")
+    hub.add_argument("--port", type=_port, default=0, help="port to listen on (default: any free one)")
+    hub.add_argument("--record", type=Path, metavar="DIR", help="record the run in DIR/<run id>")
+    hub.add_argument(
+        "--resume",
+        type=Path,
+        metavar="FOLDER",
+        help="go on with the recording in this run folder, of a training that restarts from a checkpoint",
+    )
+    hub.add_argument(
+        "--first-step",
+        type=count,
+        metavar="N",
+        help="with --resume: the first step that is trained now; what is recorded of it and later ones becomes an earlier attempt",
+    )
+    hub.add_argument(
+        "--record-bytes",
+        type=count,
+        metavar="N",
+        help="what the recording may take while it is written: its oldest steps are given up for newer ones (default: no bound)",
+    )
+    hub.add_argument(
+        "--linger",
+        type=seconds,
+        default=10.0,
+        metavar="SECONDS",
+        help="end this long after the last viewer of a finished run left (default: 10)",
+    )
+    hub.add_argument(
+        "--parent-pid",
+        type=int,
+        metavar="PID",
+        help="end when this process is gone and no training process is attached",
+    )
+    hub.add_argument(
+        "--queue-bytes", type=count, metavar="N", help="bound of what waits for one viewer (default: 32 MiB)"
+    )
+    hub.add_argument(
+        "--backlog-bytes",
+        type=count,
+        metavar="N",
+        help="tensors kept for viewers that come later (default: 64 MiB)",
+    )
+    hub.add_argument(
+        "--join-seconds",
+        type=seconds,
+        default=10.0,
+        metavar="SECONDS",
+        help="time that a client has to say what it is (default: 10)",
+    )
+    hub.set_defaults(run=main_hub)
+    runs = commands.add_parser("runs", help="list the runs that are live now", epilog=_EXIT_CODES)
+    runs.add_argument("--json", action="store_true", help="one JSON object a line, without tokens")
+    runs.set_defaults(run=main_runs)
+
+
+def main_hub(arguments: argparse.Namespace) -> int:
+    """Run a hub until it ends, and return the exit code."""
+    from ..hub.allocator import keep_freed_memory
+    from ..hub.options import HubOptions
+
+    keep_freed_memory()
+    # What websockets logs about a client's faults is told to the client.
+    logging.getLogger("websockets").addHandler(logging.NullHandler())
+    logging.getLogger("websockets").propagate = False
+    if (arguments.resume is None) != (arguments.first_step is None) or (
+        arguments.resume and arguments.record
+    ):
+        print(
+            "megalens hub: --resume and --first-step belong together, in the place of --record.",
+            file=sys.stderr,
+        )
+        return 2
+    options = HubOptions(
+        name=arguments.name[:200] or "run",
+        host=arguments.host,
+        port=arguments.port,
+        record=arguments.record,
+        record_bytes=arguments.record_bytes,
+        resume=arguments.resume,
+        first_step=arguments.first_step or 1,
+        linger=arguments.linger,
+        parent_pid=arguments.parent_pid,
+        join_seconds=arguments.join_seconds,
+        **{
+            name: value
+            for name, value in (
+                ("viewer_queue_bytes", arguments.queue_bytes),
+                ("backlog_bytes", arguments.backlog_bytes),
+            )
+            if value is not None
+        },
+    )
+    try:
+        asyncio.run(_serve(options))
+    except HubError as error:
+        print(shown_text(f"megalens hub: {error}"), file=sys.stderr)
+        return 2
+    return 0
+
+
+def main_runs(arguments: argparse.Namespace) -> int:
+    """List the live runs, newest first, and return the exit code."""
+    for hub in live_hubs():
+        if arguments.json:
+            shown = {
+                "id": hub.id,
+                "name": hub.name,
+                "pid": hub.pid,
+                "address": hub.address,
+                "started": hub.started,
+                "record": hub.record,
+            }
+            print(json.dumps(shown))
+        else:
+            since = time.strftime("%Y-%m-%d %H:%M", time.localtime(hub.started))
+            recorded = f"  recorded in {hub.record}" if hub.record else ""
+            print(shown_text(f"{hub.name}  {hub.id}  since {since}  {hub.address}{recorded}"))
+    return 0
+
+
+async def _serve(options: HubOptions) -> None:
+    from ..hub.server import Hub
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        try:
+            loop.add_signal_handler(number, stop.set)
+        except NotImplementedError:
+            signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop.set))
+    hub = Hub(options)
+    # Each would be a traceback, and strangers can cause as many as they like.
+    loop.set_exception_handler(lambda _, context: hub.log.count(_error_words(context)))
+    entry = await hub.start()
+    # What is loaded by now stays: the collector need not look at it again with every frame.
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
+    ready = {
+        "format": 1,
+        "id": entry.id,
+        "host": entry.host,
+        "port": entry.port,
+        "runtime_file": str(runtime_folder().absolute() / f"hub-{entry.id}.json"),
+    }
+    with contextlib.suppress(OSError, ValueError):
+        print(json.dumps(ready), flush=True)
+        # Whoever started it may have gone: nothing is ever printed to a closed pipe later.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    _stand_back()
+    await hub.serve_until_done(stop)
+
+
+def _error_words(context: dict[str, Any]) -> str:
+    error = context.get("exception")
+    return f"{context.get('message', 'error')} ({type(error).__name__ if error else 'no exception'})"[:200]
+
+
+def _stand_back() -> None:
+    """Let the training have the processor first: on a machine that is busy to the last core the hub waits, not the step."""
+    with contextlib.suppress(OSError, AttributeError):
+        os.nice(_NICENESS)
+    with contextlib.suppress(OSError, AttributeError):
+        # A batch process does not interrupt another one just because a frame came.
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+
+
+def _port(text: str) -> int:
+    value = int(text)
+    if not 0 <= value <= 65535:
+        raise argparse.ArgumentTypeError("a port is a number from 0 to 65535")
+    return value
+
+
+def seconds(text: str) -> float:
+    """Return the seconds that an argument of a command means."""
+    value = float(text)
+    if not 0 <= value < 1e9:
+        raise argparse.ArgumentTypeError("expected a number of seconds")
+    return value
+
+
+def count(text: str) -> int:
+    """Return the whole number from 1 that an argument of a command means."""
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 1, got {text!r}")
+    return value

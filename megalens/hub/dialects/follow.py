@@ -1,0 +1,88 @@
+"""Following a foreign hub from the command line: the translation, its hub, the progress."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from pathlib import Path
+
+from ...cli.dialects import ask_to_stop
+from ...protocol import shown_text
+from ..options import HubOptions
+from ..state_line import show_line
+from .hosted_run import HostedRun
+from .translation import Translation
+from .translator import Translator
+
+__all__ = ["follow", "stdin_closed"]
+
+
+async def follow(plan: Translation, *, record: Path | None, linger: float, until_stdin_closes: bool) -> None:
+    """Translate until the peer ends or somebody asks to stop, and close the recording.
+
+    Parameters
+    ----------
+    plan : Translation
+        What is asked.
+    record : Path or None
+        Where the run folder is made.
+    linger : float
+        Without a recording: how long viewers find the finished run.
+    until_stdin_closes : bool
+        Whether the end of standard input asks to stop.
+
+    Raises
+    ------
+    DialectError, HubError, ProtocolError
+        What stands in the way. A recording that began is closed.
+    """
+    # What websockets logs about a peer's faults is told in the status.
+    logging.getLogger("websockets").addHandler(logging.NullHandler())
+    logging.getLogger("websockets").propagate = False
+    translator = Translator(plan)
+    options = HubOptions(name=plan.name, record=record, linger=linger)
+    async with HostedRun(options, f"translation of {plan.address}"[:200], translator.configure) as host:
+        print(f"run {host.entry.id}", flush=True)
+        if record is not None:
+            print(shown_text(f"recorded in {host.entry.record}"), flush=True)
+        showing = asyncio.create_task(show_line(translator.line))
+        try:
+            stopped = await ask_to_stop(
+                _translate(translator, host, record is None),
+                stdin_closed if until_stdin_closes else None,
+            )
+        finally:
+            showing.cancel()
+            await asyncio.wait([showing])
+            _sum_up(translator)
+        if stopped:
+            await host.finish()
+
+
+async def _translate(translator: Translator, host: HostedRun, linger: bool) -> None:
+    try:
+        await translator.run(host)
+    finally:
+        await host.finish()
+    if linger:
+        await host.linger()
+
+
+def _sum_up(translator: Translator) -> None:
+    for sentence in translator.sentences():
+        # Why it failed is what the command ends with.
+        if sentence != translator.failure:
+            print(shown_text(sentence), file=sys.stderr)
+    for text in translator.text:
+        print(shown_text(text))
+    print(f"{translator.step} steps (inferred), {translator.sent_rows} rows", flush=True)
+
+
+async def stdin_closed() -> None:
+    """Wait for the end of standard input."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    while await reader.read(4096):
+        pass

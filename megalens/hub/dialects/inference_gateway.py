@@ -1,0 +1,192 @@
+"""Serving a run of ours that writes text to clients of an inference hub."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Coroutine
+from typing import Any
+
+from ...protocol import MegalensError, ProtocolError, compressor_from_setting, decode_frame
+from ...protocol.errors import must_be
+from ...protocol.messages_generated import Cancel, Configure, FlagInfo, FlagSetting, Generate, Message, Phase
+from ..discovery import HubEntry
+from .client_generate import ClientGeneration, read_generate
+from .client_turn import ClientTurn
+from .errors import DialectError
+from .gateway_client import GatewayClient, error_text
+from .hub_gateway import HubGateway, refusal_text
+from .local_server import LOOPBACK
+
+__all__ = ["InferenceGateway"]
+
+_MOST_WAITING = 4
+_PHASES: list[Phase] = ["generate"]
+_TRAIN: list[Phase] = ["train"]
+
+
+class InferenceGateway(HubGateway):
+    """Serves one hub's run in MegatronApp's dialect of inference. Whoever runs it allows what is on this machine to generate, to switch flags on and to perturb.
+
+    Generations are done one at a time, as there; what is asked meanwhile waits. A client that goes takes its generations with it.
+
+    Parameters
+    ----------
+    entry, port, host, queue_bytes
+        As for :class:`HubGateway`.
+    """
+
+    peer = "inference client"
+
+    def __init__(
+        self, entry: HubEntry, port: int, *, host: str = LOOPBACK, queue_bytes: int = 64 << 20
+    ) -> None:
+        super().__init__(entry, port, host, queue_bytes)
+        self._requests: dict[GatewayClient, asyncio.Queue[dict[str, Any]]] = {}
+        self._numbers = itertools.count(1)
+        self._answers: dict[str, asyncio.Future[Message]] = {}
+        self._turn = asyncio.Lock()
+        self._now: ClientTurn | None = None
+        self._cancelling: set[asyncio.Task[None]] = set()
+
+    # -- the hub's side --------------------------------------------------------------------------------------------
+
+    async def _follow(self) -> None:
+        while (said := await self._hub.read()) is not None:
+            if isinstance(said, bytes):
+                if self._now is not None:
+                    self._now.offer(decode_frame(said))
+                continue
+            key = said.get("reply_to") if said["type"] == "error" else said.get("id")
+            answer = self._answers.pop(key, None) if isinstance(key, str) else None
+            if answer is not None and not answer.done():
+                answer.set_result(said)
+
+    async def _ask(self, message: Configure | Generate) -> Message:
+        """Return the hub's answer.
+
+        Raises
+        ------
+        DialectError
+            ``refused``, with what our hub says.
+        """
+        answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        self._answers[message["id"]] = answer
+        await self._hub.say(message)
+        said = await asyncio.shield(answer)
+        if said["type"] == "error":
+            raise DialectError("refused", said["message"])
+        return said
+
+    def _id(self) -> str:
+        return f"inference-{next(self._numbers)}"
+
+    # -- the clients' side -----------------------------------------------------------------------------------------
+
+    def _work(self, client: GatewayClient) -> list[Coroutine[Any, Any, None]]:
+        self._requests[client] = asyncio.Queue(_MOST_WAITING)
+        return [self._write(client, self._requests[client])]
+
+    def _forget(self, client: GatewayClient) -> None:
+        del self._requests[client]
+
+    async def _take(self, client: GatewayClient, message: dict[str, Any]) -> None:
+        requests = self._requests[client]
+        if message["type"] != "generate":
+            client.put(error_text(f"The type must be generate or ping, got {message['type']!r:.100}."))
+        elif requests.full():
+            client.put(
+                error_text(f"{_MOST_WAITING} generations wait already. Ask again when some have ended.")
+            )
+        else:
+            requests.put_nowait(message)
+
+    async def _write(self, client: GatewayClient, requests: asyncio.Queue[dict[str, Any]]) -> None:
+        while True:
+            message = await requests.get()
+            try:
+                asked = read_generate(message)
+                async with self._turn:
+                    await self._generate(client, asked)
+            except ProtocolError as error:
+                client.put(refusal_text(error))
+            except MegalensError as error:
+                client.put(error_text(str(error)))
+
+    async def _generate(self, client: GatewayClient, asked: ClientGeneration) -> None:
+        model = self._hub.hello["model"]
+        if model is None:
+            raise DialectError(
+                "refused", "No process that could write text is attached. Try again when one is."
+            )
+        known: dict[str, FlagInfo] = {}
+        patch: dict[str, FlagSetting | None] = {}
+        for flag in list(asked.tiles):
+            info = self._traced(client, flag)
+            if info is None:
+                del asked.tiles[flag]
+                continue
+            known[flag] = info
+            setting = self._setting(asked, info)
+            if setting is not None:
+                patch[flag] = setting
+        turn = ClientTurn(
+            asked,
+            model["layers"],
+            parts={flag: known[flag]["parts"] for flag in asked.tiles},
+            traced={flag: known[flag]["layers"] for flag in asked.tiles},
+            put=client.put,
+        )
+        if patch:
+            await self._ask({"type": "configure", "id": self._id(), "patch": {"flags": patch}})
+        # Rows may come before the answer does.
+        self._now = turn
+        asking = asyncio.create_task(
+            self._ask({"type": "generate", "id": self._id(), "request": asked.request})
+        )
+        ended = False
+        try:
+            answer = await asyncio.shield(asking)
+            assert answer["type"] == "generating"
+            await turn.run(answer["generation"])
+            ended = True
+        finally:
+            self._now = None
+            if not ended:
+                asking.add_done_callback(self._cancel)
+
+    def _setting(self, asked: ClientGeneration, info: FlagInfo) -> FlagSetting | None:
+        """Return how a flag is to be traced, or None where it is already."""
+        flag, parts = info["name"], len(info["parts"])
+        if 0 < asked.tiles[flag] < parts:
+            # Such as the gate of an MLP, and what it gates.
+            raise must_be(f"The pixels of {flag}", f"{parts} or more", asked.tiles[flag], "compressor_config")
+        wanted = asked.compressor(flag, parts)
+        now = self._hub.hello["config"]["flags"].get(flag)
+        if now is None:
+            return {"phases": _PHASES, "samples": None, "compressor": wanted}
+        phases = now.get("phases") or _TRAIN
+        whole = now.get("layers", "all") == "all" and now.get("every", 1) == 1
+        whole = whole and now.get("samples", 1) is None and "generate" in phases
+        if whole and compressor_from_setting(now["compressor"]) == compressor_from_setting(wanted):
+            return None
+        # What others trace in a training goes on to be traced.
+        setting: FlagSetting = {**now, "layers": "all", "every": 1, "samples": None, "compressor": wanted}
+        if "generate" not in phases:
+            setting["phases"] = [*phases, *_PHASES]
+        return setting
+
+    def _cancel(self, asking: asyncio.Task[Message]) -> None:
+        """End what a client asked for that is gone."""
+        if asking.cancelled() or asking.exception() is not None:
+            return
+        answer = asking.result()
+        assert answer["type"] == "generating"
+        for number in {answer.get("control", 0), answer["generation"]} - {0}:
+            task = asyncio.create_task(self._say_cancel(number))
+            self._cancelling.add(task)
+            task.add_done_callback(self._cancelling.discard)
+
+    async def _say_cancel(self, number: int) -> None:
+        cancel: Cancel = {"type": "cancel", "id": self._id(), "generation": number}
+        await self._hub.say(cancel)

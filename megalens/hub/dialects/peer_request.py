@@ -1,0 +1,175 @@
+"""What is asked of a peer: our configuration in its words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...protocol import Compressor, ProtocolError, Tile, compressor_from_setting
+from ...protocol.messages_generated import CompressorSetting, Config, FlagSetting
+from .dialect import Dialect
+from .peer_reductions import peer_reduction
+
+__all__ = ["asked_config", "chosen_config", "compressor_text", "default_config", "peer_request"]
+
+_TILES = {"QKV": 96, "MLP": 64}
+
+
+def default_config(dialect: Dialect) -> Config:
+    """Return the ``Config`` for a peer when nobody chose any: every row that comes is kept whole."""
+    return {
+        "flags": {
+            flag: {"phases": [dialect.phase], "samples": None, "compressor": setting}
+            for flag, setting in dialect.config.items()
+        }
+    }
+
+
+def chosen_config(
+    dialect: Dialect, flags: Sequence[str] | None, tiles: int | None, reduction: str | None
+) -> Config:
+    """Return the ``Config`` of a person's few words: these flags (the usual ones when None), tiled so where they are tiled."""
+    chosen: dict[str, FlagSetting] = {}
+    for flag in flags or dialect.config:
+        facts = dialect.flags.get(flag)
+        tiled = facts is not None and (bool(facts.group) or (dialect.full_shape and flag != "InputTokens"))
+        setting: CompressorSetting = {"name": "NoOp", "params": {}}
+        if tiled:
+            usual = dialect.config[flag].get("params", {}).get("tiles", 96) if flag in dialect.config else 96
+            params = {"tiles": tiles or usual, "reduction": reduction or "mean"}
+            setting = {"name": "Tile", "params": params}
+        chosen[flag] = {"phases": [dialect.phase], "samples": None, "compressor": setting}
+    return {"flags": chosen}
+
+
+def asked_config(dialect: Dialect, config: Config) -> Config:
+    """Return what is asked of the peer, so that it sends what is wanted: that, what it sends whatever is asked, and what it needs to send it."""
+    wanted = config["flags"]
+    needed = {facts.needs for name, facts in dialect.flags.items() if name in wanted}
+    flags = dict(wanted)
+    for name, facts in dialect.flags.items():
+        if name not in wanted and (facts.always or name in needed):
+            # Flags of one group share their compressor.
+            group = [other for other in wanted if facts.group and dialect.flags[other].group == facts.group]
+            setting = wanted[group[0]]["compressor"] if group else dialect.config[name]
+            flags[name] = {"phases": [dialect.phase], "samples": None, "compressor": setting}
+    return {**config, "flags": flags}
+
+
+def peer_request(dialect: Dialect, config: Config) -> dict[str, Any]:
+    """Return the members of ``run_training_step`` or ``generate`` that say what to send, in the words of every hub at once: a person may be wrong about which one it is, and a hub that lacks a word of its own ends its training.
+
+    Raises
+    ------
+    ProtocolError
+        With the dotted field, for what the peer cannot do. Nothing is left out silently.
+    """
+    for member in ("perturb", "mode", "budget"):
+        if config.get(member):
+            raise ProtocolError("refused", f"{member} cannot be asked of a foreign hub.", field=member)
+    flags = config["flags"]
+    chosen = {name: _checked(dialect, name, setting, f"flags.{name}") for name, setting in flags.items()}
+    tracer = {
+        name: _tracer_compressor(compressor, f"flags.{name}.compressor")
+        for name, compressor in chosen.items()
+    }
+    return {
+        # Strings: a boolean crashes MegatronApp, and pull request 3606 takes both.
+        "visualization_flags": {name: "True" if name in chosen else "False" for name in dialect.flags},
+        "disturbance_configs": {},
+        "compressor_config": {
+            **tracer,
+            **_shared_compressors(dialect, {} if dialect.full_shape else chosen),
+        },
+    }
+
+
+def compressor_text(dialect: Dialect, flag: str, config: Config, tiles: int) -> str:
+    """Return the ``compressor`` column of a row with ``tiles`` values a position: what was asked for, or that it is not known."""
+    setting = config["flags"].get(flag)
+    compressor = None if setting is None else compressor_from_setting(setting["compressor"])
+    if isinstance(compressor, Tile):
+        # Someone else's request may be in force: the sizes show it.
+        same = compressor.tiles == tiles or (dialect.full_shape and tiles <= compressor.tiles)
+        return str(compressor) if same else "Unknown()"
+    return "Unknown()" if compressor is None else str(compressor)
+
+
+def _checked(dialect: Dialect, name: str, setting: FlagSetting, field: str) -> Compressor:
+    facts = dialect.flags.get(name)
+    if facts is None:
+        names = ", ".join(dialect.flags)
+        raise ProtocolError(
+            "unknown-flag",
+            f"{dialect.title} has no flag {name!r:.100}. It has {names}.",
+            field=field,
+            expected=names,
+            got=name[:200],
+        )
+    if facts.never:
+        raise ProtocolError("unavailable-flag", facts.never, field=field)
+    if setting.get("passes", ["forward"]) != ["forward"]:
+        raise ProtocolError("refused", "A foreign hub sends forward passes only.", field=f"{field}.passes")
+    if setting.get("replicas", "first") != "first":
+        raise ProtocolError("refused", "A foreign hub sends one replica only.", field=f"{field}.replicas")
+    compressor = compressor_from_setting(setting["compressor"], f"{field}.compressor")
+    if not dialect.full_shape:
+        wanted = "Tile" if facts.group else "NoOp"
+        if type(compressor).__name__ != wanted:
+            raise ProtocolError(
+                "refused",
+                f"{dialect.title} sends {name} with {wanted} only.",
+                field=f"{field}.compressor.name",
+                expected=wanted,
+                got=type(compressor).__name__,
+            )
+    elif name == "InputTokens" and type(compressor).__name__ != "NoOp":
+        raise ProtocolError(
+            "refused", "Token ids cannot be reduced: ask for NoOp.", field=f"{field}.compressor.name"
+        )
+    return compressor
+
+
+def _shared_compressors(dialect: Dialect, chosen: Mapping[str, Compressor]) -> dict[str, Any]:
+    """MegatronApp has one entry for QKV and one for the other tiled flags, and needs both."""
+    groups: dict[str, Tile] = {}
+    for name, compressor in chosen.items():
+        group = dialect.flags[name].group
+        if not isinstance(compressor, Tile):
+            continue
+        field = f"flags.{name}.compressor"
+        if groups.setdefault(group, compressor) != compressor:
+            raise ProtocolError(
+                "refused",
+                f"{dialect.title} reduces MLP1_mat_mul and MLP2_mat_mul alike: give them the same compressor.",
+                field=field,
+                expected=str(groups[group]),
+                got=str(compressor),
+            )
+        if group == "QKV" and compressor.tiles % 3:
+            raise ProtocolError(
+                "bad-parameter",
+                f"{dialect.title} cuts the QKV tiles into thirds: their number must be a multiple of 3, got {compressor.tiles}.",
+                field=f"{field}.params.tiles",
+            )
+    result = {}
+    for group, tiles in _TILES.items():
+        tile = groups.get(group, Tile(tiles))
+        field = next((f"flags.{name}" for name in chosen if dialect.flags[name].group == group), "flags")
+        method = peer_reduction(tile.reduction, f"{field}.compressor.params.reduction")
+        result[group] = {"pixels": tile.tiles, "method": method}
+    return result
+
+
+def _tracer_compressor(compressor: Compressor, field: str) -> dict[str, Any]:
+    name = f"{type(compressor).__name__}Compressor"
+    if isinstance(compressor, Tile):
+        method = peer_reduction(compressor.reduction, f"{field}.params.reduction")
+        tiles = compressor.tiles
+        values = {"tiles": tiles, "method": method, "tiles_one_rank": tiles, "method_one_rank": method}
+        return {"compressor_type": name, "compressor_configs": values}
+    vectors = compressor.to_setting()["params"].get("vectors")
+    return {
+        "compressor_type": name,
+        "compressor_configs": {} if vectors is None else {"vector_path": vectors},
+    }

@@ -1,0 +1,69 @@
+"""Rows of ``tensors`` from what a peer sent."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ...protocol import STREAMS, stream_schema
+from .peer_message import TensorRow
+
+__all__ = ["PlacedRow", "note_table", "tensors_table"]
+
+
+@dataclass(frozen=True)
+class PlacedRow:
+    """A row with its place in the run."""
+
+    row: TensorRow
+    step: int
+    micro_batch: int
+    phase: str
+    compressor: str
+    source_shape: tuple[int, ...]
+
+
+def tensors_table(rows: Sequence[PlacedRow]) -> pa.Table:
+    """Return the rows as the stream has them. What a peer does not tell is as near as it can be told: non-finite values are counted in what came."""
+    values = [placed.row.values for placed in rows]
+    sizes = [value.size for value in values]
+    flat = np.concatenate([value.ravel() for value in values]) if rows else np.empty(0, np.float32)
+    offsets = np.concatenate(([0], np.cumsum(sizes, dtype=np.int64))).astype(np.int32)
+    columns = {
+        "step": [placed.step for placed in rows],
+        "micro_batch": [placed.micro_batch for placed in rows],
+        "phase": [placed.phase for placed in rows],
+        "pass": ["forward"] * len(rows),
+        "rank": [0] * len(rows),
+        "layer": [placed.row.layer for placed in rows],
+        "flag": [placed.row.flag for placed in rows],
+        "part": [placed.row.part for placed in rows],
+        "compressor": [placed.compressor for placed in rows],
+        "source_shape": [list(placed.source_shape) for placed in rows],
+        "shape": [list(value.shape) for value in values],
+        "labels": [placed.row.labels for placed in rows],
+        "nan_count": [int(np.isnan(value).sum()) for value in values],
+        "inf_count": [int(np.isinf(value).sum()) for value in values],
+        **{name: [value] * len(rows) for name, value in STREAMS["tensors"].absent.items()},
+    }
+    schema = stream_schema("tensors")
+    arrays = [
+        pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(flat, pa.float32()))
+        if column.name == "values"
+        else pa.array(columns[column.name], column.type)
+        for column in schema
+    ]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def note_table(step: int, who: str, action: str, detail: Mapping[str, Any]) -> pa.Table:
+    """Return the row of ``audit`` that says what a run lacks, or how it ended."""
+    text = json.dumps(detail, ensure_ascii=False)
+    row = {"step": step, "time": time.time(), "who": who[:200], "action": action, "detail": text}
+    return pa.Table.from_pylist([row], stream_schema("audit"))

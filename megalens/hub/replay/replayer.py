@@ -1,0 +1,224 @@
+"""Sending a recording again, at its own pace."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from numbers import Real
+from typing import Any
+
+import pyarrow as pa
+
+from ...protocol import ProtocolError
+from ...protocol.messages_generated import Config, ConfigPatch, RunState, Status
+from ...runs import RunFolder
+from ...runs.arguments import bad_argument, whole
+from ..dialects.hosted_run import HostedRun
+from .announcement import announcement
+from .recorded_order import Chunk, RecordedOrder
+
+__all__ = ["Replayer", "read_speed"]
+
+_STATUS_SECONDS = 1.0
+_LOOK_SECONDS = 0.05
+MOST_SPEED = 1_000_000
+
+
+def read_speed(speed: Any) -> float | None:
+    """Return how many times as fast as it was recorded something is sent again; None is as fast as possible, and so is 0.
+
+    Raises
+    ------
+    ClientError
+        ``bad-parameter`` when it is no such number.
+    """
+    if speed is None:
+        return None
+    if isinstance(speed, bool) or not isinstance(speed, Real) or not 0 <= float(speed) < MOST_SPEED:
+        raise bad_argument("speed", f"a number from 0 (as fast as possible) below {MOST_SPEED:,}", speed)
+    return float(speed) or None
+
+
+class Replayer:
+    """Replays one recording into a hub.
+
+    Parameters
+    ----------
+    folder : RunFolder
+        The recording.
+    speed : float or None
+        Relative to the time when it was recorded; as fast as possible when None or 0.
+    loop : bool
+        Whether to begin again at the end, with steps that go on from the last.
+    first : int or None
+        Step to begin at.
+    wait_for_viewer : bool
+        Whether nothing is sent until somebody watches.
+    """
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        speed: float | None = 1.0,
+        *,
+        loop: bool = False,
+        first: int | None = None,
+        wait_for_viewer: bool = False,
+    ) -> None:
+        self._folder = folder
+        self._speed = read_speed(speed)
+        self._loop = loop
+        if first is not None and not 0 <= whole(first, "first") <= folder.step:
+            raise bad_argument("first", f"a step of the recording, at most {folder.step}", first)
+        self._first = None if first is None else int(first)
+        self._wait_for_viewer = wait_for_viewer
+        self._host: HostedRun | None = None
+        self._warnings: list[str] = []
+        self._going = asyncio.Event()
+        self._going.set()
+        self._changed = asyncio.Event()
+        self._steps_left: int | None = None
+        self._clock = 0.0
+        flags = folder.hello()["config"]["flags"]
+        self.config: Config = {"flags": flags}
+        self.step = 0
+        self.rows = 0
+
+    def line(self) -> str:
+        """Return one line that says how it is."""
+        state = "" if self._going.is_set() else " · paused"
+        return f"step {self.step} of {self._folder.step} · {self.rows} rows{state}"
+
+    async def run(self, host: HostedRun) -> None:
+        """Send all rows; with ``loop`` again and again.
+
+        Raises
+        ------
+        ClientError
+            When a stream cannot be read; what came before it has been sent.
+        """
+        self._host = host
+        await host.say(announcement(self._folder, self.config, self._speed))
+        timeline = await asyncio.to_thread(RecordedOrder, self._folder, self._first)
+        status = await asyncio.to_thread(self._folder.status)
+        self._warnings = [f"In the recording: {text}"[:500] for text in status.get("warnings", ())]
+        beat = asyncio.create_task(self._beat())
+        try:
+            while self._wait_for_viewer and not host.watched:
+                await asyncio.sleep(_LOOK_SECONDS)
+            shift = await self._round(timeline, 0)
+            while self._loop and self.rows:
+                shift = await self._round(timeline, shift)
+        finally:
+            beat.cancel()
+            await asyncio.wait([beat])
+            await self._tell()
+
+    async def configure(self, change: str, patch: ConfigPatch) -> None:
+        """Pause, resume or step; what was traced cannot change any more."""
+        assert self._host is not None
+        for member in ("flags", "perturb", "budget"):
+            if patch.get(member):
+                raise ProtocolError(
+                    "refused",
+                    "This run is a replay: what was traced then cannot change now. Pausing and stepping can.",
+                    field=member,
+                )
+        mode = patch.get("mode", {})
+        if mode.get("while_watched"):
+            raise ProtocolError("refused", "A replay does not wait for viewers.", field="mode.while_watched")
+        if "steps" in mode:
+            self._steps_left = mode["steps"]
+            self._going.set()
+        elif "paused" in mode:
+            self._steps_left = None
+            if mode["paused"]:
+                self._going.clear()
+            else:
+                self._going.set()
+        if "steps" in mode or "paused" in mode:
+            self.config = {**self.config, "mode": {"paused": "steps" in mode or mode["paused"]}}
+        self._changed.set()
+        for applied in (False, True):
+            await self._host.say(
+                {
+                    "type": "configured",
+                    "id": change,
+                    "applied": applied,
+                    "step": self.step + 1,
+                    "config": self.config,
+                }
+            )
+        await self._tell()
+
+    async def _round(self, timeline: RecordedOrder, shift: int) -> int:
+        """Send the recording once, its steps shifted, and return the shift of the next round."""
+        assert self._host is not None
+        chunks = timeline.chunks()
+        begin: int | None = None
+        newest = 0
+        while (chunk := await asyncio.to_thread(next, chunks, None)) is not None:
+            if self._folder.streams[chunk.stream].policy.marks_step:
+                step = max(chunk.step, 0)
+                if begin is None:
+                    begin = step
+                    self._clock = time.monotonic()
+                if step + shift > self.step:
+                    await self._reach(timeline.seconds(step) - timeline.seconds(begin))
+                    self.step = step + shift
+                newest = max(newest, step)
+            self.rows += chunk.rows.num_rows
+            await self._host.send(
+                self._folder.streams[chunk.stream], _shifted(chunk, shift), chunk.step + shift
+            )
+        return shift + newest - max((begin or 1) - 1, 0)
+
+    async def _reach(self, seconds: float) -> None:
+        """Wait until a step of this round is due, and for as long as the replay is paused before it."""
+        assert self._host is not None
+        if self._steps_left == 0:
+            self._steps_left = None
+            self._going.clear()
+            await self._tell()
+        while True:
+            due = self._clock + (seconds / self._speed if self._speed else 0)
+            left = due - time.monotonic()
+            if not self._going.is_set():
+                # What was still to wait for is waited for afterwards.
+                await self._going.wait()
+                self._clock = time.monotonic() + left - (due - self._clock)
+            elif self._steps_left:
+                # A step that is asked for comes at once; the pace goes on from there.
+                self._steps_left -= 1
+                self._clock -= left
+                break
+            elif left <= 0:
+                break
+            else:
+                self._changed.clear()
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(self._changed.wait(), left)
+        await self._host.room()
+
+    async def _beat(self) -> None:
+        while True:
+            await self._tell()
+            await asyncio.sleep(_STATUS_SECONDS)
+
+    async def _tell(self) -> None:
+        assert self._host is not None
+        state: RunState = "training" if self._going.is_set() else "paused"
+        status: Status = {"type": "status", "state": state, "step": self.step}
+        if self._warnings:
+            status["warnings"] = self._warnings
+        await self._host.say(status)
+
+
+def _shifted(chunk: Chunk, shift: int) -> pa.Table:
+    if not shift:
+        return chunk.rows
+    steps = chunk.rows.column("step").to_numpy()
+    return chunk.rows.set_column(
+        chunk.rows.schema.get_field_index("step"), "step", pa.array(steps + (steps >= 0) * shift, pa.int64())
+    )

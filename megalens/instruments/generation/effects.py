@@ -1,0 +1,204 @@
+"""What a perturbation changes: the model reads the clean text without and with it, in one pass each. Rows of the stream ``effects``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...tracer.points import ModelPoints
+from .hidden import HiddenStates
+from .language_model import LanguageModel
+
+__all__ = ["Effect", "EffectReader", "effect_columns", "first_difference", "kl_divergence"]
+
+_MOST_VALUES = 1 << 26
+"""Logits, or hidden states of all layers, that are kept of the clean pass at once."""
+_MOST_AT_ONCE = 1 << 22
+"""Of them, in double precision."""
+
+
+@dataclass(frozen=True, eq=False)
+class Effect:
+    """What was changed while one sequence was read.
+
+    Attributes
+    ----------
+    kl : numpy.ndarray
+        float64 ``[positions]``, nats: of the perturbed from the clean distribution of the next token.
+    changed : numpy.ndarray
+        bool ``[positions]``: whether the most probable next token is another one.
+    distance : numpy.ndarray
+        float64 ``[layers, positions]``: L2 distance of the hidden states over the L2 norm of the clean ones.
+    """
+
+    kl: np.ndarray
+    changed: np.ndarray
+    distance: np.ndarray
+
+
+class EffectReader:
+    """Has the model read texts without and with perturbations, padded as its prompts are.
+
+    Parameters
+    ----------
+    model : LanguageModel
+        The model, in evaluation mode.
+    points : ModelPoints
+        Where its layers are.
+    texts : sequence of list of int
+        Token ids of each sequence, none empty and none longer than what the model reads at once.
+    """
+
+    def __init__(self, model: LanguageModel, points: ModelPoints, texts: Sequence[Sequence[int]]) -> None:
+        self._model, self._texts = model, texts
+        self._hidden = HiddenStates(points)
+        self.layers = self._hidden.layers
+        """Layers whose hidden states are compared."""
+        width = max(model.vocabulary or 1, len(self.layers) * (points.model.get("hidden") or 1))
+        rows = max(1, _MOST_VALUES // (max(map(len, texts)) * width))
+        # Sequences that are read together.
+        self._groups = list(pairwise([*range(0, len(texts), rows), len(texts)]))
+
+    def compare(
+        self, count: int, armed: Callable[[int], AbstractContextManager[object]]
+    ) -> Iterator[tuple[int, int, list[Effect]]]:
+        """Compare with one perturbation after another; the clean text is read once, or once for each of the groups in which many sequences are read.
+
+        Parameters
+        ----------
+        count : int
+            How many perturbations.
+        armed : callable
+            Gives the context in which a perturbation is on, by its number.
+
+        Yields
+        ------
+        number, sequence, effects
+            Of the perturbation, the first sequence, and the effects on it and those that follow. Between two of them the model is clean.
+        """
+        for first, last in self._groups:
+            texts = self._texts[first:last]
+            clean = self._read(texts)
+            for number in range(count):
+                with armed(number):
+                    noisy = self._read(texts)
+                yield number, first, [_effect(*each) for each in zip(clean, noisy, strict=True)]
+
+    @torch.no_grad()
+    def _read(self, texts: Sequence[Sequence[int]]) -> list[tuple[Tensor, list[Tensor]]]:
+        """Return of each sequence its logits ``[n, V]`` and each layer's hidden states ``[n, H]``."""
+        reading = self._model.begin(texts)
+        window = reading.window
+        with self._hidden as hidden:
+            logits = reading.prompts()
+            states = [hidden.of(layer, window) for layer in self.layers]
+        # Padding is in front.
+        return [
+            (logits[row, -len(text) :], [state[row, -len(text) :] for state in states])
+            for row, text in enumerate(texts)
+        ]
+
+
+def first_difference(clean: Sequence[int], other: Sequence[int]) -> int:
+    """Return the first position at which two texts differ, also by one of them being over; -1 where they do not."""
+    for at, (one, two) in enumerate(zip(clean, other, strict=False)):
+        if one != two:
+            return at
+    return -1 if len(clean) == len(other) else min(len(clean), len(other))
+
+
+def effect_columns(
+    effects: Sequence[Effect],
+    layers: Sequence[int],
+    *,
+    first: int,
+    divergence: Sequence[int],
+    positions: bool,
+    **same: Any,
+) -> dict[str, Any]:
+    """Return rows of the stream, as columns by name: of each sequence those over all positions, after those of each position.
+
+    Parameters
+    ----------
+    effects : sequence of Effect
+        Of sequences that follow one another.
+    layers : sequence of int
+        Their layers.
+    first : int
+        The first sequence.
+    divergence : sequence of int
+        Of each of them the first position at which what was written differs, -1 where it does not.
+    positions : bool
+        Whether there are rows of each position.
+    **same
+        The other columns, the same in every row.
+    """
+    parts: list[dict[str, np.ndarray]] = []
+    for number, effect in enumerate(effects):
+        kl, changed, distance = effect.kl, effect.changed.astype(np.float64), effect.distance
+        nothing = np.full_like(distance, math.nan)
+        table = {
+            "kl": np.vstack([kl, nothing]),
+            "changed": np.vstack([changed, nothing]),
+            "distance": np.vstack([np.full_like(kl, math.nan), distance]),
+        }
+        means = {name: values.mean(1, keepdims=True) for name, values in table.items()}
+        for values, places in ((table, np.arange(len(kl))), (means, np.array([-1]))):
+            if len(values["kl"][0]) and (positions or values is means):
+                shape = values["kl"].shape
+                over = np.full(shape, -1)
+                over[0] = divergence[number] if values is means else -1
+                parts.append(
+                    {
+                        **{name: each.ravel() for name, each in values.items()},
+                        "sequence": np.full(shape, first + number).ravel(),
+                        "position": np.broadcast_to(places, shape).ravel(),
+                        "layer": np.broadcast_to(np.array([-1, *layers])[:, None], shape).ravel(),
+                        "divergence": over.ravel(),
+                    }
+                )
+    columns: dict[str, Any] = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    rows = len(columns["kl"])
+    for name, value in same.items():
+        columns[name] = [value] * rows if isinstance(value, str) else np.full(rows, value)
+    return columns
+
+
+def _effect(clean: tuple[Tensor, list[Tensor]], noisy: tuple[Tensor, list[Tensor]]) -> Effect:
+    changed = clean[0].argmax(-1) != noisy[0].argmax(-1)
+    distances = [_in_parts(_distance, *states) for states in zip(clean[1], noisy[1], strict=True)]
+    return Effect(
+        _in_parts(kl_divergence, clean[0], noisy[0]).cpu().numpy(),
+        changed.cpu().numpy(),
+        torch.stack(distances).cpu().numpy() if distances else np.empty((0, len(changed))),
+    )
+
+
+def _in_parts(measure: Callable[[Tensor, Tensor], Tensor], one: Tensor, two: Tensor) -> Tensor:
+    """Measure positions in double precision (single on a device that has no other), some at a time."""
+    wide = torch.float32 if one.device.type == "mps" else torch.float64
+    rows = max(1, _MOST_AT_ONCE // one.shape[-1])
+    pieces = zip(torch.split(one, rows), torch.split(two, rows), strict=True)
+    return torch.cat([measure(a.to(wide), b.to(wide)).double().cpu() for a, b in pieces])
+
+
+def kl_divergence(clean: Tensor, noisy: Tensor) -> Tensor:
+    """Return the Kullback-Leibler divergence of the distribution of ``noisy`` logits from that of clean ones, ``[n]`` of ``[n, V]``, nats."""
+    one, two = clean.log_softmax(-1), noisy.log_softmax(-1)
+    chances = one.exp()
+    # What is impossible adds nothing, where minus infinity from itself is NaN. Rounding must not go below nothing.
+    return torch.where(chances > 0, chances * (one - two), torch.zeros_like(chances)).sum(-1).clamp(min=0)
+
+
+def _distance(clean: Tensor, noisy: Tensor) -> Tensor:
+    norm = torch.linalg.vector_norm
+    relative: Tensor = norm(noisy - clean, dim=-1) / norm(clean, dim=-1)
+    return relative

@@ -1,0 +1,269 @@
+"""The instrument that has a model write text when a viewer asks, and sends what it writes.
+
+::
+
+    producer thread                               thread of the lab, or of the training between two steps
+    asked(generate) ─▶ checked, queued ─ (queue) ─▶ run_next ─▶ passes ─▶ rows of tokens
+    asked(cancel) ───▶ marked ─────────────────────▶ ends after the pass that is going on
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ...protocol import MegalensError, ProtocolError
+from ...protocol.generation import MOST_SEQUENCES
+from ...protocol.messages_generated import Announce, Cancel, Generate, Generating
+from ...tracer.errors import said
+from ...tracer.instrument import Instrument
+from .attention import no_attention
+from .job import GenerationJob
+from .language_model import LanguageModel
+from .passes import Passes
+from .readout import no_lens
+from .request_check import MOST_TOKENS, checked_jobs
+from .writing import Writing
+
+if TYPE_CHECKING:
+    from ...tracer import Tracer
+    from ...tracer.host import Host
+
+__all__ = ["GenerationInstrument"]
+
+_MOST_WAITING = 64
+
+
+class GenerationInstrument(Instrument):
+    """Takes requests for text, one after another.
+
+    Parameters
+    ----------
+    model : LanguageModel
+        Who writes.
+    own_steps : bool
+        Whether each forward pass is a step, as in a lab: then somebody calls :meth:`run_next`. Otherwise requests are done between two steps of a training.
+    """
+
+    name = "generation"
+    title = "Generation"
+
+    def __init__(self, model: LanguageModel, *, own_steps: bool = False) -> None:
+        self.model = model
+        self._own_steps = own_steps
+        self._tracer: Tracer | None = None
+        self._host: Host | None = None
+        self._numbers = itertools.count(1)
+        self._newest = 0
+        self._changed = threading.Condition()
+        self._waiting: deque[GenerationJob] = deque()
+        self._running: GenerationJob | None = None
+        self._released = self._change_waits = False
+        self.share: Callable[[GenerationJob], None] | None = None
+        """Told of each job before it is written, where several processes write it together."""
+
+    def bind(self, tracer: Tracer) -> None:
+        """Have the tracer that it is attached to: what a generation changes for its time is changed there."""
+        self._tracer = tracer
+        if self._host is not None:
+            self._host.announce()
+
+    def attach(self, host: Host) -> None:
+        """Begin to send."""
+        self._host = host
+
+    def describe(self, announce: Announce) -> None:
+        """Say how it can be asked."""
+        model = self.model
+        most = MOST_TOKENS if model.context is None or model.slides else model.context - 1
+        announce["generation"] = {"prompts": MOST_SEQUENCES, "tokens": most, "context": model.context}
+        if self._tracer is not None:
+            if reason := no_attention(self._tracer.points):
+                announce["generation"]["no_attention"] = reason[:500]
+            if reason := no_lens(model.module, self._tracer.points):
+                announce["generation"]["no_lens"] = reason[:500]
+
+    # Requests, in the producer thread.
+
+    def asked(self, message: Generate | Cancel) -> Generating:
+        """Queue a request, or end one."""
+        answer: Generating = {"type": "generating", "id": message["id"], "generation": 0}
+        if message["type"] == "generate":
+            who = message.get("by", {"name": ""})["name"]
+            answer["generation"], control = self.request(message["request"], who)
+            if control:
+                answer["control"] = control
+        else:
+            self.cancel(message["generation"])
+            answer["generation"] = message["generation"]
+        return answer
+
+    def request(self, request: Mapping[str, Any], who: str = "") -> tuple[int, int]:
+        """Queue what is asked for. Any thread.
+
+        Returns
+        -------
+        number, control : int
+            Of the generation, and of the clean one beside it; 0 where there is none.
+
+        Raises
+        ------
+        ProtocolError
+            With the field at fault; then nothing is queued.
+        """
+        tracer = self._tracer
+        if tracer is None or self._released:
+            raise ProtocolError("refused", "Nothing is written here yet, or any more. Ask again later.")
+        jobs = checked_jobs(request, self.model, tracer, who)
+        with self._changed:
+            if len(self._waiting) + len(jobs) > _MOST_WAITING:
+                raise ProtocolError(
+                    "refused",
+                    f"{len(self._waiting)} generations wait already. Ask again when some have ended, or cancel one.",
+                    expected=f"at most {_MOST_WAITING}",
+                    got=str(len(self._waiting) + len(jobs)),
+                )
+            for job in jobs:
+                self._newest = job.number = next(self._numbers)
+                self._waiting.append(job)
+                self._say(job, place=len(self._waiting))
+            self._changed.notify_all()
+        return jobs[-1].number, jobs[0].number if len(jobs) > 1 else 0
+
+    def cancel(self, number: int) -> None:
+        """End a generation that waits, or that runs: then after the pass that is going on. One that has ended stays as it is. Any thread.
+
+        Raises
+        ------
+        ProtocolError
+            When there never was one of this number.
+        """
+        with self._changed:
+            if not 1 <= number <= self._newest:
+                raise ProtocolError(
+                    "bad-parameter",
+                    f"There is no generation {number}; the newest is {self._newest}.",
+                    field="generation",
+                    expected=f"1 to {self._newest}",
+                    got=str(number),
+                )
+            if self._running is not None and self._running.number == number:
+                self._running.cancel()
+            for job in [each for each in self._waiting if each.number == number]:
+                self._waiting.remove(job)
+                job.end("cancelled")
+                self._say(job)
+                self._say_places()
+
+    # Running, in the thread that has the model.
+
+    def wait(self, seconds: float | None = None) -> bool | None:
+        """Wait until there is something to do, a request or a change of what is traced, and return True; False once all is over, None when it took longer than ``seconds``."""
+        with self._changed:
+            waited = self._changed.wait_for(
+                lambda: self._waiting or self._change_waits or self._released, seconds
+            )
+            self._change_waits = False
+            return not self._released if waited else None
+
+    def change_waits(self) -> None:
+        """Have whoever waits look."""
+        with self._changed:
+            self._change_waits = True
+            self._changed.notify_all()
+
+    def new_passes(self, scope: Callable[[], AbstractContextManager[object]] | None = None) -> Passes:
+        """Return what gives the context of each pass; ``scope`` gives that of a step of its own."""
+        return Passes(self._step, scope)
+
+    def run_next(self, passes: Passes) -> bool:
+        """Do the request that waits longest; False where none waits. What goes wrong is said of the generation, and nothing is raised but what is no ``Exception``."""
+        with self._changed:
+            if not self._waiting:
+                return False
+            job = self._running = self._waiting.popleft()
+            self._say_places()
+        try:
+            self._run(job, passes)
+        finally:
+            with self._changed:
+                self._running = None
+        return True
+
+    def between_steps(self) -> None:
+        """Do what waits now, before a training takes its next step."""
+        waiting = len(self._waiting)
+        if self._own_steps or not waiting or self._tracer is None:
+            return
+        with self._tracer.phase("generate"):
+            passes = self.new_passes()
+            for _ in range(waiting):
+                self.run_next(passes)
+
+    def release(self, closing: bool) -> None:
+        """Cancel everything. Safe twice."""
+        with self._changed:
+            self._released = True
+            if self._running is not None:
+                self._running.cancel()
+            while self._waiting:
+                job = self._waiting.popleft()
+                job.end("cancelled", "The run has ended.")
+                self._say(job)
+            self._changed.notify_all()
+
+    def _run(self, job: GenerationJob, passes: Passes) -> None:
+        state, message = "failed", "It was interrupted."
+        try:
+            if job.control is not None and job.control.state != "finished":
+                state, message = (
+                    job.control.state,
+                    f"Its clean control, {job.control.number}, did not finish.",
+                )
+                return
+            job.shared = self.share is not None
+            if self.share is not None:
+                self.share(job)
+            job.begin(passes.following.step)
+            self._say(job)
+            assert self._tracer is not None
+            Writing(job, self.model, self._tracer, self.send, self._say).run(passes)
+            state, message = "cancelled" if job.cancelled else "finished", ""
+        except torch.OutOfMemoryError as error:
+            message = f"The device has not enough memory for this: {str(error)[:200]} Ask for fewer prompts, samples or tokens."
+        except MegalensError as error:
+            message = str(error)
+        except Exception as error:  # The model is the user's, and the next request may go well.
+            message = f"The model failed: {said(error)}"
+        finally:
+            job.end(state, message)
+            if self._host is not None:
+                # Whoever waits for the end asks at once for all that was traced.
+                self._host.send_ready()
+            self._say(job)
+            if state == "failed" and torch.cuda.is_available():
+                torch.cuda.empty_cache()
+
+    # Rows.
+
+    def _step(self) -> int:
+        return 0 if self._host is None else self._host.step
+
+    def _say(self, job: GenerationJob, place: int = 0) -> None:
+        step = self._step()
+        self.send("generations", job.row(step, place), step)
+
+    def _say_places(self) -> None:
+        for place, job in enumerate(self._waiting, 1):
+            self._say(job, place)
+
+    def send(self, stream: str, columns: Mapping[str, Any], step: int) -> None:
+        """Send rows."""
+        if self._host is not None:
+            self._host.send(stream, columns, step)

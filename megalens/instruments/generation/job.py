@@ -1,0 +1,144 @@
+"""One generation that waits, runs or has ended."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...protocol.generation import GenerationRequest
+from ...tracer.perturb import PerturbPlan
+from .decoding import Decoding, GenerationPass
+from .language_model import LanguageModel
+from .sampling import Sampler
+
+__all__ = ["GenerationJob"]
+
+_MESSAGE = 1000
+
+
+@dataclass(eq=False)
+class GenerationJob:
+    """A request with its number, and how it stands. One thread changes it at a time: whoever asked until it runs, then whoever runs it.
+
+    Attributes
+    ----------
+    number : int
+        Counted from 1.
+    request : GenerationRequest
+        What was asked for.
+    prompts : sequence of list of int
+        Token ids of each prompt.
+    who : str
+        Who asked.
+    control : GenerationJob or None
+        Of a generation under a perturbation the one without it.
+    perturb : PerturbPlan or None
+        Its perturbation.
+    paired : bool
+        Whether it is one of such two: then nothing else that is armed is done to it.
+    cancelled : bool
+        Whether it ends now.
+    asked_to_end : bool
+        Whether somebody asked for that. Several processes agree on it in their next forward pass; one alone has no need to.
+    shared : bool
+        Whether several processes write it.
+    state : str
+        As in the stream ``generations``.
+    texts : list of list of int
+        Of each sequence the prompt and what was written so far.
+    progress : str
+        How far it is, while it runs.
+    """
+
+    number: int
+    request: GenerationRequest
+    prompts: Sequence[Sequence[int]]
+    who: str
+    control: GenerationJob | None = None
+    perturb: PerturbPlan | None = None
+    paired: bool = False
+    cancelled: bool = False
+    asked_to_end: bool = False
+    shared: bool = False
+    state: str = "queued"
+    first_step: int = -1
+    last_step: int = -1
+    tokens: int = 0
+    message: str = ""
+    texts: list[list[int]] = field(default_factory=list)
+    progress: str = ""
+    _began: float | None = None
+    _seconds: float = 0.0
+    _told: bool = False
+
+    @property
+    def sequences(self) -> list[Sequence[int]]:
+        """Token ids of each sequence's prompt."""
+        return [prompt for prompt in self.prompts for _ in range(self.request.samples)]
+
+    def begin(self, step: int) -> None:
+        """Note that it runs, its first pass in ``step``."""
+        self.state, self.first_step = "running", step
+        self.texts = [list(prompt) for prompt in self.sequences]
+        self._began = time.monotonic()
+
+    def end(self, state: str, message: str = "") -> None:
+        """Note that it is over, and why."""
+        self.state, self.progress = state, ""
+        if self._began is not None:
+            self._seconds = time.monotonic() - self._began
+        self.say(message)
+
+    def say(self, message: str) -> None:
+        """Add a sentence to what people are told of it."""
+        if message not in self.message:
+            self.message = f"{self.message} {message}".strip()[:_MESSAGE]
+
+    def cancel(self) -> None:
+        """Have it end, after the pass that is going on. Any thread."""
+        self.asked_to_end = True
+        self.cancelled = self.cancelled or not self.shared
+
+    def decoding(self, model: LanguageModel, **more: Any) -> Decoding:
+        """Begin to write it, with its seed; ``more`` is for :class:`Decoding`."""
+        request = self.request
+        sampler = Sampler(request.temperature, request.top_k, request.top_p, request.seed, model.device)
+        stop_tokens = model.end_tokens if request.stop_tokens is None else request.stop_tokens
+        return Decoding(
+            model, self.sequences, sampler, request.tokens, stop=request.stop, stop_tokens=stop_tokens, **more
+        )
+
+    def passed(self, done: GenerationPass, step: int) -> None:
+        """Note what a pass wrote, which was in ``step``."""
+        self.last_step = step
+        self.tokens += sum(done.wrote)
+        if done.tokens is not None:
+            for text, token, wrote in zip(self.texts, done.tokens.tolist(), done.wrote, strict=True):
+                if wrote:
+                    text.append(token)
+
+    def row(self, step: int, place: int = 0) -> dict[str, list[Any]]:
+        """Return its row of ``generations`` as it stands, at ``step``; what was asked for is in the first one only."""
+        runs = self.first_step >= 0
+        request, self._told = "" if self._told else json.dumps(self.request.to_message()), True
+        values = {
+            "step": step,
+            "time": time.time(),
+            "generation": self.number,
+            "state": self.state,
+            "who": self.who,
+            "place": place,
+            "control": self.control.number if self.control is not None else 0,
+            "sequences": self.request.sequences if runs else 0,
+            "padded": max(map(len, self.prompts)) if runs else 0,
+            "first_step": self.first_step,
+            "last_step": self.last_step,
+            "tokens": self.tokens,
+            "seconds": self._seconds,
+            "request": request,
+            "message": f"{self.message} {self.progress}".strip(),
+        }
+        return {name: [value] for name, value in values.items()}

@@ -1,0 +1,229 @@
+"""GPT models of Megatron-Core, whole or as the processes of a tensor- and pipeline-parallel job hold them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, distributed
+
+from ...adapters import MegatronAdapter
+from ...adapters.unwrap import unwrapped
+from .errors import GenerationError
+from .language_model import LanguageModel, PaddedPrompts, Reading
+from .megatron_control import JobControl, is_of_communication
+from .plain import RereadingReading
+from .texts import Texts
+
+__all__ = ["MegatronLanguageModel", "is_megatron", "vocabulary_of"]
+
+
+def is_megatron(model: Any) -> bool:
+    """Return whether a model, or the list of its chunks, is a GPT model of Megatron-Core."""
+    return MegatronAdapter().fits(model)
+
+
+class MegatronLanguageModel(LanguageModel):
+    """A GPT model of Megatron-Core: bare, or in its DDP or Float16Module.
+
+    In a job of several processes each of them holds a part, and a forward pass takes them all: each has to :meth:`join`, and does the same.
+    Logits are gathered over the pieces of the vocabulary and brought to every stage of the pipeline.
+
+    Prompts of one length are read with Megatron-Core's cache of keys and values. Others are padded on the right, which needs nothing of the kind of attention
+    that is used, and read anew in every pass.
+
+    Parameters
+    ----------
+    model : torch.nn.Module or list of one
+        What this process holds.
+    texts : Texts
+        The tokenizer.
+    tokens : int, optional
+        Token ids that the tokenizer has: the embedding may be padded to more.
+
+    Raises
+    ------
+    GenerationError
+        For interleaved pipeline stages, and for context parallelism.
+    """
+
+    def __init__(self, model: Any, texts: Texts, tokens: int | None = None) -> None:
+        chunks = list(model) if isinstance(model, (list, tuple)) else [model]
+        if len(chunks) != 1:
+            raise GenerationError(
+                f"Text is written without interleaved pipeline stages: a process must hold 1 model chunk, got {len(chunks)}."
+            )
+        self._gpt = _any(unwrapped(chunks[0]))
+        self._state = _imported("megatron.core.parallel_state")
+        self._parallel = self._state is not None and self._state.model_parallel_is_initialized()
+        if self._parallel and self._state.get_context_parallel_world_size() > 1:
+            raise GenerationError(
+                f"Text is written without context parallelism: its size must be 1, got {self._state.get_context_parallel_world_size()}."
+            )
+        width = int(self._gpt.vocab_size)
+        super().__init__(
+            chunks[0],
+            texts,
+            vocabulary=width if tokens is None else min(tokens, width),
+            context=int(self._gpt.max_sequence_length),
+        )
+        self._control: JobControl | None = None
+        self._cut_sequence = False
+
+    @property
+    def alone(self) -> bool:  # type: ignore[override]
+        """Whether this process computes a forward pass without others, as far as it knows."""
+        return self._control is None
+
+    def join(self, control: JobControl) -> None:
+        """Compute with the other processes from now on: each of them reads what rank 0 reads. Sequence parallelism is off as long."""
+        self._control = control
+        self._cut_sequence = bool(self._gpt.config.sequence_parallel)
+        self._set_cut_sequence(False)
+
+    def leave(self) -> None:
+        """Compute alone again. Safe twice."""
+        self._control = None
+        self._set_cut_sequence(self._cut_sequence)
+
+    def begin(self, prompts: Sequence[Sequence[int]], tokens: int = 0) -> Reading:
+        """Prepare to read prompts."""
+        padded = PaddedPrompts.of(prompts, self.device)
+        cache = None if padded.pads.any() else self._cache(len(prompts), padded.padded + tokens)
+        if cache is None:
+            return RereadingReading(self._read, padded)
+        return _CachedReading(self._read, padded, cache)
+
+    def agreed(self, tokens: Tensor) -> Tensor:
+        """Return the tokens that rank 0 drew."""
+        if self._control is None:
+            return tokens
+        return torch.tensor(self._control.tokens(tokens.tolist()), device=tokens.device)
+
+    def _cache(self, sequences: int, length: int) -> Any:
+        """Return Megatron-Core's cache, or None where this version has none."""
+        kind = getattr(_imported("megatron.core.inference.contexts"), "StaticInferenceContext", None)
+        if kind is None:
+            return None
+        cache = kind(sequences, length)
+        # The logits of prompts are reported, too.
+        cache.materialize_only_last_token_logits = False
+        return cache
+
+    def _set_cut_sequence(self, on: bool) -> None:
+        if self._cut_sequence:
+            _imported("megatron.core.transformer.utils").set_model_to_sequence_parallel(self._gpt, on)
+
+    # One forward pass, in all processes.
+
+    def _read(self, ids: Tensor, places: Tensor, cache: Any = None) -> Tensor:
+        """Return the logits ``[B, n, vocabulary]`` at places ``[B, n]`` of ids ``[B, S]``, which follow what is in a cache."""
+        control = self._control
+        if control is None:
+            return self._shared(self._stage(ids, cache), places)
+        control.begin_pass()
+        failure: Exception | None = None
+        output: Tensor | None = None
+        try:
+            output = self._stage(ids, cache)
+        except Exception as error:
+            # The others hear of it before anybody goes on.
+            failure = error
+            self._hand_on_nothing(ids, error)
+        control.settle(failure)
+        return self._shared(output, places)
+
+    def _stage(self, ids: Tensor, cache: Any) -> Tensor:
+        """Compute this process's stage of the pipeline: the logits ``[B, S, vocabulary]`` in the last one, else what was handed on."""
+        batch, length = ids.shape
+        first = 0 if cache is None else int(cache.sequence_len_offset)
+        positions = torch.arange(first, first + length, device=ids.device).expand(batch, length)
+        if not self._gpt.pre_process:
+            hidden = self._handed_on(ids)
+            distributed.recv(hidden, self._state.get_pipeline_model_parallel_prev_rank())
+            self._gpt.set_input_tensor(hidden)
+        more = {} if cache is None else {"inference_context": cache}
+        mask = _future(length, first, ids.device)
+        # Of the whole vocabulary, which tensor-parallel processes have a piece of each.
+        output: Tensor = self.module(ids, positions, mask, runtime_gather_output=True, **more)
+        if not self._gpt.post_process:
+            distributed.send(output.contiguous(), self._state.get_pipeline_model_parallel_next_rank())
+        return output
+
+    def _handed_on(self, ids: Tensor) -> Tensor:
+        """Return room for what one stage hands on to the next: zeros ``[S, B, hidden]``."""
+        config, (batch, length) = self._gpt.config, ids.shape
+        kind = config.pipeline_dtype or config.params_dtype
+        if config.fp32_residual_connection:
+            kind = torch.float32
+        return torch.zeros(length, batch, config.hidden_size, dtype=kind, device=ids.device)
+
+    def _hand_on_nothing(self, ids: Tensor, error: Exception) -> None:
+        """Have the next stage not wait for one that failed: what it computes is thrown away. What failed between processes is left alone."""
+        if not self._gpt.post_process and not is_of_communication(error):
+            distributed.send(self._handed_on(ids), self._state.get_pipeline_model_parallel_next_rank())
+
+    def _shared(self, output: Tensor | None, places: Tensor) -> Tensor:
+        """Return the logits that all processes go on with: of the whole vocabulary, from the last stage of the pipeline."""
+        assert output is not None
+        last = bool(self._gpt.post_process)
+        if last:
+            output = output.take_along_dim(places[:, :, None], 1).float().contiguous()
+        if not self._parallel:
+            return output[..., : self.vocabulary].clone()
+        width = int(self._gpt.vocab_size)
+        logits = torch.empty(*places.shape, width, dtype=torch.float32, device=places.device)
+        if last:
+            logits.copy_(output[..., :width])
+        if self._state.get_pipeline_model_parallel_world_size() > 1:
+            source = self._state.get_pipeline_model_parallel_last_rank()
+            distributed.broadcast(logits, source, group=self._state.get_pipeline_model_parallel_group())
+        return logits[..., : self.vocabulary].contiguous()
+
+
+class _CachedReading(Reading):
+    """Prompts of one length, and then one token after another, with the keys and values of what was read kept."""
+
+    def __init__(self, read: Any, prompts: PaddedPrompts, cache: Any) -> None:
+        self._read, self._ids, self._cache = read, prompts.ids, cache
+
+    def prompts(self) -> Tensor:
+        return self._next(self._ids)
+
+    def next(self, tokens: Tensor) -> Tensor:
+        return self._next(tokens[:, None])
+
+    def _next(self, ids: Tensor) -> Tensor:
+        batch, length = ids.shape
+        logits: Tensor = self._read(
+            ids, torch.arange(length, device=ids.device).expand(batch, length), self._cache
+        )
+        self._cache.sequence_len_offset += length
+        self._cache.enable_decode_mode()
+        return logits
+
+
+def _future(length: int, first: int, device: torch.device) -> Tensor:
+    """Return what a position must not see, bool ``[1, 1, length, first + length]``: with an attention that makes its own mask it is not looked at."""
+    mask = torch.ones(length, first + length, dtype=torch.bool, device=device)
+    return mask.triu(1 + first)[None, None]
+
+
+def _imported(name: str) -> Any:
+    """Return a module that whoever made the model has imported; None where it did not."""
+    return sys.modules.get(name)
+
+
+def _any(model: Any) -> Any:
+    return model
+
+
+def vocabulary_of(tokenizer: Any) -> int | None:
+    """Return how many token ids a tokenizer has, where it says so."""
+    try:
+        return len(tokenizer)
+    except TypeError:
+        size = getattr(tokenizer, "vocab_size", None)
+        return size if isinstance(size, int) else None

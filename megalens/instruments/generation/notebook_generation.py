@@ -1,0 +1,41 @@
+"""A generated text in a cell: what was written, shown as the view of its tokens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .written.generation import Generation
+
+if TYPE_CHECKING:
+    from ...api.notebook import NotebookRun
+    from ...pictures.widgets import View
+
+__all__ = ["NotebookGeneration"]
+
+
+class NotebookGeneration(Generation):
+    """A generation that shows itself. Made by ``run.generate(…)`` and ``run.generation(number)`` in a notebook.
+
+    Parameters
+    ----------
+    notebook : NotebookRun
+        The run with its views.
+    number : int
+        Number of the generation.
+    """
+
+    def __init__(self, notebook: NotebookRun, number: int) -> None:
+        super().__init__(notebook.run, number)
+        self._notebook = notebook
+
+    def view(self, name: str = "tokens", **options: Any) -> View:
+        """Return a view of this generation by its name, with its options: any that has the option ``generation``."""
+        return self._notebook.view(name, generation=self.number, **options)
+
+    def _of(self, number: int) -> NotebookGeneration:
+        return NotebookGeneration(self._notebook, number)
+
+    def _ipython_display_(self) -> None:
+        from IPython.display import display
+
+        display(self.view())  # type: ignore[no-untyped-call]

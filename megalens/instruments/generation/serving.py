@@ -1,0 +1,130 @@
+"""``megalens.serve``: a model that writes text while it is watched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...api.trace import trace
+from ...tracer.errors import TracerError
+from ...tracer.points import IAdapter
+from . import GenerationInstrument, LanguageModel, as_language_model
+from .attention import AttentionAdapter
+from .lab import Lab
+from .loader import load_folder
+from .megatron_lab import MegatronLab, joined_control
+
+__all__ = ["serve"]
+
+_HUB_SECONDS = 30.0
+
+
+def serve(
+    model: Any,
+    tokenizer: Any = None,
+    *,
+    name: str | None = None,
+    flags: Mapping[str, Any] | Iterable[str] | None = None,
+    layers: str | int | Iterable[int] = "all",
+    samples: int | str | None = "all",
+    record: str | Path | None = None,
+    record_bytes: int | None = None,
+    hub: Any = "spawn",
+    adapter: IAdapter | None = None,
+    vectors_folders: Sequence[str | Path] = (),
+    perturb: bool = True,
+    linger: float = 10.0,
+    hub_host: str = "127.0.0.1",
+    hub_port: int = 0,
+) -> Lab:
+    """Serve a model to whoever wants to see it write text: a live run, found like any run, that answers ``generate``.
+
+    In a job of several processes that hold a model of Megatron-Core together each of them calls it, and waits: ``lab.wait()``. Rank 0 is asked, and ends it.
+
+    Parameters
+    ----------
+    model : torch.nn.Module, LanguageModel or path
+        A causal model of Hugging Face or of :mod:`megalens.demo`, any causal module that gives logits for ids, or the folder of a checkpoint of the first two.
+    tokenizer : optional
+        With ``encode(text)`` and ``decode(ids)``. A folder has its own.
+    name : str, optional
+        Name of the run; the folder's when absent, or the model's class.
+    flags, layers, samples, record, record_bytes, hub, adapter, vectors_folders, linger, hub_host, hub_port
+        As :func:`megalens.trace` takes them. All sequences of a batch are traced unless ``samples`` says otherwise.
+    perturb : bool
+        Whether viewers may perturb the model while it writes.
+
+    Returns
+    -------
+    Lab
+        Close it, or use ``with``.
+
+    Raises
+    ------
+    GenerationError
+        When the model cannot write text, or the folder holds none.
+    TracerError
+        As of :func:`megalens.trace`, also where there is no hub: nobody could ask.
+    ProtocolError
+        When a flag setting is wrong, with the field at fault.
+    """
+    if hub is None:
+        raise TracerError(
+            "hub=None: a lab needs a hub, through which it is asked. Leave it out to start one."
+        )
+    writer = _writer(model, tokenizer)
+    if name is None:
+        name = Path(model).resolve().name if isinstance(model, (str, Path)) else type(writer.module).__name__
+    # Before the points are found: the other processes change the model, too.
+    control = joined_control(writer)
+    instrument = GenerationInstrument(writer, own_steps=True)
+    tracer = trace(
+        writer.module,
+        name=name,
+        flags=flags,
+        layers=layers,
+        samples=samples,
+        record=record,
+        record_bytes=record_bytes,
+        hub=hub,
+        tokenizer=_PieceDecoder(writer),
+        adapter=AttentionAdapter(adapter),
+        vectors_folders=vectors_folders,
+        linger=linger,
+        allow=("generate", "perturb") if perturb else ("generate",),
+        instruments=[instrument],
+        phase="generate",
+        hub_host=hub_host,
+        hub_port=hub_port,
+    )
+    instrument.bind(tracer)
+    # Whoever is told of it may ask at once.
+    if control is None or control.leads:
+        tracer.connected(_HUB_SECONDS)
+
+    def connect() -> Any:
+        from ...api.notebook import connect
+
+        return connect(tracer.run_id)
+
+    if control is None:
+        return Lab(tracer, instrument, connect)
+    return MegatronLab(tracer, instrument, connect, control)
+
+
+def _writer(model: Any, tokenizer: Any) -> LanguageModel:
+    if isinstance(model, (str, Path)):
+        return load_folder(model, tokenizer)
+    return as_language_model(model, tokenizer)
+
+
+class _PieceDecoder:
+    """The texts of traced token ids."""
+
+    def __init__(self, model: LanguageModel) -> None:
+        self._piece = model.texts.piece
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of ids, each by itself."""
+        return "".join(map(self._piece, ids))

@@ -1,0 +1,1 @@
+"""What a run wrote, as a kernel reads it."""

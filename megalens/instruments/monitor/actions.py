@@ -1,0 +1,162 @@
+"""What an alarm sets off, as far as the training script allows it."""
+
+from __future__ import annotations
+
+import json
+import threading
+import urllib.request
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+from ...protocol import is_whole
+from ...tracer.errors import TracerError, said
+
+__all__ = ["Action", "TrainingStopped", "actions_from", "post"]
+
+_SEVERITIES = ("note", "warning", "critical")
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_WEBHOOK_SECONDS = 5.0
+_MOST_TOLD = 20
+
+
+class TrainingStopped(Exception):
+    """An alarm ended the training, as the script asked with ``actions={"stop": True}``. Raised at the end of a step, by ``with monitor.step():``."""
+
+
+class IFound(Protocol):
+    """What is asked of an alarm here: columns of its stream."""
+
+    @property
+    def rule(self) -> str: ...
+
+    @property
+    def severity(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class Action:
+    """What to do when alarms are raised.
+
+    Attributes
+    ----------
+    severity : {'critical', 'warning', 'note'}
+        The lowest that counts.
+    rules : tuple of str
+        Only alarms of these rules; of any when empty.
+    every : int
+        At most once in so many steps.
+    raise_tracing : int
+        For so many steps every statistic that is measured is also recorded, at every step. 0: not.
+    pause : bool
+        Let the training wait between two steps until a viewer lets it go on.
+    checkpoint : callable, optional
+        Saves the training: called with the step, on rank 0, between two steps; the checkpoint is marked then.
+    stop : bool
+        End the training: ``with monitor.step():`` raises :class:`TrainingStopped` at the end of the step.
+    webhook : str, optional
+        Address to which the alarms are posted as JSON: https, or http of this machine.
+    call : callable, optional
+        Called with the list of alarms, on rank 0, between two steps.
+    """
+
+    severity: str = "critical"
+    rules: tuple[str, ...] = ()
+    every: int = 100
+    raise_tracing: int = 0
+    pause: bool = False
+    checkpoint: Callable[[int], Any] | None = None
+    stop: bool = False
+    webhook: str | None = None
+    call: Callable[[list[Any]], Any] | None = None
+
+    def __post_init__(self) -> None:
+        for name, fits, expected in (
+            ("severity", self.severity in _SEVERITIES, "critical, warning or note"),
+            ("rules", isinstance(self.rules, tuple) and all(isinstance(r, str) for r in self.rules), "names of rules"),
+            ("every", is_whole(self.every, 1), "a number of steps from 1"),
+            ("raise_tracing", is_whole(self.raise_tracing), "a number of steps from 0"),
+            ("pause", isinstance(self.pause, bool), "true or false"),
+            ("stop", isinstance(self.stop, bool), "true or false"),
+            ("checkpoint", self.checkpoint is None or callable(self.checkpoint), "a function of the step"),
+            ("call", self.call is None or callable(self.call), "a function of the alarms"),
+        ):  # fmt: skip
+            if not fits:
+                raise TracerError(f"actions.{name} must be {expected}, got {getattr(self, name)!r:.100}.")
+        if self.webhook is not None:
+            # Its path may hold a secret: it is told to nobody.
+            parts = urlsplit(self.webhook) if isinstance(self.webhook, str) else None
+            local = parts is not None and parts.scheme == "http" and parts.hostname in _LOOPBACK
+            if parts is None or not (local or (parts.scheme == "https" and parts.hostname)):
+                raise TracerError(
+                    "actions.webhook must be an https address, or an http address of this machine."
+                )
+
+    def of(self, alarms: Iterable[Any]) -> list[Any]:
+        """Return the alarms that set it off."""
+        least = _SEVERITIES.index(self.severity)
+        return [
+            alarm
+            for alarm in alarms
+            if _SEVERITIES.index(alarm.severity) >= least and (not self.rules or alarm.rule in self.rules)
+        ]
+
+
+def actions_from(given: Any) -> tuple[Action, ...]:
+    """Return the actions that a script gave: one, or several, as :class:`Action` or as a mapping of its attributes.
+
+    Raises
+    ------
+    TracerError
+        Naming what is wrong.
+    """
+    if given is None:
+        return ()
+    several = [given] if isinstance(given, (Action, Mapping)) else given
+    if not isinstance(several, Iterable) or isinstance(several, str):
+        raise TracerError(
+            f"actions must be an object such as {{'stop': True}}, or several, got {given!r:.100}."
+        )
+    known = [field.name for field in fields(Action)]
+    found = []
+    for each in several:
+        if isinstance(each, Mapping):
+            for name in each:
+                if name not in known:
+                    raise TracerError(f"There is no action {name!r:.50}. Choose of {', '.join(known)}.")
+            rules = each.get("rules", ())
+            each = Action(**{**each, "rules": tuple(rules) if isinstance(rules, list) else rules})
+        if not isinstance(each, Action):
+            raise TracerError(f"An action must be an object such as {{'stop': True}}, got {each!r:.100}.")
+        found.append(each)
+    return tuple(found)
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: Any) -> None:
+        """Follow nobody elsewhere."""
+
+
+def post(url: str, run: str | None, alarms: list[Any], warn: Callable[[str], None]) -> threading.Thread:
+    """Post alarms as JSON, in a thread of its own: nothing waits for it. What fails is said without the address's path."""
+    told = [{k: _plain(v) for k, v in asdict(alarm).items()} for alarm in alarms[:_MOST_TOLD]]
+    body = json.dumps({"run": run, "count": len(alarms), "alarms": told}, allow_nan=False).encode()
+
+    def send() -> None:
+        request = urllib.request.Request(url, body, {"Content-Type": "application/json"}, method="POST")  # noqa: S310
+        try:
+            with urllib.request.build_opener(_NoRedirect).open(request, timeout=_WEBHOOK_SECONDS) as answer:
+                answer.read(1)
+        except Exception as error:
+            reason = said(error).replace(url, "…")
+            warn(f"The webhook at {urlsplit(url).hostname} could not be told of an alarm: {reason}")
+
+    thread = threading.Thread(target=send, name="megalens-webhook", daemon=True)
+    thread.start()
+    return thread
+
+
+def _plain(value: Any) -> Any:
+    # JSON has no NaN and no infinity.
+    return value if not isinstance(value, float) or value - value == 0 else str(value)

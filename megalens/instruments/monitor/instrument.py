@@ -1,0 +1,254 @@
+"""The instrument of the stream ``alarms``."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Protocol
+
+from torch import Tensor
+
+from ...protocol import StepReadings, must_be
+from ...protocol.messages_generated import Status
+from ...tracer.errors import TracerError, said
+from ...tracer.instrument import Instrument
+from .actions import Action, post
+from .black_box import BlackBox
+
+if TYPE_CHECKING:
+    from ...tracer.host import Host
+    from ...tracer.tracer import Tracer
+
+__all__ = ["IWatch", "MonitorInstrument"]
+
+STREAM = "alarms"
+_MOST_WAITING = 16
+_MOST_REASON = 1000
+_MOST_SAMPLES, _MOST_IDS, _MOST_TEXT = 256, 1000, 20_000
+
+
+class IWatch(Protocol):
+    """What judges: :class:`megalens.instruments.monitor.watch.Watch`."""
+
+    def judge(self, step: StepReadings) -> Sequence[Any]:
+        """Return the alarms of a step."""
+
+    def columns(self, alarms: Sequence[Any]) -> Mapping[str, Sequence[Any]]:
+        """Return them as the columns of the stream."""
+
+    def configure(self, settings: Any) -> None:
+        """Follow other settings. Raises ``ProtocolError`` with the field at fault."""
+
+    def check(self, settings: Any) -> dict[str, Any]:
+        """Return other settings complete. Raises ``ProtocolError`` with the field at fault."""
+
+    def to_message(self) -> dict[str, Any]:
+        """Return the settings."""
+
+    def schema(self) -> dict[str, Any]:
+        """Return their JSON Schema."""
+
+
+class MonitorInstrument(Instrument):
+    """Judges steps in the producer thread of rank 0, sends the alarms and, with them, the steps before.
+
+    Parameters
+    ----------
+    actions : sequence of Action
+        What alarms set off.
+    black_box : int
+        How many steps are kept at full rate.
+    box_bytes : int
+        In how much memory at most.
+
+    Attributes
+    ----------
+    judged, alarms : int
+        Steps that were judged, and alarms that they gave.
+    stopped : str
+        Why the training is to end; empty while it goes on.
+    """
+
+    name = "monitor"
+    title = "Rules"
+
+    def __init__(self, actions: Sequence[Action], black_box: int, box_bytes: int) -> None:
+        self._actions = actions
+        self._tracer: Tracer
+        self._watch: IWatch
+        self._host: Host | None = None
+        self._box = BlackBox(black_box, box_bytes)
+        # Filled in the producer thread, emptied between two steps in the training thread.
+        self._waiting: deque[tuple[Action, list[Any], int]] = deque(maxlen=_MOST_WAITING)
+        self._samples: dict[int, str] = {}
+        self._untaken: deque[StepReadings] = deque()
+        # Settings by the step from which on they judge: the producer thread is behind.
+        self._to_follow: deque[tuple[int, Mapping[str, Any]]] = deque()
+        self._settings: Mapping[str, Any] | None = None
+        self._acted: dict[int, int] = {}
+        self._raised_until = 0
+        self.judged = self.alarms = 0
+        self._may_stop = any(action.stop for action in actions)
+        self.stopped = ""
+
+    def begin(self, tracer: Tracer, watch: IWatch, recorded: Callable[[int], Collection[str]]) -> None:
+        """Be told what it judges with, before it is attached.
+
+        Parameters
+        ----------
+        tracer : Tracer
+            Whose steps these are.
+        watch : IWatch
+            What judges.
+        recorded : callable
+            Takes a step and gives the statistics of it that are sent anyway.
+        """
+        self._tracer, self._watch = tracer, watch
+        self._box.recorded = recorded
+
+    # The producer thread.
+
+    def take(self, step: StepReadings) -> None:
+        """Take a step, to be judged once the numbers of the training loop are there too."""
+        self._untaken.append(step)
+        self.send_ready()
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a step waits to be judged."""
+        return bool(self._untaken)
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing will come any more."""
+        return False
+
+    def send_ready(self, *, everything: bool = False) -> None:
+        """Judge the steps that have ended."""
+        host = self._host
+        while self._untaken and host is not None:
+            step = self._untaken[0]
+            numbers = host.numbers(step.step)
+            if numbers is None and not everything:
+                return
+            self._untaken.popleft()
+            ids = self._samples.pop(step.step, step.sample_ids)
+            self._take(replace(step, scalars=numbers or {}, sample_ids=ids), host)
+
+    def _take(self, step: StepReadings, host: Host) -> None:
+        while self._to_follow and self._to_follow[0][0] <= step.step:
+            self._watch.configure(self._to_follow.popleft()[1])
+        self._box.add(step)
+        alarms = self._watch.judge(step)
+        self.judged += 1
+        if alarms:
+            self.alarms += len(alarms)
+            host.send(STREAM, self._watch.columns(alarms), step.step)
+            self._set_off(alarms, step.step)
+        if step.step <= self._raised_until or any(alarm.severity != "note" for alarm in alarms):
+            for at, rows in self._box.open(host.place.rank):
+                host.send("moments", rows, at)
+
+    def _set_off(self, alarms: Sequence[Any], step: int) -> None:
+        for number, action in enumerate(self._actions):
+            found = action.of(alarms)
+            last = self._acted.get(number)
+            if not found or (last is not None and step - last < action.every):
+                continue
+            self._acted[number] = step
+            self._raised_until = max(self._raised_until, step + action.raise_tracing)
+            if action.webhook is not None:
+                post(action.webhook, self._tracer.run_id, found, self._tracer.warn)
+            if action.pause or action.stop or action.checkpoint is not None or action.call is not None:
+                self._waiting.append((action, found, step))
+
+    # The training thread.
+
+    def attach(self, host: Host) -> None:
+        """Begin to judge."""
+        self._host = host
+        host.gather(self)
+
+    def samples_are(self, step: int, ids: Any) -> None:
+        """Keep the samples of a step for its alarms."""
+        if isinstance(ids, Tensor):
+            if ids.is_cuda:
+                raise TracerError(
+                    "The ids of samples must be on the CPU: reading them here would wait for the device."
+                )
+            ids = ids.flatten()[:_MOST_IDS].tolist()
+        text = json.dumps(list(islice(ids, _MOST_IDS)), allow_nan=False)
+        while len(self._samples) >= _MOST_SAMPLES:
+            del self._samples[next(iter(self._samples))]
+        self._samples[step] = text[:_MOST_TEXT]
+
+    def step_begins(self, step: int, held: bool) -> None:
+        """Do between two steps what alarms have set off."""
+        while self._waiting:
+            action, alarms, at = self._waiting.popleft()
+            for what in ("checkpoint", "call", "pause", "stop"):
+                try:
+                    self._act(action, what, alarms, at)
+                except Exception as error:  # The training goes on without it.
+                    self._tracer.warn(f"The action {what} after an alarm of step {at} failed: {said(error)}")
+
+    def _act(self, action: Action, what: str, alarms: list[Any], step: int) -> None:
+        if what == "checkpoint" and action.checkpoint is not None:
+            path = action.checkpoint(step)
+            self._tracer.checkpoint(path if isinstance(path, str) else None)
+        elif what == "call" and action.call is not None:
+            action.call(alarms)
+        elif what == "pause" and action.pause:
+            self._tracer.configure({"flags": {}, "mode": {"paused": True}})
+        elif what == "stop" and action.stop and not self.stopped:
+            # A change of settings reaches all ranks at one step: a rank that ended alone would leave the others waiting for it.
+            first = alarms[0]
+            why = f"Step {first.step}, {first.direction}, {first.name}: {first.sentence}"[:_MOST_REASON]
+            self._tracer.configure({"flags": {}, "instruments": {self.name: {"stop": why}}})
+
+    # Settings.
+
+    def settings(self) -> Mapping[str, Any]:
+        """Return which rules judge, and how."""
+        return {**self._watch.to_message(), **self._stop("")} if self._settings is None else self._settings
+
+    def schema(self) -> Mapping[str, Any]:
+        """Return the JSON Schema of rules, parameters, what is muted and, where the script allows it, why the training ends."""
+        schema = self._watch.schema()
+        stop = {
+            "type": "string",
+            "maxLength": _MOST_REASON,
+            "readOnly": True,
+            "title": "Why the training ends",
+        }
+        return {**schema, "properties": {**schema["properties"], **self._stop(stop)}}
+
+    def check(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return settings with every parameter of every rule."""
+        rules = {name: value for name, value in settings.items() if name != "stop" or not self._may_stop}
+        why = settings.get("stop", "")
+        if self._may_stop and not (isinstance(why, str) and len(why) <= _MOST_REASON):
+            raise must_be("stop", f"a text of at most {_MOST_REASON} characters", why, "stop")
+        return {**self._watch.check(rules), **self._stop(why)}
+
+    def apply(self, step: int, settings: Mapping[str, Any]) -> None:
+        """Judge ``step`` and those after it by other settings."""
+        self._settings = settings
+        self.stopped = self.stopped or settings.get("stop", "")
+        if self._host is not None and self._host.place.rank == 0:
+            self._to_follow.append((step, settings))
+
+    def _stop(self, value: Any) -> dict[str, Any]:
+        return {"stop": value} if self._may_stop else {}
+
+    def report(self, status: Status) -> None:
+        """Say how much was judged, and what the black box holds."""
+        told = {
+            "judged": self.judged,
+            "alarms": self.alarms,
+            "black_box": {"steps": len(self._box), "bytes": self._box.nbytes, "limit_bytes": self._box.limit},
+        }
+        status.setdefault("instruments", {})[self.name] = told

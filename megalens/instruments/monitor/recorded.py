@@ -1,0 +1,190 @@
+"""Judging a recorded run again: what other thresholds would have found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ...protocol import MOMENT_COLUMNS, Readings, StepReadings
+from ...protocol.anomaly import first_anomaly
+from ...runs import Run
+from .alarm import Alarm
+from .own_rules import installed_rules
+from .settings import WatchSettings
+from .watch import Watch
+
+__all__ = ["count_alarms", "judge_run", "recorded_steps"]
+
+_WINDOW_ROWS = 200_000
+
+Progress = Callable[[int, int, str], object]
+
+
+def recorded_steps(run: Run, progress: Progress | None = None) -> Iterator[StepReadings]:
+    """Give the steps of a run in their order, as rules judge them. Of the whole run only some steps are in memory at a time.
+
+    Tensors are in natural order, as a recording does not say in which they were measured; of a statistic that all ranks count together there is one row.
+
+    Parameters
+    ----------
+    run : Run
+        The run, live or recorded.
+    progress : callable, optional
+        Called with (steps done, steps in all, what is being done); raise from it to cancel.
+    """
+    source = run.moment_source
+    source.refresh()
+    index = source.index()
+    if not index["stats"]:
+        return
+    names, stats = index["names"], [one["stat"] for one in index["stats"]]
+    first, last = min(one["first"] for one in index["stats"]), max(one["last"] for one in index["stats"])
+    a_step = sum(one["rows"] for one in index["stats"]) / max(1, last - first + 1)
+    window = max(1, int(_WINDOW_ROWS / max(1.0, a_step)))
+    known: dict[Any, tuple[str, ...]] = {}
+    for begin in range(first, last + 1, window):
+        end = min(begin + window - 1, last)
+        if progress is not None:
+            progress(begin - first, last - first + 1, "Judging")
+        table = source.rows(stats, steps=(begin, end))
+        scalars = run.scalars(steps=slice(begin, end + 1))
+        yield from _steps(table, scalars, names, known)
+    if progress is not None:
+        progress(last - first + 1, last - first + 1, "Judging")
+
+
+def _steps(
+    table: pa.Table, scalars: pa.Table, names: list[str], known: dict[Any, tuple[str, ...]]
+) -> Iterator[StepReadings]:
+    numbers: dict[int, dict[str, float]] = {}
+    for step, name, value in zip(*(scalars[c].to_pylist() for c in ("step", "name", "value")), strict=True):
+        numbers.setdefault(step, {})[name] = value
+    columns = {name: table[name].combine_chunks() for name in table.column_names}
+    rows = np.full((table.num_rows, len(MOMENT_COLUMNS)), np.nan)
+    for at, name in enumerate(MOMENT_COLUMNS):
+        if name in columns:
+            rows[:, at] = columns[name].to_numpy(zero_copy_only=False)
+    step = columns["step"].to_numpy()
+    ids = columns["name_id"].to_numpy()
+    keys = [
+        _codes(columns[name])
+        for name in ("stat", "rank", "micro_batch", "stage", "gradient_stage")
+        if name in columns
+    ]
+    order = np.lexsort((ids, *keys[::-1], step))
+    if not len(order):
+        return
+    ends = np.flatnonzero(
+        np.any([np.diff(each[order]) != 0 for each in (step, *keys)], axis=0) if len(order) > 1 else []
+    )
+    parts = np.split(order, ends + 1)
+    found: list[Readings] = []
+    samples = -1
+    for at, part in enumerate(parts):
+        row = int(part[0])
+        here = int(step[row])
+        key = ids[part].tobytes()
+        if key not in known:
+            known[key] = tuple(names[each] for each in ids[part].tolist())
+        texts = {
+            name: tuple(columns[name].take(pa.array(part)).to_pylist()) if name in columns else ()
+            for name in ("shape", "dtype")
+        }
+        found.append(
+            Readings(
+                columns["stat"][row].as_py(),
+                columns["rank"][row].as_py(),
+                known[key],
+                rows[part],
+                *(texts["shape"], texts["dtype"]),
+                stage=columns["stage"][row].as_py(),
+                micro_batch=columns["micro_batch"][row].as_py() if "micro_batch" in columns else -1,
+                gradient_stage=columns["gradient_stage"][row].as_py(),
+                loss_scale=columns["loss_scale"][row].as_py(),
+            )
+        )
+        samples = max(samples, columns["samples"][row].as_py())
+        if at + 1 == len(parts) or int(step[parts[at + 1][0]]) != here:
+            yield StepReadings(here, samples, found, numbers.get(here, {}))
+            found, samples = [], -1
+
+
+def _codes(column: Any) -> Any:
+    if pa.types.is_dictionary(column.type):
+        column = column.indices
+    elif pa.types.is_string(column.type):
+        column = column.dictionary_encode().indices
+    return column.to_numpy(zero_copy_only=False)
+
+
+def judge_run(
+    run: Run, settings: Any = None, progress: Progress | None = None
+) -> Iterator[tuple[int, list[Alarm]]]:
+    """Judge a run again; give each step with its alarms.
+
+    Parameters
+    ----------
+    run : Run
+        The run.
+    settings : mapping, optional
+        The settings object of the instrument ``monitor``: ``{"rules": …, "muted": …}``.
+    progress : callable, optional
+        As in :func:`recorded_steps`.
+
+    Raises
+    ------
+    ProtocolError
+        With the field of the settings at fault.
+    """
+    own = installed_rules()
+    watch = Watch(WatchSettings.of(settings, tuple(own)), own, clock=lambda: 0.0)
+    for step in recorded_steps(run, progress):
+        yield step.step, watch.judge(step)
+
+
+def count_alarms(
+    run: Run,
+    settings: Any = None,
+    progress: Progress | None = None,
+    *,
+    enough: Callable[[], bool] = lambda: False,
+) -> dict[str, Any]:
+    """Count the alarms that settings would have given in what is recorded of a run.
+
+    Parameters
+    ----------
+    run, settings, progress
+        As for :func:`judge_run`.
+    enough : callable
+        Asked after each step: whether the rest is left out.
+
+    Returns
+    -------
+    dict
+        ``whole``, whether none was left out, ``steps`` that were judged, ``alarms`` of severity critical and warning, ``notes``, ``rules`` (alarms by rule, notes left out) and ``first``, the first anomaly as an :class:`Alarm` or None.
+    """
+    steps = notes = 0
+    whole = True
+    rules: Counter[str] = Counter()
+    first: Alarm | None = None
+    for _, alarms in judge_run(run, settings, progress):
+        steps += 1
+        serious = [alarm for alarm in alarms if alarm.severity != "note"]
+        notes += len(alarms) - len(serious)
+        rules.update(alarm.rule for alarm in serious)
+        first = first or first_anomaly(serious)
+        if enough():
+            whole = False
+            break
+    return {
+        "whole": whole,
+        "steps": steps,
+        "alarms": rules.total(),
+        "notes": notes,
+        "rules": dict(rules),
+        "first": first,
+    }

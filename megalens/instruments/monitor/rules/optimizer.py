@@ -1,0 +1,230 @@
+"""Rules about the optimizer: its state obeys an equation, from which its constants follow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....protocol import MOMENT_COLUMNS
+from ....protocol.kinds import number
+from ..rule import Finding, Rule
+from ..table import StepTable
+
+__all__ = ["Clipping", "OptimizerState", "UpdateRatio"]
+
+_LEAST = 6
+_STATES = {"exp_avg": "beta1", "exp_avg_sq": "beta2"}
+
+
+def follows(now: StepTable, stat: str, rank: int) -> tuple[float, float, NDArray[np.intp]] | None:
+    """Return a and b of state = a · state before + b · gradient (or its square), over all tensors of a rank, and their rows; None where it does not hold.
+
+    Means are linear: that of ``exp_avg`` follows the gradients' means, and that of ``exp_avg_sq`` their mean squares. Of Adam a is beta and b is 1 − beta, times what clipping left.
+    """
+    layout = now.layout
+    of, grads = layout.pairs(stat, "grad")
+    here = (layout.ranks[of] == rank) & ~now.nonfinite[of] & ~now.nonfinite[grads]
+    of, grads = of[here], grads[here]
+    if len(of) < _LEAST:
+        return None
+    new = now.rows[of, 1]
+    old = np.where(now.before_step[of] == now.step - 1, now.before[of, 1], np.nan)
+    if np.isnan(old).all():
+        old = np.zeros(len(of))
+    gave = now.rms[grads] ** 2 if stat == "exp_avg_sq" else now.rows[grads, 1]
+    scale = now.rms[of]
+    good = np.isfinite(old) & (scale > 0) & (now.rms[grads] > 0)
+    x = np.stack((old, gave), axis=1)[good] / scale[good, None]
+    y = new[good] / scale[good]
+    if len(y) < _LEAST:
+        return None
+    if not x[:, 0].any():
+        square = float(x[:, 1] @ x[:, 1])
+        if not square:
+            return None
+        solution = np.array([0.0, float(x[:, 1] @ y) / square])
+    else:
+        solution, _, rank_of, _ = np.linalg.lstsq(x, y, rcond=1e-6)
+        if rank_of < 2:
+            return None
+    left = y - x @ solution
+    if np.abs(left).max() > 1e-4 * max(np.abs(y).max(), 1e-30):
+        return None
+    return float(solution[0]), float(solution[1]), of
+
+
+@dataclass(frozen=True)
+class OptimizerState(Rule):
+    """The optimizer's state is new although training is under way, or its betas are unusual or change: what it had learnt is lost, or it averages over the wrong time."""
+
+    name = "optimizer"
+    title = "Optimizer state"
+    properties: ClassVar = {
+        "beta1_max": number("Largest beta1", "Above it the momentum is unusually slow.", 0, 1, 0.985),
+        "beta2_min": number(
+            "Smallest beta2", "Below it squares are averaged over too few steps.", 0, 1, 0.89
+        ),
+        "change": number("Change", "By how much a beta may change from step to step.", 1e-4, 1, 0.02),
+    }
+
+    beta1_max: float = 0.985
+    beta2_min: float = 0.89
+    change: float = 0.02
+
+    def find(self, now: StepTable) -> Iterator[Finding]:
+        """Find betas that are wrong, by the equation that state and gradients obey."""
+        for stat, beta in _STATES.items():
+            for rank in now.layout.ranks_of(stat):
+                found = follows(now, stat, rank)
+                if found is None:
+                    continue
+                a, _, rows = found
+                first = not (now.before_step[rows] == now.step - 1).any()
+                if first:
+                    # Of the very first step it holds that there was nothing before.
+                    if now.step > 1:
+                        yield _about(
+                            rows,
+                            "state",
+                            0.0,
+                            np.nan,
+                            "It is the state after a first step, though this is a later one: it was lost.",
+                        )
+                    continue
+                if now.step <= 2:
+                    continue
+                earlier = now.remember((beta, rank), a)
+                usual = float(np.median(earlier)) if len(earlier) >= 3 else np.nan
+                if abs(a - usual) > self.change:
+                    if abs(a) < 1e-3:
+                        words = "What it held was forgotten: it holds this step's gradient only."
+                    else:
+                        words = f"It follows {beta} {a:.4g} now, {usual:.4g} before."
+                    yield _about(rows, beta, a, usual, words)
+                elif beta == "beta1" and not 0.3 < a < self.beta1_max:
+                    yield _about(rows, beta, a, 0.9, f"It follows beta1 {a:.4g}; usual is 0.9.")
+                elif beta == "beta2" and a < self.beta2_min:
+                    yield _about(rows, beta, a, 0.999, f"It follows beta2 {a:.4g}; usual is 0.95 to 0.999.")
+
+
+@dataclass(frozen=True)
+class Clipping(Rule):
+    """Gradients were clipped at a norm in the steps before, and larger ones now are not: one broken batch can undo much of the training."""
+
+    name = "clipping"
+    title = "Not clipped"
+    properties: ClassVar = {
+        "factor": number(
+            "Factor", "How many times the usual norm after clipping it may be.", 1.001, 100, 1.2
+        ),
+    }
+
+    factor: float = 1.2
+
+    def find(self, now: StepTable) -> Iterator[Finding]:
+        """Find steps whose gradients the optimizer took whole, above the norm at which it clipped."""
+        for rank in now.layout.ranks_of("exp_avg"):
+            found = follows(now, "exp_avg", rank)
+            if found is None or now.step <= 2:
+                continue
+            a, b, rows = found
+            if not 0.3 < a < 0.999:
+                continue
+            grads = now.layout.rows("grad")
+            grads = grads[(now.layout.ranks[grads] == rank) & np.isfinite(now.rows[grads, 0])]
+            norm = float(np.sqrt(np.nansum(now.rms[grads] ** 2 * now.rows[grads, 0])))
+            taken = b / (1 - a)
+            applied = norm * taken
+            clipped = now.remember(("clipped", rank), applied if taken < 0.98 else np.nan)
+            known = [each for each in clipped if each == each][-8:]
+            if len(known) >= 4 and max(known) < 1.05 * min(known) and applied > self.factor * max(known):
+                yield _about(
+                    rows, "norm", applied, max(known),
+                    f"The gradients' norm of {applied:.3g} was taken whole; before it was clipped at {max(known):.3g}.",
+                )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class UpdateRatio(Rule):
+    """The update is far too large or small beside the weight that it changes: a step of the optimizer replaces the weight, or leaves it practically as it is; or a weight moves further than the optimizer can move it."""
+
+    name = "update_ratio"
+    title = "Update-to-weight ratio"
+    properties: ClassVar = {
+        "largest": number("Largest", "Largest update as a part of the weight.", 1e-6, 1e6, 0.5),
+        "smallest": number("Smallest", "Smallest update as a part of the weight.", 0, 1, 1e-8),
+        "steps": number("Steps", "How many steps a weight has to be known before.", 1, 10000, 32),
+    }
+
+    largest: float = 0.5
+    smallest: float = 1e-8
+    steps: float = 32.0
+
+    def find(self, now: StepTable) -> Iterator[Finding]:
+        """Find weights whose update, by Adam's equation, is too large or too small."""
+        layout = now.layout
+        rate = now.scalars.get("lr", 0.0)
+        of, first = layout.pairs("param", "exp_avg")
+        if not len(of) or rate <= 0:
+            return
+        squares, found = layout.pairs("exp_avg_sq", "param")
+        square = np.full(len(now.rows), np.nan)
+        square[found] = now.rows[squares, 1]
+        ratio = rate * now.rms[first] / np.sqrt(square[of]) / now.rms[of]
+        # A bias begins at zero, and scales of norms are few values.
+        judged = (
+            (now.past("size").seen[of] >= self.steps) & layout.matching(r"weight")[of] & (now.rms[of] > 0)
+        )
+        judged &= ~layout.matching(r"norm|\bln")[of] & (rate > 0.01 * now.largest_rate)
+        yield from self._written(now, of[judged])
+        for wrong, limit, words in (
+            (
+                ratio > self.largest,
+                self.largest,
+                "The update is {:.2g} of the weight; it should be below {:.2g}.",
+            ),
+            (
+                ratio < self.smallest,
+                self.smallest,
+                "The update is only {:.2g} of the weight; it should be above {:.2g}.",
+            ),
+        ):
+            rows = np.flatnonzero(judged & wrong)
+            if len(rows):
+                yield Finding(of[rows], "ratio", ratio[rows], limit, words.format)
+
+    def _written(self, now: StepTable, rows: NDArray[np.intp]) -> Iterator[Finding]:
+        """Find weights whose extremes moved further than a step of Adam can move any value: something else wrote them."""
+        before = now.before[rows]
+        moved = np.abs(now.rows[rows, _EXTREMES] - before[:, _EXTREMES]).max(axis=1)
+        moved[now.before_step[rows] != now.step - 1] = np.nan
+        # Other groups of parameters may have a larger learning rate than the one that is logged: then these weights move so in every step.
+        key = ("moved", rows.tobytes())
+        usual = now.remember(key, moved)[-16:]
+        if len(usual) < 4:
+            return
+        most = _ADAM * now.largest_rate * (1 + np.abs(before[:, _EXTREMES]).max(axis=1))
+        found = moved > np.maximum(most, 4 * np.fmax.reduce(usual))
+        if found.any():
+            yield Finding(
+                rows[found],
+                "update",
+                moved[found],
+                most[found],
+                lambda value, most: (
+                    f"Its largest or smallest value moved by {value:.3g} in this step; at this learning rate the optimizer moves none by more than {most:.3g}. Something else wrote these weights."
+                ),
+            )
+
+
+_EXTREMES = slice(MOMENT_COLUMNS.index("min"), MOMENT_COLUMNS.index("max") + 1)
+# |m| / √v of Adam is at most (1 − β1) / √(1 − β2), 3.2 of the usual betas, or 1.
+_ADAM = 10.0
+
+
+def _about(rows: NDArray[np.intp], statistic: str, value: float, expected: float, words: str) -> Finding:
+    return Finding(rows[:1], statistic, value, expected, lambda *_: words)

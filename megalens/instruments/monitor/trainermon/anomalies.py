@@ -1,0 +1,151 @@
+"""``anomaly.json``: the anomalies that TrainerMon's rules found on each rank, and which of them came first."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ....protocol import MegalensError, is_whole
+from ....protocol.outside_file import read_json_file
+from ....protocol.replace_file import replace_file
+
+__all__ = ["ANALYSIS", "Anomaly", "first_anomalies", "read_anomalies", "write_anomalies"]
+
+RECORDS = "anomaly.json"
+ANALYSIS = "anomaly_analyse.json"
+_RANK_FOLDER = re.compile(r"rank\d{1,5}")
+_MOST_BYTES = 256 << 20
+# Which part of the step a tag belongs to, by its last component. What has none comes before all: so do its tools.
+_PARTS = {
+    "actv": 0,
+    **dict.fromkeys(("actv_grad", "pre_grad", "post_grad", "acc_grad"), 1),
+    **dict.fromkeys(("exp_avg", "exp_avg_sq"), 2),
+}
+_WHOLE = ("rank", "step", "micro_step", "pp_stage", "vpp_stage", "call_id")
+
+
+@dataclass(frozen=True)
+class Anomaly:
+    """One record, with the members that it has in the file.
+
+    Attributes
+    ----------
+    rank, step, micro_step, pp_stage, vpp_stage : int
+        Where and when.
+    call_id : int
+        Place of the tag among those that the rank measured in that step; -1 where it has none.
+    tag_name : str
+        Chunk, name, micro-batch, rank and what was measured, such as ``0:layers.0.mlp.output:0/rank0/actv``.
+    message : str
+        For people.
+    group_mates : list of int
+        Ranks of the process group.
+    """
+
+    rank: int
+    step: int
+    micro_step: int
+    pp_stage: int
+    vpp_stage: int
+    call_id: int
+    tag_name: str
+    message: str
+    group_mates: list[int] = field(default_factory=list)
+
+    @property
+    def key(self) -> str:
+        """Name of the record in the file."""
+        return f"{self.tag_name}_step_{self.step}_call_{self.call_id}"
+
+    @cached_property
+    def order(self) -> tuple[int, ...]:
+        """What records are put in order by: step, micro-batch, part of the step, then the way of the computation through the stages (back in the backward pass), then the call."""
+        part = _PARTS.get(self.tag_name.rpartition("/")[2], -1)
+        way = 1 if part == 0 else -1
+        return self.step, self.micro_step, part, way * self.vpp_stage, way * self.pp_stage, self.call_id
+
+    @classmethod
+    def of(cls, record: Any) -> Anomaly:
+        """Return a record as it was read.
+
+        Raises
+        ------
+        ValueError
+            Naming the member that is wrong.
+        """
+        if not isinstance(record, dict):
+            raise ValueError(f"a record must be an object, got {record!r:.100}")
+        for name in _WHOLE:
+            if not is_whole(record.get(name), -(2**53)):
+                raise ValueError(f"{name} must be a whole number, got {record.get(name)!r:.100}")
+        for name in ("tag_name", "message"):
+            if not isinstance(record.get(name), str):
+                raise ValueError(f"{name} must be a text, got {record.get(name)!r:.100}")
+        mates = record.get("group_mates", [])
+        if not isinstance(mates, list) or not all(is_whole(each, 0) for each in mates):
+            raise ValueError(f"group_mates must be a list of ranks, got {mates!r:.100}")
+        return cls(**{name: record[name] for name in (*_WHOLE, "tag_name", "message")}, group_mates=mates)
+
+
+def read_anomalies(folder: Path) -> tuple[list[Anomaly], list[str]]:
+    """Read the ``anomaly.json`` of every rank one level below a folder, ``anomaly_detected`` of the output.
+
+    Returns
+    -------
+    tuple
+        The records in the order of the ranks' folders and of the files, and a sentence about each that was left out.
+
+    Raises
+    ------
+    MegalensError
+        When there is no such folder, or a file of it cannot be read.
+    """
+    if not folder.is_dir():
+        raise MegalensError(f"{folder} must be a folder that holds rank0/{RECORDS}; there is none.")
+    found: list[Anomaly] = []
+    warnings: list[str] = []
+    for path in _files(folder):
+        for key, record in _records(path).items():
+            try:
+                found.append(Anomaly.of(record))
+            except ValueError as error:
+                warnings.append(f"{path.parent.name}/{path.name}: {key[:100]!r} is left out: {error}.")
+    return found, warnings
+
+
+def first_anomalies(
+    anomalies: Iterable[Anomaly], most: int = 8, steps: Collection[int] = ()
+) -> list[Anomaly]:
+    """Return the ``most`` anomalies that came first, of some steps if any are named. Those that came at once stay in the order in which they were read."""
+    chosen = [each for each in anomalies if not steps or each.step in steps]
+    return sorted(chosen, key=lambda each: each.order)[:most]
+
+
+def write_anomalies(path: Path, anomalies: Iterable[Anomaly]) -> None:
+    """Write records as one file, in their order, in the place of what was there. Of records with one key the last stays."""
+    records = {each.key: asdict(each) for each in anomalies}
+    replace_file(path, json.dumps(records, indent=1, ensure_ascii=False).encode())
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    ranks = [each for each in folder.iterdir() if _RANK_FOLDER.fullmatch(each.name) and each.is_dir()]
+    for rank in sorted(ranks, key=lambda each: int(each.name[4:])):
+        if (rank / RECORDS).is_file():
+            yield rank / RECORDS
+
+
+def _records(path: Path) -> dict[str, Any]:
+    try:
+        records = read_json_file(path, _MOST_BYTES)
+    except (OSError, ValueError) as error:
+        raise MegalensError(f"Could not read {path.parent.name}/{path.name}: {str(error)[:200]}") from error
+    if not isinstance(records, dict):
+        raise MegalensError(
+            f"{path.parent.name}/{path.name} must hold an object of records, got a {type(records).__name__}."
+        )
+    return records

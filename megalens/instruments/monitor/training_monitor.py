@@ -1,0 +1,234 @@
+"""``megalens.monitor``: the one line that begins it."""
+
+from __future__ import annotations
+
+import warnings
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from ...adapters.before_reduction import before_reduction
+from ...api.statistics import log_statistics
+from ...protocol import StepReadings, is_whole
+from ...protocol.anomaly import first_anomaly
+from ...tracer.errors import TracerError
+from ...tracer.moments.logger import StatisticsLogger
+from ...tracer.tracer import Tracer
+from .actions import TrainingStopped, actions_from
+from .alarm import Alarm
+from .instrument import MonitorInstrument
+from .own_rules import read_rules
+from .trainermon.as_monitor import TrainerMonRules, monitor_options
+from .trainermon.config import read_config
+from .watch import Watch
+
+__all__ = ["TrainingMonitor", "monitor"]
+
+_DEFAULTS = {"param": 1, "grad": 1, "activation": 10, "optimizer_state": 1}
+_KEPT = 1000
+_BOX_BYTES = 64 << 20
+
+
+def monitor(
+    model: nn.Module | Sequence[nn.Module],
+    optimizer: Any,
+    config: Mapping[str, Any] | str | Path | None = None,
+    *,
+    tracer: Tracer | None = None,
+    rules: Any = None,
+    actions: Any = None,
+    black_box: int = 20,
+    black_box_bytes: int = _BOX_BYTES,
+    record: Any = None,
+    **options: Any,
+) -> TrainingMonitor:
+    """Begin to monitor a training: rules judge each step's statistics, and raise alarms.
+
+    Parameters
+    ----------
+    model, optimizer
+        As for :func:`megalens.log_statistics`.
+    config : mapping or path, optional
+        A configuration of TrainerMon, or the JSON file that has it: what is measured and how often, and ``alert.rules``, which judge as a rule named ``trainermon`` beside ours. Files are written by
+        :class:`megalens.TrainerMon` only.
+    tracer : Tracer, optional
+        Whose steps these are. Without one a tracer is made and closed with the monitor.
+    rules : mapping, function or sequence of functions, optional
+        Settings of the rules: ``{"rules": {"jump": {"threshold": 12}}, "muted": [{"rule": "dead", "name": "*bias"}]}``. Or rules of your own: functions that take a ``StepReadings`` and those of the steps
+        before, and give :class:`~megalens.instruments.monitor.alarm.Alarm` objects. Under ``"own"`` of the settings both go together. Rules that installed packages bring by entry points of the group
+        ``megalens.rules`` judge too.
+    actions : Action, mapping or sequence of them, optional
+        What alarms may set off: ``{"checkpoint": save, "stop": True}``; see :class:`~megalens.instruments.monitor.actions.Action`.
+    black_box : int
+        How many of the last steps are kept as they were measured, and sent when an alarm is raised although the recording is sparse. 0: none.
+    black_box_bytes : int
+        In how much memory at most: of more, the oldest are given up.
+    record : str or Path, optional
+        Folder of the recording, as for :func:`megalens.trace`.
+    **options
+        For :func:`megalens.log_statistics`: every how many steps each statistic is measured, and how the run is called.
+
+    Returns
+    -------
+    TrainingMonitor
+        Use ``with monitor.step():`` (or the tracer's own) around each optimizer step, and close it at the end, or use it in a ``with``.
+
+    Raises
+    ------
+    TracerError
+        When an argument is wrong.
+    ConfigError
+        When the configuration is.
+    ProtocolError
+        When the settings of a rule are wrong, with the field at fault.
+    """
+    for name, value in (("black_box", black_box), ("black_box_bytes", black_box_bytes)):
+        if not is_whole(value):
+            raise TracerError(f"{name}=… must be a whole number from 0, got {value!r:.50}.")
+    if tracer is not None and tracer.instrument(MonitorInstrument.name) is not None:
+        raise TracerError(
+            "This tracer has a monitor already. Close it first, or change its rules by its configure(…)."
+        )
+    asked: Mapping[str, Any] = {**_DEFAULTS, "grad_unreduced": 1}
+    theirs = []
+    if config is not None:
+        given = read_config(config, _warn)
+        asked = monitor_options(given, _warn)
+        theirs = [TrainerMonRules(given.alert["rules"])] if given.alert["rules"] else []
+    settings, own = read_rules(rules, theirs)
+    done = actions_from(actions)
+    chunks = [model] if isinstance(model, nn.Module) else list(model)
+    replicas = any(
+        isinstance(module, DistributedDataParallel) for chunk in chunks for module in chunk.modules()
+    )
+    if not replicas and before_reduction(chunks) is None:
+        # Nothing is reduced.
+        asked = {stat: every for stat, every in asked.items() if stat != "grad_unreduced"}
+    intervals = {stat: options.pop(stat, every) for stat, every in asked.items()}
+    if record is not None:
+        options["record"] = record
+    if any(action.pause for action in done):
+        if tracer is None:
+            options["allow"] = [*options.get("allow", ()), "pause"]
+        elif "pause" not in tracer.controls:
+            raise TracerError(
+                "actions.pause needs a tracer that allows it: megalens.trace(…, allow=['pause'])."
+            )
+    instrument = MonitorInstrument(done, black_box, black_box_bytes)
+    statistics = log_statistics(
+        model,
+        optimizer,
+        tracer=tracer,
+        judge=instrument.take,
+        # What alarms set off comes before the next step; where they set off nothing, and nobody looks, steps of up to a second are judged together.
+        at_once=bool(done),
+        **intervals,
+        **options,
+    )
+    return TrainingMonitor(statistics, Watch(settings, own, statistics.tracer.warn), instrument)
+
+
+def _warn(sentence: str) -> None:
+    warnings.warn(sentence, stacklevel=3)
+
+
+class TrainingMonitor:
+    """What watches a training. Made by :func:`megalens.monitor`.
+
+    Attributes
+    ----------
+    statistics : StatisticsLogger
+        What measures.
+    tracer : Tracer
+        Whose steps these are.
+    """
+
+    def __init__(self, statistics: StatisticsLogger, watch: Watch, instrument: MonitorInstrument) -> None:
+        self.statistics, self.tracer = statistics, statistics.tracer
+        self._watch = _Kept(watch)
+        self._instrument = instrument
+        instrument.begin(self.tracer, self._watch, statistics.recorded.due)
+        self.tracer.attach(instrument)
+
+    @property
+    def alarms(self) -> list[Alarm]:
+        """The last thousand alarms, oldest first; on rank 0."""
+        return list(self._watch.alarms)
+
+    @property
+    def first_anomaly(self) -> Alarm | None:
+        """The alarm that came first of all; None while the training is healthy."""
+        return self._watch.first
+
+    @property
+    def stopped(self) -> str:
+        """Why the training is to end, on all ranks from the same step on; empty while it goes on."""
+        return self._instrument.stopped
+
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        """Return a context manager around one optimizer step: the tracer's own.
+
+        Raises
+        ------
+        TrainingStopped
+            At the end of a step, on all ranks the same, when an alarm has set off the action ``stop``. Only here does a monitor raise into a training; with ``tracer.step()`` ask :attr:`stopped` instead.
+        """
+        with self.tracer.step():
+            yield
+        if self.stopped:
+            raise TrainingStopped(self.stopped)
+
+    def configure(self, settings: Mapping[str, Any]) -> None:
+        """Change rules, thresholds and what is muted, from the next step on. What is not named stays, None takes one back to its default.
+
+        Raises
+        ------
+        ProtocolError
+            With the field at fault; then nothing has changed.
+        """
+        self.tracer.configure({"flags": {}, "instruments": {"monitor": settings}})
+
+    def close(self) -> None:
+        """Take every hook off and, where the tracer is the monitor's own, end the run. Safe twice."""
+        self.statistics.close()
+        self._leave()
+
+    def __enter__(self) -> TrainingMonitor:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.statistics.__exit__(kind, error, trace)
+        self._leave()
+
+    def _leave(self) -> None:
+        # A tracer of its own has ended, and goes on saying what there was.
+        if not self.statistics.owns_tracer:
+            self.tracer.detach(self._instrument)
+
+
+class _Kept:
+    """A watch that keeps the last alarms for the script."""
+
+    def __init__(self, watch: Watch) -> None:
+        self.alarms: deque[Alarm] = deque(maxlen=_KEPT)
+        self.first: Alarm | None = None
+        self._watch = watch
+        self.columns, self.configure, self.check = watch.columns, watch.configure, watch.check
+        self.to_message, self.schema = watch.to_message, watch.schema
+
+    def judge(self, step: StepReadings) -> list[Alarm]:
+        """Return the alarms of a step."""
+        found = self._watch.judge(step)
+        self.alarms += found
+        if self.first is None:
+            self.first = first_anomaly(found)
+        return found

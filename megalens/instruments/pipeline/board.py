@@ -1,0 +1,114 @@
+"""How a new order comes into force at the same step on all ranks, without any of them waiting.
+
+::
+
+    first rank   step s: post the order for s+1, then send the first forward pass of s ───▶ …
+    any rank     step s: each of its operations depends on that forward pass ─▶ step s+1 begins: look whether one is posted for s+1
+
+A rank ends step s only after it has done its part of it, for which the first rank's activations of step s had to come: these were sent after the post. So whoever
+begins step s+1 finds the post, or there is none. The order is JSON in the store that the job was started with, and deleted when all must have read it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from torch.distributed import distributed_c10d
+from torch.distributed.distributed_c10d import PrefixStore
+
+from ...protocol import parse_json
+from .errors import PipelineError
+
+__all__ = ["Board"]
+
+_made: Counter[str] = Counter()
+
+
+class Board:
+    """Orders of one pipeline, by the step from which on they are in force.
+
+    Parameters
+    ----------
+    first : int
+        Global rank of the pipeline's first rank.
+    decider : int or None
+        Global rank that decides: where pipelines run side by side and share stages, one for all. None on ranks that only know their own pipeline's first one, which says it.
+    rank : int
+        This one.
+    timeout : float
+        Seconds to wait for what is posted before the first step.
+    """
+
+    def __init__(self, first: int, decider: int | None, rank: int, timeout: float) -> None:
+        self._timeout = timeout
+        store = distributed_c10d._get_default_store()
+        number = _made[f"{first}"]
+        _made[f"{first}"] += 1
+        own = PrefixStore(f"megalens/instruments/pipeline/{first}/{number}", store)
+        if decider is not None:
+            own.set("decider", str(decider))
+        decided_by = int(self._get(own, "decider"))
+        self._own = own
+        self._store = (
+            own
+            if decided_by == first
+            else PrefixStore(f"megalens/instruments/pipeline/{decided_by}/{number}", store)
+        )
+        self.decides = rank == decided_by
+        """Whether this rank decides."""
+        self.decider = decided_by
+        """Global rank that does."""
+
+    def post(self, step: int, order: Mapping[str, Any]) -> None:
+        """Post an order to be in force from a step on."""
+        self._store.set(f"order/{step}", json.dumps(order))
+
+    def first(self) -> dict[str, Any]:
+        """Return the order of the first step, waiting for it."""
+        return _of(self._get(self._store, "order/1"))
+
+    def look(self, step: int) -> dict[str, Any] | None:
+        """Return what is in force from a step on, where something new is."""
+        key = f"order/{step}"
+        if not self._store.check([key]):
+            return None
+        return _of(self._store.get(key))
+
+    def forget(self, step: int) -> None:
+        """Delete what was posted for a step that all ranks have begun."""
+        self._store.delete_key(f"order/{step}")
+
+    def say(self, name: str, value: Any) -> None:
+        """Post something to this rank's own pipeline."""
+        self._own.set(name, json.dumps(value))
+
+    def said(self, name: str) -> Any:
+        """Return what a rank of this pipeline posted last; None where there is nothing."""
+        return parse_json(self._own.get(name)) if self._own.check([name]) else None
+
+    def wait_for(self, name: str) -> Any:
+        """Return what a rank of this pipeline posts, waiting for it."""
+        return parse_json(self._get(self._own, name))
+
+    def _get(self, store: Any, key: str) -> bytes:
+        try:
+            store.wait([key], timedelta(seconds=self._timeout))
+        except (RuntimeError, ValueError) as error:
+            raise PipelineError(
+                f"Another rank of the pipeline did not come within {self._timeout:.3g} s: every rank makes its DynamicSchedule, with its own stages ({str(error)[:200]}).",
+                code="waited",
+            ) from error
+        return store.get(key)  # type: ignore[no-any-return]
+
+
+def _of(given: bytes) -> dict[str, Any]:
+    found = parse_json(given)
+    if not isinstance(found, dict):
+        raise PipelineError("What is posted as an order is none.", code="shape")
+    if "error" in found:
+        raise PipelineError(str(found["error"])[:2000])
+    return found

@@ -1,0 +1,391 @@
+"""Does a step's operations on one rank, and waits only where nothing else can be done."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from .chunk import StageChunk
+from .errors import PipelineError
+from .orders import IOrder
+from .placement import Placement
+from .plan_check import words_of
+from .plan_type import Operation
+from .stages.cut_batch import StepBatch
+from .stages.inbox import Arrival, Inbox, Key, shapes_text
+from .stages.link import Link, spec_of
+from .stages.tell import tell_received, tell_sent
+from .together import Together
+
+if TYPE_CHECKING:
+    from ...tracer import Tracer
+
+__all__ = ["Done", "Executor"]
+
+_clock = time.perf_counter_ns
+
+
+class Done(NamedTuple):
+    """An operation that was done: times in ns of ``perf_counter_ns``, and ns that were waited before it."""
+
+    operation: Operation
+    began: int
+    ended: int
+    waited: int
+
+
+class Executor:
+    """One rank of a pipeline.
+
+    Parameters
+    ----------
+    layout : Placement
+        What the pipeline is like.
+    stage, rank : int
+        Stage of this rank, and its global rank.
+    chunks : mapping of int to StageChunk
+        Its virtual stages.
+    links : mapping of int to Link
+        By stage, to those that it talks to.
+    inbox : Inbox
+        Where they file messages.
+    timeout : float
+        Seconds after which what does not come ends the step.
+    headers : bool
+        Whether shapes change from message to message.
+    together : Together, optional
+        Where several ranks hold this stage and have to do dynamic orders alike.
+    """
+
+    def __init__(
+        self,
+        layout: Placement,
+        stage: int,
+        rank: int,
+        chunks: Mapping[int, StageChunk],
+        links: Mapping[int, Link],
+        inbox: Inbox,
+        *,
+        timeout: float,
+        headers: bool,
+        together: Together | None = None,
+    ) -> None:
+        self._layout, self._stage, self._rank = layout, stage, rank
+        self._chunks, self._links, self._inbox = chunks, links, inbox
+        self._number = {virtual: at for at, virtual in enumerate(sorted(chunks))}
+        self._timeout, self._headers, self._together = timeout, headers, together
+        self._in_headers, self._direct = headers, True
+        self.watch: Tracer | None = None
+        # The same, in a step that it follows.
+        self._watched: Tracer | None = None
+        self.done: list[Done] = []
+        """What the last step did."""
+
+    # A step.
+
+    def run(self, order: IOrder, batch: StepBatch, expected: Mapping[int, Sequence[Key | None]]) -> None:
+        """Do a step.
+
+        Parameters
+        ----------
+        order : IOrder
+            What is done when.
+        batch : StepBatch
+            With what.
+        expected : mapping of int to sequence
+            By stage the messages that will come from it, in order.
+
+        Raises
+        ------
+        PipelineError
+            ``waited`` or ``lost``, naming what was waited for; ``failed`` for an error of the model; ``shape``.
+        """
+        self.done = []
+        watch = self.watch if self.watch is not None and self.watch.follows_passes else None
+        self._watched = watch
+        headers = self._in_headers = self._headers or order.dynamic
+        self._direct = not order.dynamic
+        with self._inbox.lock:
+            self._inbox.filed.clear()
+            self._inbox.arrivals.clear()
+            self._inbox.training = torch.is_grad_enabled()
+        for stage, link in self._links.items():
+            link.timed = watch is not None
+            link.begin(expected.get(stage, ()), headers, order.dynamic)
+        order.begin()
+        while not order.over:
+            before = _clock()
+            operation = self._next(order)
+            message = self._input(operation)
+            began = _clock()
+            if self._watched is not None:
+                self._operate_watched(operation, message, batch, headers, before)
+            else:
+                self._operate(operation, message, batch, headers)
+            self.done.append(Done(operation, began, _clock(), began - before))
+            order.ended(operation)
+            if self._direct:
+                for link in self._links.values():
+                    link.post_ahead()
+        self._drain()
+
+    def exchange(
+        self, peer_stage: int, part: int, theirs: int, tensors: Sequence[Tensor]
+    ) -> Sequence[Tensor]:
+        """Send weights' gradients of a part of the model to the stage with the other copy, and return its ones. The step's messages from there end with them."""
+        link = self._links[peer_stage]
+        self._inbox.specs["S", part] = spec_of(tensors)
+        link.send(("S", theirs, 0), tensors, self._in_headers)
+        before = _clock()
+        message = self._wait_for(("S", part, 0), None, peer_stage)
+        if self._watched is not None:
+            tell_received(self._watched, message, before, self._number[part], -1)
+        self._drain()
+        return [each for each in message.tensors if each is not None]
+
+    def _operate_watched(
+        self, operation: Operation, message: Arrival | None, batch: StepBatch, headers: bool, before: int
+    ) -> None:
+        watch, (kind, virtual, number) = self._watched, operation
+        assert watch is not None
+        chunk = self._number[virtual]
+        if message is not None:
+            tell_received(watch, message, before, chunk, number)
+        watch.operation_begins({"F": "forward", "W": "wgrad"}.get(kind, "backward"), chunk, number)
+        try:
+            self._operate(operation, message, batch, headers)
+        finally:
+            watch.operation_ends()
+
+    def _operate(
+        self, operation: Operation, message: Arrival | None, batch: StepBatch, headers: bool
+    ) -> None:
+        try:
+            self._run(operation, message, batch, headers)
+        except PipelineError as error:
+            error.stage, error.rank = self._stage, self._rank
+            raise
+        except Exception as error:
+            raise self._error(
+                "failed",
+                operation,
+                f"Rank {self._rank} (stage {self._stage}) could not do {operation}, the {words_of(operation)}: {type(error).__name__}: {str(error)[:400]}",
+            ) from error
+
+    def _run(self, operation: Operation, message: Arrival | None, batch: StepBatch, headers: bool) -> None:
+        kind, virtual, number = operation
+        chunk = self._chunks[virtual]
+        if kind == "F":
+            loss = batch.loss
+            outputs = chunk.forward(
+                number,
+                self._inputs(operation, message, batch),
+                batch.kwargs[number],
+                None if loss is None else lambda output: loss(output, number),
+                batch.keep_outputs,
+            )
+            if not chunk.last:
+                self._inbox.specs["B", virtual] = tuple(each for each in spec_of(outputs) if each[2])
+                self._give(("F", virtual + 1, number), outputs, headers, operation)
+        elif kind == "W":
+            chunk.backward_weight(number)
+        else:
+            if message is None:
+                gradients: Sequence[Any] = (torch.tensor(batch.scale, device=chunk.stage.device),)
+            else:
+                gradients = message.tensors
+            found = (chunk.backward if kind == "B" else chunk.backward_input)(number, gradients)
+            if not chunk.first:
+                self._give(("B", virtual - 1, number), found, headers, operation)
+
+    def _inputs(self, operation: Operation, message: Arrival | None, batch: StepBatch) -> tuple[Any, ...]:
+        if message is None:
+            return batch.args[operation.micro_batch]
+        if message.peer < 0:
+            return message.tensors
+        grad = torch.is_grad_enabled()
+        spec = self._inbox.specs["F", operation.virtual]
+        return tuple(
+            each.requires_grad_() if grad and takes and each is not None else each
+            for each, (_, _, takes) in zip(message.tensors, spec, strict=True)
+        )
+
+    def _give(self, key: Key, tensors: Sequence[Tensor], headers: bool, operation: Operation) -> None:
+        stage = self._layout.stage_of(key[1])
+        if stage == self._stage:
+            kept = tuple(each.detach().requires_grad_(each.requires_grad) for each in tensors)
+            self._inbox.put(key, Arrival(kept))
+            return
+        before = self._links[stage].send(key, tensors, headers)
+        if before is not None:
+            raise self._error(
+                "shape",
+                operation,
+                f"{operation} gave {shapes_text(spec_of(tensors))}, and micro-batches before gave {shapes_text(before)}. "
+                "Where shapes change from one to the next, say static_shapes=False on every rank.",
+            )
+
+    # Waiting.
+
+    def _next(self, order: IOrder) -> Operation:
+        if not order.dynamic:
+            found = order.next()
+            assert found is not None
+            return found
+        if self._together is not None and not self._together.leads:
+            try:
+                chosen = self._together.chosen(self._timeout)
+            except PipelineError as error:
+                error.stage, error.rank = self._stage, self._rank
+                raise
+            self._await_input(chosen)
+            self._hear(order)
+            order.take(chosen)  # type: ignore[attr-defined]
+            return chosen
+        deadline = time.monotonic() + self._timeout
+        while True:
+            self._hear(order)
+            found = order.next()
+            if found is not None:
+                if self._together is not None:
+                    self._together.choose(found)
+                return found
+            with self._inbox.changed:
+                self._starve(True)
+                while not self._inbox.arrivals:
+                    self._wait(deadline, None)
+                self._starve(False)
+
+    def _hear(self, order: IOrder) -> None:
+        arrivals = self._inbox.arrivals
+        while arrivals:
+            key = arrivals.popleft()
+            if key[0] != "S":
+                order.arrived(*key)
+
+    def _source(self, operation: Operation) -> tuple[Key, int] | None:
+        """Return what an operation needs of another virtual stage, and from which stage it comes."""
+        kind, virtual, number = operation
+        if kind == "F" and not self._chunks[virtual].first:
+            return ("F", virtual, number), self._layout.stage_of(virtual - 1)
+        if kind in "BI" and not self._chunks[virtual].last:
+            return ("B", virtual, number), self._layout.stage_of(virtual + 1)
+        return None
+
+    def _input(self, operation: Operation) -> Arrival | None:
+        source = self._source(operation)
+        return None if source is None else self._wait_for(source[0], operation, source[1])
+
+    def _await_input(self, operation: Operation) -> None:
+        source = self._source(operation)
+        if source is not None:
+            self._wait_for(source[0], operation, source[1], take=False)
+
+    def _wait_for(self, key: Key, operation: Operation | None, stage: int, *, take: bool = True) -> Arrival:
+        inbox = self._inbox
+        link = self._links.get(stage)
+        if self._direct and link is not None and key not in inbox.filed:
+            self._receive(link, key, operation)
+        with inbox.lock:
+            if key not in inbox.filed:
+                deadline = time.monotonic() + self._timeout
+                # What is needed may be behind what is not: all links let come what they like, as long as nothing can be done.
+                self._starve(True)
+                while key not in inbox.filed:
+                    self._wait(deadline, operation)
+                self._starve(False)
+            message = inbox.filed[key]
+            if take:
+                del inbox.filed[key]
+                if link is not None:
+                    link.taken()
+        for work in message.works:
+            work.wait()
+        return message
+
+    def _receive(self, link: Link, key: Key, operation: Operation | None) -> None:
+        """Receive from a link, in a fixed order, until what is needed is there."""
+        if self._inbox.failure is not None:
+            raise self._lost(operation, *self._inbox.failure)
+        try:
+            link.receive(key, self._timeout)
+        except TimeoutError:
+            raise self._late(operation) from None
+        except (RuntimeError, ValueError, IndexError) as error:
+            raise self._lost(operation, link.peer, error) from error
+
+    def _starve(self, hungry: bool) -> None:
+        for link in self._links.values():
+            link.starve(hungry)
+
+    def _wait(self, deadline: float, operation: Operation | None) -> None:
+        """Wait for the inbox to change. With it held."""
+        if self._inbox.failure is not None:
+            raise self._lost(operation, *self._inbox.failure) from self._inbox.failure[1]
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise self._late(operation)
+        self._inbox.changed.wait(left)
+
+    def _lost(self, operation: Operation | None, peer: int, error: BaseException) -> PipelineError:
+        said = str(error).partition(". ")[0][:300]
+        return self._error(
+            "lost",
+            operation,
+            f"Rank {self._rank} (stage {self._stage}) waited for {self._awaited(operation)} when its connection to rank {peer} failed: {said}. Rank {peer} is gone, or is stuck in an error of its own: see what it said.",
+        )
+
+    def _late(self, operation: Operation | None) -> PipelineError:
+        return self._error(
+            "waited",
+            operation,
+            f"Rank {self._rank} (stage {self._stage}) waited {self._timeout:.3g} s for {self._awaited(operation)}, and it did not come: that rank, or one before it, is stopped or stuck, or runs another order. timeout= of the schedule sets this limit.",
+        )
+
+    def _awaited(self, operation: Operation | None) -> str:
+        if operation is None:
+            peers = ", ".join(str(link.peer) for link in self._links.values())
+            return f"anything from its neighbours (ranks {peers})" if peers else "its own messages"
+        source = self._source(operation)
+        where = "" if source is None else f" from rank {self._links[source[1]].peer} (stage {source[1]})"
+        what = "the activations" if operation.kind == "F" else "the gradient"
+        return f"{what}{where} that {operation} needs, the {words_of(operation)}"
+
+    def _drain(self) -> None:
+        """Wait until everything is sent: nothing else is left to do."""
+        deadline = time.monotonic() + self._timeout
+        inbox = self._inbox
+        for link in self._links.values():
+            try:
+                link.flush(self._timeout)
+            except TimeoutError:
+                raise self._late(None) from None
+            except RuntimeError as error:
+                raise self._lost(None, link.peer, error) from error
+        inbox.draining = True
+        with inbox.lock:
+            while not all(link.sent for link in self._links.values()):
+                self._wait(deadline, None)
+        inbox.draining = False
+        if self._watched is None:
+            return
+        for link in self._links.values():
+            tell_sent(self._watched, link, self._giver)
+
+    def _giver(self, key: Key) -> int:
+        """Return the chunk that gave a message."""
+        return self._number.get(key[1] + {"F": -1, "B": 1}.get(key[0], 1 << 20), -1)
+
+    def _error(self, code: str, operation: Operation | None, message: str) -> PipelineError:
+        return PipelineError(
+            message,
+            code=code,
+            operation=None if operation is None else str(operation),
+            stage=self._stage,
+            micro_batch=None if operation is None else operation.micro_batch,
+            rank=self._rank,
+        )

@@ -1,0 +1,236 @@
+"""A split training on disk: a file for each stage and tensor-parallel process, and a manifest that says when all of them are whole."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+from torch.utils._pytree import tree_map
+
+from ....protocol import MegalensError, parse_json
+from .errors import SplitError
+from .layout import SplitLayout
+from .notes import SplitNotes
+from .place import SplitPlace
+from .shards import local_of
+from .update import WeightUpdate
+
+__all__ = ["SplitCheckpoint"]
+
+_FORMAT = 1
+_MANIFEST = "manifest.json"
+
+
+class SplitCheckpoint:
+    """Saves and loads for one process. Every process calls both; the backward processes of replica 0 write, all backward processes read.
+
+    Parameters
+    ----------
+    layout, place : SplitLayout, SplitPlace
+        Who does what, and this process.
+    module : torch.nn.Module
+        The stage.
+    update : WeightUpdate or None
+        Of a backward process.
+    notes : SplitNotes
+        How they wait for each other.
+    """
+
+    def __init__(
+        self,
+        layout: SplitLayout,
+        place: SplitPlace,
+        module: nn.Module,
+        update: WeightUpdate | None,
+        notes: SplitNotes,
+    ) -> None:
+        self._layout, self._place, self._module = layout, place, module
+        self._update, self._notes = update, notes
+        self._backward = [each for each in layout.processes if each.role == "backward"]
+        self._times = 0
+
+    def save(self, folder: str | Path, counts: dict[str, int]) -> None:
+        """Write a checkpoint. What was whole in the folder before stays so until this one is.
+
+        Parameters
+        ----------
+        folder : str or Path
+            That all processes see.
+        counts : dict
+            Steps so far, and what else is counted.
+        """
+        folder, here = Path(folder), self._place
+        writers = [each for each in self._backward if each.replica == 0]
+        manifest = {
+            "format": _FORMAT,
+            **{name: getattr(self._layout, name) for name in ("tensor", "stages")},
+            **counts,
+            "files": [_name(each, counts) for each in writers],
+        }
+        fault = self._together(
+            writers,
+            lambda: self._write(folder / _name(here, counts)),
+            lambda: _publish(folder, manifest),
+        )
+        if fault is not None:
+            raise self._error(f"The checkpoint in {folder} could not be written: {fault}", "folder")
+
+    def load(self, folder: str | Path) -> dict[str, int]:
+        """Read a checkpoint, and return what was counted. Nothing changes unless all processes could read theirs."""
+        folder, here = Path(folder), self._place
+        try:
+            said: Any = parse_json((folder / _MANIFEST).read_bytes())
+            if said["format"] != _FORMAT:
+                raise ValueError(f"its format is {said['format']!r:.20}, not {_FORMAT}")
+            # No name is taken from the file.
+            counts = {name: int(said[name]) for name in ("calls", "updates")}
+            found = {name: int(said[name]) for name in ("tensor", "stages")}
+        except (OSError, ValueError, KeyError, TypeError, MegalensError) as error:
+            raise self._error(
+                f"folder must hold a checkpoint that save(…) wrote whole, with {_MANIFEST}; {folder} does not: {type(error).__name__} {str(error)[:200]}",
+                "folder",
+            ) from error
+        for name, what in (("tensor", "tensor-parallel degree"), ("stages", "number of stages")):
+            mine = getattr(self._layout, name)
+            if found[name] != mine:
+                raise self._error(
+                    f"The checkpoint in {folder} was written with {name} {found[name]}, and this training has {mine}: a checkpoint is read with the same {what}. Forward processes and replicas may be others.",
+                    name,
+                )
+        held: dict[str, Any] = {}
+
+        def read() -> None:
+            # Nothing but tensors, numbers and texts: no code of a stranger's.
+            held.update(torch.load(folder / _name(here, counts), map_location="cpu", weights_only=True))
+            self._check(held)
+
+        fault = self._together(self._backward, read)
+        if fault is not None:
+            raise self._error(f"The checkpoint in {folder} could not be read: {fault}", "folder")
+        if held:
+            self._take(held)
+        return counts
+
+    def _together(
+        self, those: Sequence[SplitPlace], work: Callable[[], None], then: Callable[[], None] | None = None
+    ) -> str | None:
+        """Have some processes do their work, and the first of them something after it; every process returns what went wrong in any."""
+        self._times += 1
+        key, here, first = f"checkpoint/{self._times}", self._place, those[0]
+        if any(each.rank == here.rank for each in those):
+            self._notes.say(f"{key}/{here.rank}", self._tried(work))
+        if here.rank == first.rank:
+            faults = [
+                self._notes.hear(f"{key}/{each.rank}", f"{each.name} and its checkpoint") for each in those
+            ]
+            fault = next((each for each in faults if each), None)
+            if fault is None and then is not None:
+                fault = self._tried(then)
+            self._notes.say(f"{key}/done", fault)
+        outcome: str | None = self._notes.hear(f"{key}/done", f"{first.name} and its checkpoint")
+        return outcome
+
+    def _write(self, path: Path) -> None:
+        update = self._update
+        assert update is not None
+        optimizer = update.optimizer
+        held = {
+            "weights": {name: local_of(each) for name, each in _tensors(self._module)},
+            "masters": {at: local_of(each) for at, each in update.masters.items()},
+            "optimizer": None if optimizer is None else tree_map(_plain, optimizer.state_dict()),
+        }
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_suffix(".part")
+        with partial.open("wb") as file:
+            torch.save(held, file)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+
+    def _check(self, held: dict[str, Any]) -> None:
+        """Raise ``ValueError`` where what was read is not of this stage."""
+        update = self._update
+        assert update is not None
+        named = dict(_tensors(self._module))
+        for mine, theirs in ((named, held["weights"]), (dict(update.masters), held["masters"])):
+            odd = sorted(map(str, mine.keys() ^ theirs.keys()))
+            if odd:
+                raise ValueError(f"only one of it and this training has the weight or master {odd[0]}")
+            for name, each in mine.items():
+                local, value = local_of(each), theirs[name]
+                if local.shape != value.shape or local.dtype != value.dtype:
+                    raise ValueError(
+                        f"{name} is {value.dtype}{list(value.shape)} in it and {local.dtype}{list(local.shape)} here"
+                    )
+        groups = [] if update.optimizer is None else update.optimizer.param_groups
+        theirs = (held["optimizer"] or {}).get("param_groups", [])
+        if [len(each["params"]) for each in groups] != [len(each["params"]) for each in theirs]:
+            raise ValueError("its optimizer has other groups of parameters")
+
+    @torch.no_grad()
+    def _take(self, held: dict[str, Any]) -> None:
+        update = self._update
+        assert update is not None
+        for name, each in _tensors(self._module):
+            local_of(each).copy_(held["weights"][name])
+        for at, master in update.masters.items():
+            local_of(master).copy_(held["masters"][at])
+        if update.optimizer is None:
+            return
+        state = held["optimizer"]
+        numbers = [n for group in state["param_groups"] for n in group["params"]]
+        stepped = [each for group in update.optimizer.param_groups for each in group["params"]]
+        for number, parameter in zip(numbers, stepped, strict=True):
+            for name, value in state["state"].get(number, {}).items():
+                state["state"][number][name] = _like(parameter, value)
+        update.optimizer.load_state_dict(state)
+
+    def _tried(self, work: Any) -> str | None:
+        try:
+            work()
+        except Exception as error:
+            return f"{self._place.name}: {type(error).__name__}: {str(error)[:300]}"
+        return None
+
+    def _error(self, message: str, field: str) -> SplitError:
+        here = self._place
+        return SplitError(message, field=field, role=here.role, stage=here.stage, rank=here.rank)
+
+
+def _name(place: SplitPlace, counts: dict[str, int]) -> str:
+    return f"step{counts['calls']}-stage{place.stage}-tensor{place.tensor}.pt"
+
+
+def _publish(folder: Path, manifest: dict[str, Any]) -> None:
+    partial = folder / "manifest.part"
+    partial.write_text(json.dumps(manifest), encoding="utf-8")
+    partial.replace(folder / _MANIFEST)
+    # Of checkpoints before this one, which nothing names any more.
+    for path in folder.glob("step*-stage*-tensor*.pt"):
+        if path.name not in manifest["files"]:
+            path.unlink(missing_ok=True)
+
+
+def _tensors(module: nn.Module) -> list[tuple[str, Tensor]]:
+    return [*module.named_parameters(), *module.named_buffers()]
+
+
+def _plain(value: Any) -> Any:
+    return local_of(value) if isinstance(value, Tensor) else value
+
+
+def _like(parameter: Tensor, value: Any) -> Any:
+    """Return an optimizer's tensor as the parameter is: cut, where that is a DTensor."""
+    if (
+        isinstance(value, Tensor)
+        and isinstance(parameter, DTensor)
+        and value.shape == local_of(parameter).shape
+    ):
+        return DTensor.from_local(value, parameter.device_mesh, parameter.placements)
+    return value

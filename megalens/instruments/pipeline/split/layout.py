@@ -1,0 +1,188 @@
+"""Which process does what in a split training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from .asked_map import asked_map
+from .errors import SplitError
+from .place import SplitPlace
+
+if TYPE_CHECKING:
+    from ....tracer.place import Place
+
+__all__ = ["SplitLayout"]
+
+
+@dataclass(frozen=True)
+class SplitLayout:
+    """The processes of a split training, as the engine's rank map has them; made by :meth:`of`.
+
+    Attributes
+    ----------
+    tensor, forward_tensor : int
+        Tensor-parallel degree of the backward and of the forward processes.
+    stages, replicas : int
+        Pipeline stages; copies that train on samples of their own.
+    last_forward : bool
+        Whether the last stage has forward processes.
+    processes : tuple of SplitPlace
+        By global rank.
+    """
+
+    tensor: int
+    forward_tensor: int
+    stages: int
+    replicas: int
+    last_forward: bool
+    processes: tuple[SplitPlace, ...]
+
+    @classmethod
+    def of(
+        cls,
+        tensor: int = 1,
+        pipeline: int = 1,
+        data: int = 1,
+        *,
+        forward_tensor: int | None = None,
+        last_forward: bool = True,
+        context: int = 1,
+        expert: int = 1,
+        world: int | None = None,
+    ) -> SplitLayout:
+        """Return the layout of some degrees.
+
+        Parameters
+        ----------
+        tensor, pipeline, data : int
+            Tensor-parallel degree of the backward processes, pipeline stages, replicas.
+        forward_tensor : int, optional
+            Tensor-parallel degree of the forward processes, which divides ``tensor``.
+        last_forward : bool
+            Whether the last stage has forward processes.
+        context, expert : int
+            Must be 1.
+        world : int, optional
+            Processes that there are.
+
+        Raises
+        ------
+        SplitError
+            With the field at fault.
+        """
+        answer = asked_map(
+            tensor,
+            pipeline,
+            data,
+            forward_tensor=forward_tensor,
+            last_forward=last_forward,
+            context=context,
+            expert=expert,
+            world=world,
+        )
+        sizes = {"forward": answer["forward_tensor"], "backward": tensor}
+        places = [
+            SplitPlace(
+                each["real"],
+                each["role"],
+                each["pipeline"],
+                pipeline,
+                each["replica"],
+                data,
+                each["tensor"],
+                sizes[each["role"]],
+            )
+            for each in answer["processes"]
+        ]
+        return cls(tensor, answer["forward_tensor"], pipeline, data, last_forward, tuple(places))
+
+    @property
+    def world(self) -> int:
+        """How many processes there are."""
+        return len(self.processes)
+
+    @property
+    def share(self) -> int:
+        """How many backward processes of a stage one forward process stands for."""
+        return self.tensor // self.forward_tensor
+
+    @property
+    def lanes(self) -> int:
+        """Stages of forward processes and, after them, of backward processes."""
+        return 2 * self.stages - (not self.last_forward)
+
+    def place(self, rank: int) -> SplitPlace:
+        """Return what a process does.
+
+        Raises
+        ------
+        SplitError
+            Where there is no such rank.
+        """
+        if not 0 <= rank < self.world:
+            raise SplitError(f"rank must be 0 to {self.world - 1} in this layout, got {rank}.", field="rank")
+        return self.processes[rank]
+
+    def rank_of(self, role: str, stage: int, replica: int, tensor: int) -> int | None:
+        """Return the rank of a process; None where there is none."""
+        return self._ranks.get((role, stage, replica, tensor))
+
+    def backward_of(self, forward: SplitPlace, stage: int) -> list[int]:
+        """Return the backward processes of a stage that a forward process serves."""
+        first = forward.tensor * self.share
+        ranks = (self.rank_of("backward", stage, forward.replica, first + at) for at in range(self.share))
+        return [each for each in ranks if each is not None]
+
+    def peers(self, rank: int) -> list[int]:
+        """Return the processes that a process exchanges messages with, rising."""
+        here = self.place(rank)
+        beside = (here.stage - 1, here.stage + 1)
+        if here.role == "forward":
+            found = [self.rank_of("forward", stage, here.replica, here.tensor) for stage in beside]
+            found += [
+                each for stage in (here.stage, here.stage + 1) for each in self.backward_of(here, stage)
+            ]
+        else:
+            found = [self.rank_of("backward", stage, here.replica, here.tensor) for stage in beside]
+            at = here.tensor // self.share
+            found += [
+                self.rank_of("forward", stage, here.replica, at) for stage in (here.stage - 1, here.stage)
+            ]
+        return sorted(each for each in found if each is not None)
+
+    def connected(self, rank: int) -> list[int]:
+        """Return the processes that messages may reach from a process, itself among them: a chain of stages."""
+        here = self.place(rank)
+        return [each.rank for each in self.processes if self._chain(each) == self._chain(here)]
+
+    def tracer_place(self, rank: int) -> Place:
+        """Return a process' place as the tracer takes it: forward processes as the first stages of a pipeline, backward processes as the others, so that the timeline shows both as one run."""
+        from ....tracer.place import Place
+
+        here = self.place(rank)
+        lane = here.stage + (0 if here.role == "forward" else self.lanes - self.stages)
+        beside = [
+            each.rank
+            for each in self.processes
+            if (each.role, each.stage, each.replica) == (here.role, here.stage, here.replica)
+        ]
+        return Place(
+            rank,
+            tp=here.tensor,
+            pp=lane,
+            dp=here.replica,
+            tp_ranks=tuple(beside),
+            world_size=self.world,
+            tp_size=here.tensor_size,
+            pp_size=self.lanes,
+            dp_size=self.replicas,
+        )
+
+    @cached_property
+    def _ranks(self) -> dict[tuple[str, int, int, int], int]:
+        return {(each.role, each.stage, each.replica, each.tensor): each.rank for each in self.processes}
+
+    def _chain(self, place: SplitPlace) -> tuple[int, int]:
+        return place.replica, place.tensor if place.role == "forward" else place.tensor // self.share

@@ -1,0 +1,184 @@
+"""The messages of one process of a split training: what comes is known beforehand, and each wait ends in time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from ..stages.inbox import Inbox, Key, shapes_text
+from ..stages.link import Link, spec_of
+from ..stages.tell import tell_received, tell_sent
+from .errors import SplitError
+from .place import SplitPlace
+
+if TYPE_CHECKING:
+    from ....tracer import Tracer
+
+__all__ = ["Mail"]
+
+_clock = time.perf_counter_ns
+
+
+class Mail:
+    """Takes and gives messages over the links of one process.
+
+    Parameters
+    ----------
+    place : SplitPlace
+        Of this process.
+    names : mapping of int to str
+        What people are told of the others, by rank.
+    links : mapping of int to Link
+        By rank.
+    inbox : Inbox
+        Where the links file messages.
+    device : torch.device
+        Where tensors are wanted; they are received where the links receive them.
+    headers : bool
+        Whether shapes change from message to message.
+    timeout : float
+        Seconds after which what does not come is given up.
+    """
+
+    def __init__(
+        self,
+        place: SplitPlace,
+        names: Mapping[int, str],
+        links: Mapping[int, Link],
+        inbox: Inbox,
+        device: torch.device,
+        *,
+        headers: bool,
+        staged: bool,
+        timeout: float,
+    ) -> None:
+        self.place = place
+        self._names, self._links, self._inbox = names, links, inbox
+        self._device, self._headers, self._staged, self._timeout = device, headers, staged, timeout
+        self.watch: Tracer | None = None
+        """Who is told of every message, in a step that it follows."""
+
+    # Of activations and gradients both ends know what comes in which order, and the first message says the shapes.
+
+    def begin(self, expected: Mapping[int, Iterable[Key]]) -> None:
+        """Say what comes in this step, by rank, in order."""
+        for rank, link in self._links.items():
+            link.timed = self.watch is not None
+            link.begin(expected.get(rank, ()), self._headers, False)
+
+    def knows(self, key: tuple[str, int], tensors: Sequence[Tensor]) -> None:
+        """Say what messages of a kind hold."""
+        self._inbox.specs[key] = spec_of(tensors)
+
+    def take(self, key: Key, rank: int, what: str) -> tuple[Tensor, ...]:
+        """Return a message, waiting for it; ``what`` it is, for the error's words."""
+        before, link = _clock(), self._links[rank]
+        if self._inbox.failure is not None:
+            raise self._lost(what, *self._inbox.failure)
+        try:
+            link.receive(key, self._timeout)
+        except TimeoutError:
+            raise self.error(
+                "waited",
+                f"{self.place.name.capitalize()} waited {self._timeout:.3g} s for {what} from {self._names[rank]}, and it did not come: that process, or one before it, is stopped or stuck. timeout= of the training sets this limit.",
+                key,
+            ) from None
+        except (RuntimeError, ValueError, IndexError) as error:
+            raise self._lost(what, rank, error, key) from error
+        message = self._inbox.filed.pop(key)
+        for work in message.works:
+            work.wait()
+        if self.watch is not None:
+            tell_received(self.watch, message, before, 0, -1 if key[0] == "S" else key[2])
+        tensors = [each for each in message.tensors if each is not None]
+        return tuple(each.to(self._device) for each in tensors) if self._staged else tuple(tensors)
+
+    def give(self, key: Key, rank: int, tensors: Sequence[Tensor]) -> None:
+        """Post a message, and wait for nobody."""
+        before = self._links[rank].send(key, self._ready(tensors), self._headers)
+        if before is not None:
+            raise self.error(
+                "shape",
+                f"{self.place.name.capitalize()} gave {shapes_text(spec_of(tensors))} in micro-batch {key[2]}, and before {shapes_text(before)}. Where shapes change from one micro-batch to the next, say static_shapes=False in every process.",
+                key,
+            )
+
+    def post_ahead(self) -> None:
+        """Post the receives that may be."""
+        for link in self._links.values():
+            link.post_ahead()
+
+    # Of weights only the sender knows what comes: every message says it.
+
+    def expect(self, keys: Iterable[Key], rank: int) -> None:
+        """Say that more comes from a process, each message with its own header."""
+        self._links[rank].begin(keys, True, False)
+
+    def send(self, key: Key, rank: int, tensors: Sequence[Tensor]) -> None:
+        """Post a message with a header."""
+        self._links[rank].send(key, self._ready(tensors), True)
+
+    def drain(self) -> None:
+        """Wait until everything is sent."""
+        deadline = time.monotonic() + self._timeout
+        what = "its own messages to be taken"
+        for rank, link in self._links.items():
+            try:
+                link.flush(self._timeout)
+            except TimeoutError:
+                raise self._untaken(rank) from None
+            except RuntimeError as error:
+                raise self._lost(what, rank, error) from error
+        inbox = self._inbox
+        inbox.draining = True
+        with inbox.lock:
+            while not all(link.sent for link in self._links.values()):
+                if inbox.failure is not None:
+                    raise self._lost(what, *inbox.failure)
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise self._untaken(next(rank for rank, link in self._links.items() if not link.sent))
+                inbox.changed.wait(left)
+        inbox.draining = False
+        if self.watch is not None:
+            for link in self._links.values():
+                tell_sent(self.watch, link, lambda _: 0)
+
+    def close(self) -> None:
+        """End the links' threads. Safe twice."""
+        for link in self._links.values():
+            link.close()
+
+    def error(self, code: str, message: str, key: Key | None = None) -> SplitError:
+        """Return an error that says who, and of a message of which micro-batch."""
+        micro_batch = key[2] if key is not None and key[0] != "S" else None
+        return SplitError(
+            message,
+            code=code,
+            role=self.place.role,
+            stage=self.place.stage,
+            rank=self.place.rank,
+            micro_batch=micro_batch,
+        )
+
+    def _ready(self, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+        return [each.detach().cpu() for each in tensors] if self._staged else tensors
+
+    def _lost(self, what: str, rank: int, error: BaseException, key: Key | None = None) -> SplitError:
+        said = str(error).partition(". ")[0][:300]
+        name = self._names[rank]
+        return self.error(
+            "lost",
+            f"{self.place.name.capitalize()} waited for {what} when its connection to {name} failed: {said}. That process is gone, or is stuck in an error of its own: see what it said.",
+            key,
+        )
+
+    def _untaken(self, rank: int) -> SplitError:
+        return self.error(
+            "waited",
+            f"{self.place.name.capitalize()} waited {self._timeout:.3g} s for {self._names[rank]} to take what was sent to it: that process is stopped or stuck, or calls step(…) less often. timeout= of the training sets this limit.",
+        )

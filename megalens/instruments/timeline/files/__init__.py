@@ -1,0 +1,1 @@
+"""Traces of other tools: read in, and written out."""

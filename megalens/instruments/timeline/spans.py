@@ -1,0 +1,175 @@
+"""The rows of the stream ``spans`` as columns to compute with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ...protocol.ranges import read_ranges
+
+__all__ = ["COMMUNICATION", "KINDS", "PASSES", "Bools", "Floats", "Integers", "Spans", "ranks_text"]
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+KINDS: tuple[str, ...] = ("step", "forward", "backward", "wgrad", "optimizer", "data", "checkpoint", "user")
+KINDS += ("collective", "send", "receive")
+PASSES = ("forward", "backward", "wgrad")
+COMMUNICATION = ("collective", "send", "receive")
+
+_NUMBERS: tuple[str, ...] = ("step", "rank", "stage", "chunk", "micro_batch", "start", "end", "count")
+_NUMBERS += ("blocked", "bytes", "peer", "sequence")
+_LATER: tuple[str, ...] = ("clock",)
+"""Numbers that recordings of before do not have; 0 there."""
+_MOST_GROUP = 65_536
+
+
+@dataclass(frozen=True, eq=False)
+class Spans:
+    """Spans of all ranks, ordered by rank and then by start, the longer first. Every column is int64 ``[n]``.
+
+    Attributes
+    ----------
+    step, rank, stage, chunk, micro_batch, start, end, count, blocked, bytes, peer, sequence, clock : numpy.ndarray
+        As in the stream; times in ns of the rank's own clock.
+    kind : numpy.ndarray
+        Places in ``KINDS``.
+    name, group : numpy.ndarray
+        Places in ``names`` and ``groups``.
+    names, groups : sequence of str
+        The texts.
+    problems : tuple of str
+        What was left out, in sentences.
+    """
+
+    step: Integers
+    rank: Integers
+    stage: Integers
+    chunk: Integers
+    micro_batch: Integers
+    start: Integers
+    end: Integers
+    count: Integers
+    blocked: Integers
+    bytes: Integers
+    peer: Integers
+    sequence: Integers
+    clock: Integers
+    kind: Integers
+    name: Integers
+    group: Integers
+    names: Sequence[str]
+    groups: Sequence[str]
+    problems: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, table: pa.Table) -> Spans:
+        """Return the spans of a table of the stream, in any order. Spans that end before they begin, or of unknown kinds, are left out and said."""
+        columns: dict[str, Any] = {name: np.zeros(len(table), np.int64) for name in _LATER}
+        for name in (*_NUMBERS, *(each for each in _LATER if each in table.column_names)):
+            columns[name] = table[name].to_numpy().astype(np.int64, copy=False)
+        texts = {name: _codes(table[name]) for name in ("kind", "name", "group")}
+        known = np.array([KINDS.index(kind) if kind in KINDS else -1 for kind in texts["kind"][1]] or [-1])
+        columns["kind"] = known[texts["kind"][0]] if len(table) else texts["kind"][0]
+        columns |= {name: texts[name][0] for name in ("name", "group")}
+        problems = []
+        backwards = columns["end"] < columns["start"]
+        unknown = columns["kind"] < 0
+        for wrong, what in ((backwards, "end before they begin"), (unknown, "are of an unknown kind")):
+            if wrong.any():
+                ranks = sorted({int(rank) for rank in columns["rank"][wrong]})
+                problems.append(f"{int(wrong.sum())} spans of {ranks_text(ranks)} {what}; they are left out.")
+        columns["blocked"] = np.clip(columns["blocked"], 0, columns["end"] - columns["start"])
+        spans = cls(**columns, names=texts["name"][1], groups=texts["group"][1], problems=tuple(problems))
+        if problems:
+            spans = spans.take(np.flatnonzero(~(backwards | unknown)))
+        order = _order(spans)
+        return spans if (order[1:] > order[:-1]).all() else spans.take(order)
+
+    def __len__(self) -> int:
+        return len(self.step)
+
+    def take(self, rows: Any) -> Spans:
+        """Return some rows, in the order given."""
+        columns = (each.name for each in fields(self) if each.name not in ("names", "groups", "problems"))
+        return replace(self, **{name: getattr(self, name)[rows] for name in columns})
+
+    def of_kind(self, *kinds: str, rows: Any = slice(None)) -> Bools:
+        """Return which of some rows, or of all, are of these kinds."""
+        wanted = np.zeros(len(KINDS), bool)
+        wanted[[KINDS.index(kind) for kind in kinds]] = True
+        found: Bools = wanted[self.kind[rows]]
+        return found
+
+    @cached_property
+    def whole_phases(self) -> Bools:
+        """Passes, optimizer steps and so on that are no layer or operation inside of one, bool ``[n]``."""
+        named = (
+            np.array([bool(name) for name in self.names] or [False])[self.name] if len(self) else self.name
+        )
+        whole: Bools = ~(self.of_kind(*PASSES) & named.astype(bool))
+        return whole
+
+    @cached_property
+    def ranks(self) -> Integers:
+        """All ranks, rising."""
+        return np.unique(self.rank)
+
+    @cached_property
+    def first_rows(self) -> Integers:
+        """Where the rows of each of the ``ranks`` begin."""
+        return np.searchsorted(self.rank, self.ranks)
+
+    @cached_property
+    def steps(self) -> Integers:
+        """All steps, rising."""
+        return np.unique(self.step)
+
+    def members(self, group: int) -> list[int]:
+        """Return the ranks of a group, rising; none where its text says none."""
+        try:
+            ranges = read_ranges(self.groups[group], "group") or ()
+        except ValueError:
+            return []
+        if sum(last - first + 1 for first, last in ranges) > _MOST_GROUP:
+            return []
+        return [rank for first, last in ranges for rank in range(first, last + 1)]
+
+
+def ranks_text(ranks: Sequence[int]) -> str:
+    """Return ``rank 5`` or ``ranks 1, 3, 5 and 9 more``."""
+    shown = ", ".join(str(rank) for rank in ranks[:4])
+    more = f" and {len(ranks) - 4} more" if len(ranks) > 4 else ""
+    return f"rank{'s' if len(ranks) > 1 else ''} {shown}{more}"
+
+
+def _codes(column: pa.ChunkedArray) -> tuple[Integers, list[str]]:
+    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if isinstance(whole, pa.ChunkedArray):
+        whole = pa.concat_arrays(whole.chunks)
+    if not pa.types.is_dictionary(whole.type):
+        whole = whole.dictionary_encode()
+    return whole.indices.to_numpy(zero_copy_only=False).astype(np.int64), whole.dictionary.to_pylist()
+
+
+def _order(spans: Spans) -> Integers:
+    if not len(spans):
+        return np.arange(0)
+    # One key sorts much faster than three; where its bits do not suffice the three are sorted by.
+    first = np.full(int(spans.rank.max()) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(first, spans.rank, spans.start)
+    since = spans.start - first[spans.rank]
+    longest = -(spans.end - spans.start)
+    if int(since.max()) < 1 << 46 and int(spans.rank.max()) < 1 << 17:
+        order = np.argsort(spans.rank << 46 | since, kind="stable")
+        key = (spans.rank << 46 | since)[order]
+        if (key[1:] != key[:-1]).all():
+            return order
+    return np.lexsort((longest, spans.start, spans.rank))

@@ -1,0 +1,280 @@
+"""The timeline of a run: lanes of its ranks on one clock, a verdict, and which ranks are slow at which steps."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ...protocol import is_whole, must_be
+from ...protocol.ranges import in_ranges, read_ranges
+from ...runs.answers.moment_request import only_members
+from ...runs.answers.selection import StreamRows, check_cancelled
+from ...runs.query import Query
+from .analysis import Analysis
+from .lanes import MOST_LANES, found_of, lanes_of, links_of, path_of
+from .spans import Spans
+from .verdict import Verdict
+
+__all__ = ["MOST_ROWS", "STREAM", "draft_timeline", "number_of", "read_timeline", "step_counts"]
+
+STREAM = "spans"
+MOST_ROWS = 1_500_000
+_DRAFT_ROWS = 150_000
+"""Of fewer a verdict is there as soon."""
+_MOST_KEPT = 2
+_COLUMNS = 1000
+_MEMBERS = ("first", "last", "window", "columns", "ranks", "row", "path", "find", "draft")
+_MOST_TEXT = 200
+
+
+class _Newest:
+    """The last ones that were asked for: whoever pans asks about the same rows again."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[Any, ...], tuple[Analysis, dict[str, Any]]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: tuple[Any, ...]) -> tuple[Analysis, dict[str, Any]] | None:
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+            return self._kept.get(key)
+
+    def put(self, key: tuple[Any, ...], found: tuple[Analysis, dict[str, Any]]) -> None:
+        with self._lock:
+            self._kept[key] = found
+            while len(self._kept) > _MOST_KEPT:
+                self._kept.popitem(last=False)
+
+
+_kept, _drafts = _Newest(), _Newest()
+
+
+def read_timeline(
+    rows: StreamRows, request: Mapping[str, Any], key: object, cancelled: threading.Event
+) -> dict[str, Any]:
+    """Return what a view draws of a run's spans, as plain JSON.
+
+    Parameters
+    ----------
+    rows : StreamRows
+    request : mapping
+        All optional: ``first`` and ``last`` step (the newest ones that are not too many rows when absent), ``window`` in ms since the first of them, ``columns`` (pixels), ``ranks`` as text, ``row`` whose dependencies are wanted, ``path`` whether the critical path is, ``find`` a text in names;
+        ``draft`` is for :func:`draft_timeline`.
+    key : object
+        Tells this run's rows from others'.
+    cancelled : threading.Event
+
+    Raises
+    ------
+    ProtocolError
+        Naming the member that is wrong.
+    """
+    asked = _Asked.of(request)
+    available, chosen, count = _steps(rows, asked.first, asked.last, cancelled)
+    if chosen is None:
+        return {"steps_there": None}
+    analysis, told = _analysis(rows, key, chosen, count, cancelled)
+    spans = analysis.spans
+    stages = spans.stage[spans.first_rows]
+    ranks, there = asked.lanes(spans.ranks, stages, told["verdict"]["culprits"])
+    return {"steps_there": available, "chosen": list(chosen), **there, **told} | _drawn(
+        analysis, asked, ranks
+    )
+
+
+def draft_timeline(
+    rows: StreamRows, request: Mapping[str, Any], key: object, cancelled: threading.Event
+) -> dict[str, Any] | None:
+    """Return the lanes of :func:`read_timeline` before it is known who makes the others wait: of a large job that takes seconds, the lanes a part of one.
+
+    Only the spans of the ranks that are drawn are looked at, and their clocks are found from these alone. ``draft`` is true, and there are no culprits and no slow ranks.
+
+    Returns
+    -------
+    dict or None
+        None where the whole answer is there as soon.
+    """
+    asked = _Asked.of(request)
+    available, chosen, count = _steps(rows, asked.first, asked.last, cancelled)
+    if chosen is None or count <= _DRAFT_ROWS or _kept.get((key, chosen, count)) is not None:
+        return None
+    steps = Query(first=chosen[0], last=chosen[1])
+    places = pa.Table.from_batches(rows.batches(STREAM, steps, ["rank", "stage"]))
+    every, at = np.unique(places["rank"].to_numpy(), return_index=True)
+    stages = places["stage"].to_numpy()[at]
+    ranks, there = asked.lanes(every, stages, ())
+    if not ranks or 2 * len(ranks) > len(every):
+        return None
+    whole = (key, chosen, count, tuple(ranks))
+    found = _drafts.get(whole)
+    if found is None:
+        stage = {int(each) for each in stages[np.isin(every, ranks)]}
+        where = (("stage", stage.pop()),) if len(stage) == 1 else ()
+        spans = _spans(rows, replace(steps, where=where), cancelled, pa.array(ranks, pa.int32()))
+        analysis = Analysis(spans, whole=False)
+        whole_steps = analysis.work.step[np.isfinite(analysis.work.step)]
+        usual = float(np.median(whole_steps)) if whole_steps.size else math.nan
+        verdict = Verdict((), 0, 0, usual).to_message()
+        found = analysis, {"verdict": verdict, "slow": {"ranks": [], "steps": [], "values": []}}
+        _drafts.put(whole, found)
+    analysis, told = found
+    return {"draft": True, "steps_there": available, "chosen": list(chosen), **there, **told} | _drawn(
+        analysis, replace(asked, row=None, path=False), ranks
+    )
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What a request asks for."""
+
+    first: int | None
+    last: int | None
+    window: tuple[float, float] | None
+    columns: int
+    ranks: Any
+    row: int | None
+    path: bool
+    find: str
+
+    @classmethod
+    def of(cls, request: Mapping[str, Any]) -> _Asked:
+        only_members(request, _MEMBERS)
+        first, last, row, columns = (number_of(request, name) for name in ("first", "last", "row", "columns"))
+        path, draft, find = request.get("path", False), request.get("draft", False), request.get("find", "")
+        for name, value in (("path", path), ("draft", draft)):
+            if not isinstance(value, bool):
+                raise must_be(name, "true or false", value, name, "bad-parameter")
+        if not isinstance(find, str) or len(find) > _MOST_TEXT:
+            raise must_be("find", f"a text of at most {_MOST_TEXT} letters", find, "find", "bad-parameter")
+        ranks = read_ranges(request.get("ranks", "all"), "ranks")
+        return cls(first, last, _window(request), columns or _COLUMNS, ranks, row, path, find)
+
+    def lanes(
+        self, ranks: Any, stages: Any, culprits: Sequence[Mapping[str, Any]]
+    ) -> tuple[list[int], dict[str, int]]:
+        """Return the ranks that are drawn, in their order, and how many there are and are chosen."""
+        ordered: list[int] = ranks[np.lexsort((ranks, stages))].tolist()
+        chosen = [rank for rank in ordered if in_ranges(rank, self.ranks)]
+        there = {"ranks_there": len(ordered), "ranks_chosen": len(chosen)}
+        return _first_lanes(chosen, culprits), there
+
+
+def _drawn(analysis: Analysis, asked: _Asked, ranks: Sequence[int]) -> dict[str, Any]:
+    return {
+        **lanes_of(analysis, ranks, asked.window, asked.columns),
+        "links": [] if asked.row is None else links_of(analysis, asked.row),
+        "path": path_of(analysis, asked.window) if asked.path else [],
+        "found": found_of(analysis, ranks, asked.find) if asked.find else {"count": 0, "first": []},
+    }
+
+
+def number_of(request: Mapping[str, Any], name: str) -> int | None:
+    """Return a member that is a whole number from 0; None where it is absent."""
+    value: int | None = request.get(name)
+    if value is not None and not is_whole(value):
+        raise must_be(name, "a whole number from 0", value, name, "bad-parameter")
+    return value
+
+
+def step_counts(rows: StreamRows, cancelled: threading.Event) -> dict[int, int]:
+    """Return how many spans each step has."""
+    counts: dict[int, int] = {}
+    if STREAM not in rows.streams:
+        return counts
+    for batch in rows.batches(STREAM, Query(), ["step"]):
+        check_cancelled(cancelled)
+        steps, sizes = np.unique(batch.column("step").to_numpy(), return_counts=True)
+        for step, size in zip(steps.tolist(), sizes.tolist(), strict=True):
+            counts[step] = counts.get(step, 0) + size
+    return counts
+
+
+def _window(request: Mapping[str, Any]) -> tuple[float, float] | None:
+    window = request.get("window")
+    if window is None:
+        return None
+    numbers = isinstance(window, Sequence) and all(
+        isinstance(each, int | float) and not isinstance(each, bool) and math.isfinite(each)
+        for each in window
+    )
+    if not numbers or len(window) != 2 or window[1] - window[0] < 1e-6:
+        raise must_be("window", "two times in ms, the second larger", window, "window", "bad-parameter")
+    return float(window[0]), float(window[1])
+
+
+def _steps(
+    rows: StreamRows, first: int | None, last: int | None, cancelled: threading.Event
+) -> tuple[list[int] | None, tuple[int, int] | None, int]:
+    """Return the first and last step that there are, those to look at, and how many rows these have."""
+    counts = step_counts(rows, cancelled)
+    there = sorted(counts)
+    wanted = [step for step in there if (first is None or step >= first) and (last is None or step <= last)]
+    chosen: list[int] = []
+    total = 0
+    for step in reversed(wanted):
+        if chosen and total + counts[step] > MOST_ROWS:
+            break
+        chosen.append(step)
+        total += counts[step]
+    if not chosen:
+        return ([there[0], there[-1]] if there else None), None, 0
+    return [there[0], there[-1]], (chosen[-1], chosen[0]), total
+
+
+def _analysis(
+    rows: StreamRows, key: object, chosen: tuple[int, int], count: int, cancelled: threading.Event
+) -> tuple[Analysis, dict[str, Any]]:
+    whole = (key, chosen, count)
+    if (kept := _kept.get(whole)) is not None:
+        return kept
+    analysis = Analysis(_spans(rows, Query(first=chosen[0], last=chosen[1]), cancelled))
+    told = {"verdict": analysis.verdict().to_message(), "slow": _slow(analysis)}
+    check_cancelled(cancelled)
+    _kept.put(whole, (analysis, told))
+    return analysis, told
+
+
+def _spans(
+    rows: StreamRows, query: Query, cancelled: threading.Event, ranks: pa.Array | None = None
+) -> Spans:
+    """Read the spans that match, of some ranks or of all."""
+    batches = []
+    for batch in rows.batches(STREAM, query):
+        check_cancelled(cancelled)
+        batches.append(batch if ranks is None else batch.filter(pc.is_in(batch.column("rank"), ranks)))
+    return Spans.of(pa.Table.from_batches(batches))
+
+
+def _slow(analysis: Analysis) -> dict[str, Any]:
+    """Return by how much each rank computes longer than the ranks of its stage in each step: 0.1 for 10 %, None where it has no such step."""
+    done = analysis.work
+    with np.errstate(invalid="ignore"):
+        ratio = np.full(done.compute.shape, np.nan)
+        for stage in np.unique(done.stage):
+            mine = done.stage == stage
+            ratio[mine] = done.compute[mine] / np.nanmedian(done.compute[mine], axis=0) - 1
+    return {
+        "ranks": done.ranks.tolist(),
+        "steps": done.steps.tolist(),
+        "values": [
+            [None if value != value else round(value, 4) for value in line] for line in ratio.tolist()
+        ],
+    }
+
+
+def _first_lanes(ranks: Sequence[int], culprits: Sequence[Mapping[str, Any]]) -> list[int]:
+    """Return as many ranks as there are lanes, those of culprits among them."""
+    named = [rank for each in culprits for rank in each["ranks"]][: MOST_LANES // 2]
+    left = MOST_LANES - len({*named} & {*ranks})
+    others = [rank for rank in ranks if rank not in named][:left]
+    kept = {*named, *others}
+    return [rank for rank in ranks if rank in kept]

@@ -1,0 +1,284 @@
+"""Spans on their way: noted in the training thread, made rows in the producer thread, sent by rank 0."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ....tracer.errors import said
+from .slow_ranks import SlowRanks
+from .step_clock import DeviceTimes, Marks, StepClock, clock_number
+
+if TYPE_CHECKING:
+    from ....tracer.host import Host
+
+__all__ = ["ROW_BYTES", "STREAM", "Span", "SpanSender", "computed_ns"]
+
+STREAM = "spans"
+_ALARMS = "alarms"
+_NUMBERS = ("step", "chunk", "micro_batch", "start", "end", "count", "blocked", "bytes", "peer", "sequence")
+_TEXTS = ("kind", "name", "group", "device")
+_PASSES = ("forward", "backward", "wgrad")
+_TRAFFIC = ("collective", "send", "receive")
+_FLUSH_SECONDS = 0.5
+_MOST_ROWS = 20_000
+ROW_BYTES = 8 * (len(_NUMBERS) + len(_TEXTS))
+"""What one span takes on its way to rank 0, without its texts."""
+_NOT_BLOCKED_NS = 20_000
+"""Between two events that are queued one after the other a device takes some µs."""
+
+
+class Span(NamedTuple):
+    """One row, without what all of a rank have in common. Times in ns of the rank's own clock."""
+
+    kind: str
+    start: int
+    end: int
+    name: str = ""
+    chunk: int = -1
+    micro_batch: int = -1
+    blocked: int = 0
+    bytes: int = 0
+    group: str = ""
+    peer: int = -1
+    sequence: int = -1
+    counted: int = 1
+    device: str = "cpu"
+
+
+class _TimedStep(NamedTuple):
+    """The spans of a step, as the training thread hands them over."""
+
+    number: int
+    spans: Sequence[Span]
+    summed: bool
+    marks: Marks
+
+
+class _Table(NamedTuple):
+    """The rows of some steps of a rank, and what they have in common."""
+
+    rank: int
+    stage: int
+    clock: int
+    rows: np.ndarray
+    """int64 ``[n, 14]``, as :func:`_rows` gives them, with places in ``texts``."""
+    texts: Sequence[str]
+
+
+class SpanSender:
+    """Takes the spans of a step from the training thread. Other ranks tell rank 0, which sends those of all.
+
+    Parameters
+    ----------
+    host : Host
+        Where everything goes.
+    slow : callable
+        Called in the producer thread of rank 0 when a rank was found slow.
+    clock : StepClock
+        By which the spans are timed.
+    """
+
+    def __init__(self, host: Host, slow: Callable[[], None], clock: StepClock) -> None:
+        self._host, self._found, self._clock = host, slow, clock
+        # Steps that the training thread has handed over.
+        self._steps: deque[_TimedStep] = deque()
+        self._times: DeviceTimes | None = None
+        self._rows: list[_Table] = []
+        self._clock_number = clock_number()
+        self._count, self._flushed = 0, time.monotonic()
+        self._closed = False
+        self._slow = SlowRanks(host.place.world_size)
+        if host.place.rank == 0:
+            host.gather(self)
+
+    def put(self, step: int, spans: Sequence[Span], summed: bool) -> None:
+        """Take a step, in the training thread."""
+        self._steps.append(_TimedStep(step, spans, summed, self._clock.take()))
+        # Rows of several steps go together: neither a rank that is found slow over many steps nor a picture that is made twice a second waits for one.
+        if not self._host.later(self._take, ROW_BYTES * len(spans), patient=True):
+            with contextlib.suppress(IndexError):
+                self._clock.give(self._steps.pop().marks)
+            self._host.lose(len(spans), "waiting")
+
+    def close(self) -> None:
+        """Take nothing more; what came is still sent."""
+        self._closed = True
+        self._host.later(self._take)
+
+    def received(self, rank: int, meta: dict[str, Any], payload: memoryview) -> None:
+        """Take what another rank told, in the thread of the connections."""
+        table = np.frombuffer(payload, "<i8").reshape(-1, len(_NUMBERS) + len(_TEXTS))
+        texts = [str(text) for text in meta["texts"]]
+        if table[:, len(_NUMBERS) :].size and not 0 <= table[:, len(_NUMBERS) :].max() < len(texts):
+            raise ValueError("a text that is not there")
+        worked = [(int(step), float(ns)) for step, ns in meta["worked"]]
+        told = _Table(rank, int(meta["stage"]), int(meta["clock"]), table, texts)
+        self._host.later(lambda: self._keep(told, worked), payload.nbytes, patient=True)
+
+    # The producer thread.
+
+    @property
+    def waiting(self) -> bool:
+        """Whether rows wait to be sent, or a device works on what they are of."""
+        return bool(self._rows or self._steps)
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing will come any more."""
+        return self._closed and not self.waiting
+
+    def send_ready(self, *, everything: bool = False) -> None:
+        """Send what has come, not more often than twice a second."""
+        if self._steps:
+            self._take()
+        if not self._rows or not (
+            everything
+            or self._closed
+            or self._count > _MOST_ROWS
+            or time.monotonic() - self._flushed > _FLUSH_SECONDS
+        ):
+            return
+        rows, self._rows, self._count = self._rows, [], 0
+        self._flushed = time.monotonic()
+        sizes = [len(each.rows) for each in rows]
+        # Each table has its own texts: in one list they stand after those of the tables before.
+        firsts = np.cumsum([0, *(len(each.texts) for each in rows[:-1])])
+        every = np.array([text for each in rows for text in each.texts], object)
+        table = np.concatenate([each.rows for each in rows])
+        order = np.argsort(table[:, 0], kind="stable")
+        codes = (table[:, len(_NUMBERS) :] + np.repeat(firsts, sizes)[:, None])[order]
+        columns: dict[str, Any] = {name: table[order, at] for at, name in enumerate(_NUMBERS)}
+        columns |= {name: every[codes[:, at]].tolist() for at, name in enumerate(_TEXTS)}
+        for name, dtype in (("rank", np.int32), ("stage", np.int32), ("clock", np.int64)):
+            columns[name] = np.repeat(np.array([getattr(each, name) for each in rows], dtype), sizes)[order]
+        self._host.send(STREAM, columns, int(table[:, 0].max()))
+
+    def _take(self) -> None:
+        steps = []
+        # What a device still works on waits for the next time; at the end it is waited for.
+        while self._steps and (self._closed or self._clock.passed(self._steps[0].marks)):
+            steps.append(self._steps.popleft())
+        if not steps:
+            return
+        try:
+            self._pass_on(steps)
+        except Exception as error:  # Tracing goes on without these.
+            first, last = steps[0].number, steps[-1].number
+            self._host.warn(
+                f"The spans of steps {first} to {last} were lost to an error of their own: {said(error)}"
+            )
+
+    def _pass_on(self, steps: Sequence[_TimedStep]) -> None:
+        place = self._host.place
+        stage = place.pp if place.pp_size > 1 else -1
+        codes: dict[str, int] = {}
+        rows, worked = [], []
+        for step in steps:
+            spans = self._placed(step) if step.marks else step.spans
+            rows += _rows(step.number, _sums(spans) if step.summed else spans, codes)
+            worked.append((step.number, computed_ns(spans)))
+        table = np.array(rows, "<i8").reshape(-1, len(_NUMBERS) + len(_TEXTS))
+        texts, clock = list(codes), self._clock_number
+        if place.rank == 0:
+            self._keep(_Table(0, stage, clock, table, texts), worked)
+        else:
+            self._host.tell(0, {"stage": stage, "clock": clock, "texts": texts, "worked": worked}, [table])
+
+    def _placed(self, step: _TimedStep) -> Sequence[Span]:
+        """Return spans as the device worked on them, on the host's clock."""
+        events = self._clock.events
+        if events is None:
+            return step.spans
+        try:
+            if self._times is None or self._times.events is not events:
+                self._times = DeviceTimes(events)
+            passed = self._times.read(step.marks)
+        except Exception as error:  # What the host saw is better than nothing.
+            self._clock.give_up(error)
+            return step.spans
+        self._clock.give(step.marks)
+        return [_on_device(each, passed, events.name) for each in step.spans]
+
+    def _keep(self, table: _Table, worked: Sequence[tuple[int, float]]) -> None:
+        if len(table.rows):
+            self._rows.append(table)
+            self._count += len(table.rows)
+        for step, ns in worked:
+            alarms = self._slow.take(table.rank, table.stage, step, ns)
+            if alarms:
+                columns_of = {name: [alarm[name] for alarm in alarms] for name in alarms[0]}
+                self._host.send(_ALARMS, columns_of, alarms[0]["step"])
+                self._found()
+        self.send_ready()
+
+
+def _on_device(span: Span, passed: Mapping[int, int], device: str) -> Span:
+    """Return a span with the times at which a device passed its ends; as it is where it has not passed both."""
+    start, end = passed.get(span.start), passed.get(span.end)
+    if start is None or end is None:
+        return span
+    whole = max(0, end - start)
+    since = passed.get(span.end - span.blocked, start)
+    blocked = min(whole, max(0, end - since))
+    if blocked < whole and blocked <= _NOT_BLOCKED_NS:
+        blocked = 0
+    return span._replace(start=start, end=start + whole, blocked=blocked, device=device)
+
+
+def computed_ns(spans: Sequence[Span]) -> float:
+    """Return the ns in which a rank itself worked on a step: its passes and optimizer, without the communication in them that it waited for."""
+    work = sorted(
+        (each.start, each.end)
+        for each in spans
+        if each.kind == "optimizer" or (each.kind in _PASSES and not each.name)
+    )
+    starts = [start for start, _ in work]
+    total = sum(end - start for start, end in work)
+    for each in spans:
+        if each.kind in _TRAFFIC and each.blocked > 0:
+            at = bisect_right(starts, each.end - each.blocked) - 1
+            if at >= 0 and each.end <= work[at][1]:
+                total -= each.blocked
+    return float(total)
+
+
+def _sums(spans: Sequence[Span]) -> list[Span]:
+    """Return one row for each kind: how many there were, and their times, waits and bytes together. A span in another of its kind counts with it."""
+    sums: dict[str, Span] = {}
+    until: dict[str, int] = {}
+    for each in sorted(spans, key=lambda span: span.start):
+        before = sums.get(each.kind)
+        if before is None:
+            sums[each.kind] = Span(
+                each.kind, each.start, each.end, blocked=each.blocked, bytes=each.bytes, device=each.device
+            )
+            until[each.kind] = each.end
+            continue
+        alone = max(0, each.end - max(each.start, until[each.kind]))
+        until[each.kind] = max(until[each.kind], each.end)
+        sums[each.kind] = before._replace(
+            end=before.end + alone,
+            counted=before.counted + 1,
+            blocked=before.blocked + each.blocked,
+            bytes=before.bytes + each.bytes,
+        )
+    return list(sums.values())
+
+
+def _rows(step: int, spans: Sequence[Span], codes: dict[str, int]) -> list[tuple[int, ...]]:
+    """Return spans as rows of 14 integers: numbers, and then places of texts in ``codes``, where new ones are added."""
+    return [
+        (
+            *(step, each.chunk, each.micro_batch, each.start, each.end, each.counted),
+            *(each.blocked, each.bytes, each.peer, each.sequence),
+            *(codes.setdefault(text, len(codes)) for text in (each.kind, each.name, each.group, each.device)),
+        )
+        for each in spans
+    ]

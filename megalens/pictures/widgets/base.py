@@ -1,0 +1,180 @@
+"""What every view widget shares: the run, the options, and the forms in which a notebook keeps them."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ipywidgets import DOMWidget, register
+from traitlets import Dict, TraitError, Unicode, observe, validate
+
+from ...protocol import (
+    ProtocolError,
+    check_view_options,
+    option_name,
+    option_schema,
+    python_name,
+    view_defaults,
+    view_fields,
+)
+from ...protocol.version import own_version
+from .errors import WidgetError
+from .option import plain_option, python_value
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+__all__ = ["VIEW_MIME", "Framer", "Painter", "View"]
+
+# npm range of the browser side: this version and what is compatible with it, any for a checkout that was never installed.
+_MODULE_RANGE = "*" if own_version() == "0" else f"^{own_version()}"
+
+VIEW_MIME = "application/vnd.megalens.view+json"
+
+Painter = Callable[[Mapping[str, Any]], tuple[str, str]]
+"""Takes checked options and returns an SVG text and a caption of one line."""
+Framer = Callable[[Mapping[str, Any]], "DataFrame"]
+"""Takes checked options and returns the rows that the view draws."""
+
+
+@register
+class View(DOMWidget):  # type: ignore[misc]  # ipywidgets has no types
+    """A view of one run in a cell.
+
+    The cell's output holds the run's name and the options, so that the browser draws the view by itself while the kernel is busy, dead or
+    restarted; beside them lies a static picture for every program that shows notebooks and knows nothing of Megalens.
+
+    Parameters
+    ----------
+    run : mapping
+        ``id``, ``name`` and ``folder`` (relative to the notebook, or None), and ``kind`` where it is ``"statistics"``. No token and no absolute path.
+    options : mapping
+        Options of the view, without ``view``.
+    painter : callable, optional
+        Draws the static picture from checked options.
+    framer : callable, optional
+        Reads the rows that the view draws, for views that offer them as a table.
+
+    Raises
+    ------
+    WidgetError
+        When an option is not what ``protocol/views.schema.json`` says; ``field`` names the argument.
+    """
+
+    view_name: ClassVar[str] = ""
+
+    _model_name = Unicode("MegalensViewModel").tag(sync=True)
+    _model_module = Unicode("megalens").tag(sync=True)
+    _model_module_version = Unicode(_MODULE_RANGE).tag(sync=True)
+    _view_name = Unicode("MegalensView").tag(sync=True)
+    _view_module = Unicode("megalens").tag(sync=True)
+    _view_module_version = Unicode(_MODULE_RANGE).tag(sync=True)
+
+    run = Dict(help="Which run: id, name, and folder or None.").tag(sync=True)
+    options = Dict(help="All options of the view, as in protocol/views.schema.json.").tag(sync=True)
+    picture = Unicode(
+        help="The last static picture, as SVG text; drawn when the cell displays.", read_only=True
+    )
+
+    def __init__(
+        self,
+        run: Mapping[str, Any],
+        options: Mapping[str, Any],
+        painter: Painter | None = None,
+        framer: Framer | None = None,
+    ) -> None:
+        self._painter = painter
+        self._framer = framer
+        self._spreading = False
+        checked = self.checked(options)
+        named = {key: run.get(key) for key in ("id", "name", "folder")}
+        super().__init__(run=named | ({"kind": run["kind"]} if "kind" in run else {}), options=checked)
+
+    @classmethod
+    def read(cls, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the options that a person means by the arguments of a run's method."""
+        return options
+
+    def checked(self, changes: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options with some changed, after checking them all. Nothing is changed here.
+
+        Raises
+        ------
+        WidgetError
+            Naming the option at fault.
+        """
+        named = {option_name(name): value for name, value in changes.items()}
+        try:
+            plain = {
+                name: plain_option(option_schema(self.view_name, name), value)
+                for name, value in named.items()
+            }
+            return check_view_options({**self._current(), **plain, "view": self.view_name})
+        except ProtocolError as error:
+            raise WidgetError(error.message, error.field or "options") from error
+
+    def draw(self) -> str:
+        """Draw the static picture of the options as they are now, keep it in ``picture``, and return its caption."""
+        if self._painter is None:
+            return ""
+        svg, caption = self._painter(self.options)
+        self.set_trait("picture", svg)
+        return caption
+
+    def _current(self) -> dict[str, Any]:
+        # Before the base class is set up there are no options, and asking a trait for its default would set it.
+        return dict(self._trait_values.get("options") or {})
+
+    @validate("options")
+    def _check_options(self, proposal: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            return check_view_options({**proposal["value"], "view": self.view_name})
+        except ProtocolError as error:
+            # The browser's changes come this way too, and there a TraitError is logged and the message dropped.
+            raise TraitError(error.message) from error
+
+    @observe("options")
+    def _spread_options(self, change: Mapping[str, Any]) -> None:
+        if self._spreading:
+            return
+        self._spreading = True
+        try:
+            with self.hold_trait_notifications():
+                for name in view_fields(self.view_name):
+                    self.set_trait(python_name(name), change["new"][name])
+        finally:
+            self._spreading = False
+
+    def _option_changed(self, change: Mapping[str, Any]) -> None:
+        if not self._spreading and self.options:
+            self.options = self.checked({change["name"]: change["new"]})
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
+        # Without the type of ipywidgets: JupyterLab draws ours, and whatever has no Megalens shows the picture. A converter of an
+        # executed notebook would take ipywidgets' first and show an empty box.
+        bundle: dict[str, Any] = {}
+        caption = self.draw()
+        bundle[VIEW_MIME] = {
+            "format": 1,
+            "run": dict(self.run),
+            "options": dict(self.options),
+            "model_id": self.model_id,
+        }
+        bundle["text/plain"] = repr(self)
+        if caption:
+            bundle["text/html"] = (
+                f'<figure class="jp-MegalensPicture" style="margin:0">{self.picture}'
+                f"<figcaption>{html.escape(caption)}</figcaption></figure>"
+            )
+        return bundle
+
+    def __repr__(self) -> str:
+        usual = view_defaults(self.view_name)
+        given = {name: self.options[name] for name in view_fields(self.view_name)}
+        shown = ", ".join(
+            f"{python_name(k)}={python_value(option_schema(self.view_name, k), v)!r}"
+            for k, v in given.items()
+            if k not in usual or v != usual[k]
+        )
+        return f"{type(self).__name__}({self.run.get('name') or self.run.get('id')}: {shown})"

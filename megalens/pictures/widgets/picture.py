@@ -1,0 +1,26 @@
+"""The static picture of a view: what every program shows that knows notebooks and nothing of Megalens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...runs import ClientError, Run
+from ...runs.other_runs import answers_beside
+from ..engine import EngineError, run_job
+
+__all__ = ["draw_picture"]
+
+
+def draw_picture(run: Run, options: Mapping[str, Any]) -> tuple[str, str]:
+    """Draw a view for a cell: SVG text and a caption of one line. Where there is nothing to draw, the SVG is empty and the caption says why.
+
+    A cell must display whatever happens, so this raises nothing that a run, an option or the engine can cause.
+    """
+    try:
+        with answers_beside(run) as answers:
+            stills, _ = run_job("still", {"run": run.id, "options": dict(options)}, answers)
+    except (EngineError, ClientError) as error:
+        return "", error.message
+    caption = " ".join(line for each in stills for line in (f"{each['title']}.", *each["caption"]))
+    return "".join(each["svg"] for each in stills), caption

@@ -1,0 +1,28 @@
+"""What a view asks of a run: the same code answers for the Jupyter server and for the engine in a kernel."""
+
+from ...instruments.timeline.pipeline_answer import read_pipeline
+from ...instruments.timeline.timeline_answer import draft_timeline, read_timeline
+from .lines_answer import read_lines
+from .moment_request import moment_groups, moment_rows, only_members
+from .run_answers import RunAnswers, answers_of, rows_of
+from .selection import NoRows, SelectedRows, StreamRows, read_selection, tensor_index
+from .stream_query import StreamQuery
+
+__all__ = [
+    "NoRows",
+    "RunAnswers",
+    "SelectedRows",
+    "StreamQuery",
+    "StreamRows",
+    "answers_of",
+    "draft_timeline",
+    "moment_groups",
+    "moment_rows",
+    "only_members",
+    "read_lines",
+    "read_pipeline",
+    "read_selection",
+    "read_timeline",
+    "rows_of",
+    "tensor_index",
+]

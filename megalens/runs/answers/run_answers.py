@@ -1,0 +1,219 @@
+"""All that a view asks of a run, answered for a recorded folder, a tree of statistics and a live run alike."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ...instruments.timeline.pipeline_answer import read_pipeline
+from ...instruments.timeline.timeline_answer import read_timeline
+from ...protocol import Streams
+from ..errors import ClientError
+from ..query import Query
+from ..run import Run
+from ..run_folder import RunFolder
+from ..run_words import lacking_words
+from .lines_answer import arrow_stream, read_lines
+from .moment_request import Groups, moment_groups, moment_rows
+from .selection import NoRows, SelectedRows, StreamRows, read_selection, tensor_index
+from .stream_query import StreamQuery
+
+__all__ = ["RunAnswers", "answers_of", "rows_of"]
+
+_MOST_BYTES = 64 * 1024 * 1024
+_MOST_ROWS = 1_000_000
+_MOST_WARNINGS = 20
+
+
+class RunAnswers:
+    """Answers the questions of the Jupyter server's endpoints about one run, without a server.
+
+    Parameters
+    ----------
+    run : Run
+        The run; it is not closed.
+    cancelled : threading.Event, optional
+        Stops the reading of streams.
+    limit_bytes, limit_rows : int
+        Bounds of what an answer may hold of a stream, and of the statistics.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        cancelled: threading.Event | None = None,
+        limit_bytes: int = _MOST_BYTES,
+        limit_rows: int = _MOST_ROWS,
+    ) -> None:
+        self._run = run
+        self._rows = rows_of(run)
+        self._cancelled = cancelled or threading.Event()
+        self._limit_bytes = limit_bytes
+        self._limit_rows = limit_rows
+
+    def detail(self) -> dict[str, Any]:
+        """Return what the run is: its ``hello``, its ``status``, which of its streams were cut short."""
+        from ..statistics_run import StatisticsRun
+
+        kind = {"kind": "statistics"} if isinstance(self._run, StatisticsRun) else {}
+        return {
+            "hello": self._run._hello,
+            "status": self._status(),
+            "truncated": self._run.truncated,
+            **kind,
+        }
+
+    def _status(self) -> dict[str, Any]:
+        status = dict(self._run.status)
+        lacking, said = _lacking(self._run, self._rows), status.get("warnings", [])
+        if lacking is not None and lacking not in said:
+            status["warnings"] = [*said, lacking][-_MOST_WARNINGS:]
+        return status
+
+    def index(self) -> list[dict[str, Any]]:
+        """Return what there is of each flag, phase and pass."""
+        return tensor_index(self._rows, self._cancelled)
+
+    def stream(self, name: str, query: Mapping[str, str]) -> SelectedRows:
+        """Return rows of a stream; ``query`` is that of :meth:`StreamQuery.of_texts`."""
+        asked = StreamQuery.of_texts(self._rows.streams, name, query, self._limit_bytes)
+        return read_selection(self._rows, asked, self._cancelled)
+
+    def lines(self, stream: str, query: Mapping[str, str]) -> memoryview:
+        """Return lines of tensors or of scalars: see :func:`read_lines`."""
+        return read_lines(self._rows, stream, query, self._run._hello, self._cancelled)
+
+    def moments_index(self) -> dict[str, Any]:
+        """Return what there is of statistics."""
+        source = self._run.moment_source
+        source.refresh()
+        return {**source.index(), "names_from": 0}
+
+    def moments_rows(self, request: Mapping[str, Any]) -> pa.Table:
+        """Return rows of statistics as they travel."""
+        return moment_rows(request, self._limit_rows)(self._run.moment_source)
+
+    def moments_groups(self, request: Mapping[str, Any]) -> Groups:
+        """Return groups of statistics as they travel."""
+        return moment_groups(request)(self._run.moment_source)
+
+    def timeline(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Return lanes, verdict and slow ranks of the spans: see :func:`read_timeline`."""
+        return read_timeline(self._rows, request, self._run.id, self._cancelled)
+
+    def pipeline(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Return measured steps of one pipeline: see :func:`read_pipeline`."""
+        return read_pipeline(self._rows, request, self._cancelled)
+
+    def answer(self, method: str, body: Mapping[str, Any]) -> tuple[Any, bytes | memoryview]:
+        """Answer a question by its name: JSON, and an Arrow stream where rows were asked for.
+
+        Raises
+        ------
+        ClientError
+            Naming what is at fault.
+        """
+        if method == "detail":
+            return self.detail(), b""
+        if method == "index":
+            return self.index(), b""
+        if method == "stream":
+            selection = self.stream(body["stream"], body["query"])
+            return {"every": selection.every}, memoryview(selection.body)
+        if method == "lines":
+            return None, self.lines(body["stream"], body["query"])
+        if method == "timeline":
+            return self.timeline(body["request"]), b""
+        if method == "pipeline":
+            return self.pipeline(body["request"]), b""
+        if method == "moments_index":
+            return self.moments_index(), b""
+        if method == "moments_rows":
+            return None, arrow_stream(self.moments_rows(body["request"]))
+        if method == "moments_groups":
+            table, groups, steps = self.moments_groups(body["request"])
+            return {"groups": groups, "steps": steps}, arrow_stream(table)
+        raise ClientError(f"A run cannot be asked {method!r:.60}.", code="bad-parameter", field="method")
+
+
+class _Received:
+    """The rows of a live run: those of its recording where this machine has one, and the newer ones that are in memory."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        folder = run.folder
+        has_one = folder is not None and (folder / "run.json").is_file()
+        self._recorded = RunFolder(folder) if folder is not None and has_one else None
+
+    @property
+    def missing_steps(self) -> list[list[int]]:
+        """Ranges of steps that the recording lacks."""
+        return [] if self._recorded is None else self._recorded.missing_steps
+
+    @property
+    def streams(self) -> Streams:
+        return self._run._streams
+
+    def batches(
+        self, stream: str, query: Query | None = None, columns: list[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        query = query or Query()
+        if self._recorded is not None and stream in self._recorded.streams:
+            newest = self._recorded.newest_step(stream)
+            yield from self._recorded.batches(stream, query, columns)
+            if query.last is not None and query.last <= newest:
+                return
+            query = replace(query, first=max(newest + 1, query.first or newest + 1))
+        table = self._run._read(stream, query)
+        yield from (table if columns is None else table.select(columns)).to_batches()
+
+
+def answers_of(given: Any, error: Callable[[str], Exception], otherwise: str) -> dict[str, RunAnswers]:
+    """Return what answers a planner's question about a run, or about what a notebook holds of one, by the run's id.
+
+    Parameters
+    ----------
+    given : Run, or what is around one
+        The planner's first argument.
+    error : callable
+        Makes what is raised where it is neither, of a sentence.
+    otherwise : str
+        What else it might have been, for that sentence.
+    """
+    run = given if isinstance(given, Run) else getattr(given, "run", None)
+    if not isinstance(run, Run):
+        raise error(
+            f"The first argument of plan(…) must be a run, or {otherwise}, got a {type(given).__name__}."
+        )
+    return {run.id: RunAnswers(run)}
+
+
+def rows_of(run: Run) -> StreamRows:
+    """Return where the rows of a run lie: in its recording, also while that grows, and in memory where there is none that goes on."""
+    from ..statistics_run import StatisticsRun
+
+    if isinstance(run, StatisticsRun):
+        return NoRows()
+    failed = run.live and run.status.get("recording", {}).get("state") == "failed"
+    if run.folder is not None and not failed and (run.folder / "run.json").is_file():
+        return RunFolder(run.folder)
+    return _Received(run)
+
+
+def _lacking(run: Run, rows: StreamRows) -> str | None:
+    """Say which steps cannot be shown."""
+    if isinstance(rows, RunFolder):
+        missing = run.status.get("recording", {}).get("missing_steps")
+        return lacking_words(missing) if missing else None
+    if not isinstance(rows, _Received):
+        return None
+    steps = run._read("tensors", Query())["step"]
+    first = pc.min(steps).as_py() if len(steps) else None
+    if first is None or first <= 1:
+        return None
+    return f"Of traced tensors only steps {first} to {pc.max(steps).as_py()} are here: the hub and this program keep the newest, and no recording can be read."

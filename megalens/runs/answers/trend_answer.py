@@ -1,0 +1,329 @@
+"""A statistic of traced tensors over steps, as lines: merged exactly over micro-batches and ranks, thinned out so that no extreme is lost."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ...protocol import Streams
+from ..aggregate import OF_WHOLE_ONLY, OLDER, STATISTICS
+from ..errors import ClientError
+from ..lines import gap_starts, line_order, thin_line
+from ..moments.grouping.readings import moment_columns, reading_value
+from ..query import Query
+from ..selection import Selection, half_of
+from .selection import StreamRows, check_cancelled, on_lowest_rank
+from .stream_query import StreamQuery
+from .texts import whole_number
+from .trend_rows import (
+    distinct_columns,
+    joined_pieces,
+    kept_moments,
+    kept_samples,
+    merged_rows,
+    whole_moments,
+)
+
+__all__ = ["TrendAnswer", "TrendQuery", "axes_of", "read_trend"]
+
+_OWN = ("statistic", "positions", "vector", "interval", "points")
+_KIND = ("compressor", "source_shape", "shape")
+_KEYS = ("step", "layer", "rank", *_KIND, "nan_count", "inf_count")
+_MERGED_ROWS = 1 << 16
+_MOST_POINTS = 100_000
+_MOST_TEXTS = 20
+
+Column = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class TrendQuery:
+    """What of a trend is asked.
+
+    Attributes
+    ----------
+    rows : StreamQuery
+        Which rows.
+    statistic : str
+        One of :data:`megalens.runs.aggregate.STATISTICS`.
+    selection : Selection
+        Which of the kept values; what is selective turns a statistic of the whole tensor into that of kept values.
+    points : int or None
+        About how many points of a line are wanted; every one where there is none.
+    """
+
+    rows: StreamQuery
+    statistic: str
+    selection: Selection
+    points: int | None
+
+    @classmethod
+    def of_texts(
+        cls, streams: Streams, texts: Mapping[str, str], axes: Mapping[str, Sequence[str]]
+    ) -> TrendQuery:
+        """Check a request: the texts of :meth:`StreamQuery.of_texts`, and ``statistic``, ``positions``, ``vector``, ``interval`` and ``points``.
+
+        Parameters
+        ----------
+        streams : Streams
+            The streams that the run may have.
+        texts : mapping
+            The request.
+        axes : mapping
+            Names of the axes of one sample, by flag.
+
+        Raises
+        ------
+        ClientError
+            ``bad-parameter``, naming what is at fault.
+        """
+        own = {name: texts[name] for name in _OWN if name in texts}
+        rest = {name: text for name, text in texts.items() if name not in _OWN}
+        rows = StreamQuery.of_texts(streams, "tensors", rest, 1)
+        if rows.query.flag is None:
+            raise _bad("flag", "flag must be the name of what was traced, got nothing.")
+        statistic = own.get("statistic", "rms")
+        statistic = OLDER.get(statistic, statistic)
+        if statistic not in STATISTICS:
+            raise _bad(
+                "statistic", f"statistic must be one of {', '.join(STATISTICS)}, got {statistic!r:.50}."
+            )
+        interval = own.get("interval", "none")
+        if interval not in ("none", "std", "ci95"):
+            raise _bad("interval", f"interval must be none, std or ci95, got {interval!r:.50}.")
+        vector, points = whole_number(own, "vector", 0), whole_number(own, "points", 1)
+        selection = Selection(
+            axes.get(rows.query.flag, ()), own.get("positions", "all"), vector or 0, interval
+        )
+        return cls(rows, statistic, selection, points and min(points, _MOST_POINTS))
+
+
+@dataclass(frozen=True)
+class TrendAnswer:
+    """Lines of a trend.
+
+    Attributes
+    ----------
+    table : pyarrow.Table
+        ``layer``, ``step``, ``value``, ``nonfinite``, ``start`` (1 where the line begins anew) and, where a band was asked for, ``half``, all float64; ordered by
+        layer, then step.
+    about : dict
+        As protocol/README.md says.
+    """
+
+    table: pa.Table
+    about: dict[str, Any]
+
+
+def axes_of(hello: Mapping[str, Any]) -> dict[str, Sequence[str]]:
+    """Return the names of the axes of one sample, by flag, as a ``hello`` or the head of a recording says them."""
+    return {flag["name"]: flag.get("axes", ()) for flag in hello.get("flags", ())}
+
+
+def read_trend(rows: StreamRows, asked: TrendQuery, cancelled: threading.Event) -> TrendAnswer:
+    """Read the lines that a question asks for.
+
+    Only the columns that the statistic needs are read, and of them no more rows are held than one for each step and layer.
+
+    Raises
+    ------
+    ClientError
+        ``cancelled`` when that was set meanwhile; ``bad-parameter`` for positions that are no ranges.
+    """
+    query = on_lowest_rank(rows, asked.rows, cancelled)
+    selection = asked.selection
+    of_kept = asked.statistic.startswith("kept_")
+    # Positions, vectors and bands are of kept values, and so is everything of a run that knows no others. The newest row says what a selection leaves out; it is nearly always like the
+    # first, after which rows need to be read only once.
+    likely = of_kept or _begins_selective(rows, query, selection)
+    moments = moment_columns(asked.statistic)
+    whole = None if likely else _LayerRows.read(rows, query, moments, None, cancelled)
+    if whole is None or whole.is_selective(selection):
+        kept = _LayerRows.read(rows, query, moments, selection, cancelled)
+        assert kept is not None
+        if likely and not of_kept and not kept.is_selective(selection):
+            whole = _LayerRows.read(rows, query, moments, None, cancelled)
+        else:
+            whole = None
+        return (whole or kept).answer(asked)
+    return whole.answer(asked)
+
+
+def _begins_selective(rows: StreamRows, query: Query, selection: Selection) -> bool:
+    """Whether a selection takes less than the whole of the tensors that come first, or asks for their spread."""
+    found = rows.batches("tensors", query, list(_KIND))
+    first = next((batch for batch in found if batch.num_rows), None)
+    return first is not None and selection.takes_less(first.select(_KIND).slice(0, 1).to_pylist()[0])
+
+
+class _LayerRows:
+    """Rows merged by step and layer."""
+
+    def __init__(self, has_values: bool) -> None:
+        self.has_values = has_values
+        self._pending: list[dict[str, Any]] = []
+        self._waiting = 0
+        # In the order of their steps, of which none is in two.
+        self._merged: list[dict[str, Any]] = []
+        self._kinds: dict[tuple[str, int], int] = {}
+        self._compressors: dict[str, None] = {}
+        self._ranks: set[int] = set()
+        self._newest: tuple[int, dict[str, Any]] | None = None
+
+    @classmethod
+    def read(
+        cls,
+        rows: StreamRows,
+        query: Query,
+        moments: Sequence[str],
+        selection: Selection | None,
+        cancelled: threading.Event,
+    ) -> _LayerRows | None:
+        """Read all rows: of kept values with a selection, else some moments of whole tensors. None where some row knows no moments of its whole tensor."""
+        groups = cls(selection is not None)
+        schema = rows.streams["tensors"].schema
+        columns = [
+            *_KEYS,
+            *(["values"] if selection is not None else [n for n in moments if n in schema.names]),
+        ]
+        for batch in rows.batches("tensors", query, columns):
+            check_cancelled(cancelled)
+            read = whole_moments(batch, moments) if selection is None else kept_moments(batch, selection)
+            if read is None:
+                return None
+            groups._add(batch, read)
+        groups._merge()
+        return groups
+
+    def is_selective(self, selection: Selection) -> bool:
+        """Whether a selection takes less than the whole of the newest tensor, or asks for its spread."""
+        return self._newest is not None and selection.takes_less(self._newest[1])
+
+    def answer(self, asked: TrendQuery) -> TrendAnswer:
+        """Return the lines. Nothing is left of the rows."""
+        of_band = asked.selection.interval != "none" and self._statistic(asked) == "mean" and self.has_values
+        names = ["layer", "step", "value", "nonfinite", "start", *(["half"] if of_band else [])]
+        pieces: list[list[Column]] = [[] for _ in names]
+        units = steps = 0
+        drawn: list[dict[str, Any]] = []
+        while self._merged:
+            # Of millions of rows the moments take most of the memory, which comes slowly: they are let go of before the next ones.
+            rows = self._merged.pop(0)
+            units = int(rows["unit_count"][-1]) if of_band else 0
+            steps += 1 + int(np.count_nonzero(np.diff(rows["step"])))
+            drawn.append(self._drawn(rows, asked, of_band))
+        if drawn:
+            merged = joined_pieces(drawn)
+            del drawn
+            value, bad, half = merged["value"], merged["bad"], merged.get("half")
+            order = line_order(merged["layer"], merged["step"])
+            edges = np.flatnonzero(np.diff(merged["layer"][order])) + 1
+            for line in np.split(order, edges):
+                at = merged["step"][line]
+                changes = np.flatnonzero(np.diff(merged["kind"][line])) + 1
+                begins = np.union1d(gap_starts(at), changes)
+                kept, begins = thin_line(at, value[line], begins, asked.points)
+                stay = line[kept]
+                start = np.zeros(len(stay))
+                start[begins] = 1
+                columns = [merged["layer"][stay], at[kept], value[stay], bad[stay], start]
+                columns += [half[stay]] if half is not None else []
+                for piece, column in zip(pieces, columns, strict=True):
+                    piece.append(column.astype(np.float64))
+        table = pa.table(
+            {
+                name: pa.array(np.concatenate([np.zeros(0), *piece]))
+                for name, piece in zip(names, pieces, strict=True)
+            }
+        )
+        about = {
+            "total": steps,
+            "kept": self.has_values and not asked.statistic.startswith("kept_"),
+            "compressors": list(self._compressors)[:_MOST_TEXTS],
+            "ranks": sorted(self._ranks),
+            "newest": None if self._newest is None else self._newest[1],
+            "units": units,
+        }
+        return TrendAnswer(table, about)
+
+    @staticmethod
+    def _statistic(asked: TrendQuery) -> str:
+        return asked.statistic.removeprefix("kept_")
+
+    def _drawn(self, rows: Mapping[str, Any], asked: TrendQuery, of_band: bool) -> dict[str, Any]:
+        """Return what lines are made of."""
+        statistic = self._statistic(asked)
+        none = self.has_values and statistic in OF_WHOLE_ONLY
+        drawn = {name: rows[name] for name in ("step", "layer", "kind")}
+        drawn["value"] = np.full(len(rows["step"]), np.nan) if none else _value(rows, statistic)
+        drawn["bad"] = rows["nan_count"]
+        if of_band:
+            drawn["half"] = half_of(rows["unit_count"], rows["unit_m2"], asked.selection.interval)
+        return drawn
+
+    def _add(self, batch: pa.RecordBatch, moments: dict[str, Column]) -> None:
+        if batch.num_rows == 0:
+            return
+        step, layer, rank, nans, infs = (
+            batch.column(name).to_numpy() for name in ("step", "layer", "rank", "nan_count", "inf_count")
+        )
+        self._ranks.update((rank[:1] if (rank == rank[0]).all() else np.unique(rank)).tolist())
+        texts = batch.column("compressor").dictionary_encode()
+        compressors = texts.dictionary.to_pylist()
+        # By its place in the dictionary and the samples that were kept, which together are few.
+        pairs = np.stack([texts.indices.to_numpy().astype(np.int64), kept_samples(batch.column("shape"))])
+        found, kinds = distinct_columns(pairs)
+        known = [
+            self._kinds.setdefault((compressors[code], samples), len(self._kinds))
+            for code, samples in found.T.tolist()
+        ]
+        self._compressors.update(dict.fromkeys(compressors))
+        newest = len(step) - 1 - int(np.argmax(step[::-1]))
+        if self._newest is None or step[newest] >= self._newest[0]:
+            kind = {name: batch.column(name)[newest].as_py() for name in _KIND}
+            self._newest = (int(step[newest]), kind)
+        self._pending.append(
+            {
+                **moments,
+                "step": step.astype(np.int64, copy=False),
+                "layer": layer,
+                "kind": np.array(known, np.int32)[kinds],
+                # Infinite ones among them: nobody asks for either alone.
+                "nan_count": (nans + infs).astype(np.float64),
+            }
+        )
+        self._waiting += len(step)
+        if self._waiting >= max(_MERGED_ROWS, len(self._merged[-1]["step"]) // 2 if self._merged else 0):
+            self._merge()
+
+    def _merge(self) -> None:
+        """Merge what waits, and with it what it may belong to: most rows come in the order of their steps."""
+        pieces, self._pending, self._waiting = self._pending, [], 0
+        if not pieces:
+            return
+        low = min(int(piece["step"].min()) for piece in pieces)
+        while self._merged and int(self._merged[-1]["step"][-1]) >= low:
+            pieces.insert(0, self._merged.pop())
+            low = min(low, int(pieces[0]["step"][0]))
+        self._merged.append(merged_rows(joined_pieces(pieces)))
+
+
+def _value(merged: Mapping[str, Column], statistic: str) -> Column:
+    if statistic == "abs_mean":
+        with np.errstate(invalid="ignore", divide="ignore"):
+            found: Column = merged["absolute"] / merged["count"]
+            return found
+    if statistic == "nonfinite":
+        return merged["nan_count"]
+    found = reading_value({**merged, "m2_error": np.zeros(1), "m4_error": np.zeros(1)}, statistic)
+    return np.where(merged["count"] > 0, found, np.nan)
+
+
+def _bad(field: str, message: str) -> ClientError:
+    return ClientError(message, code="bad-parameter", field=field)

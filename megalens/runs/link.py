@@ -1,0 +1,240 @@
+"""One connection to a hub in a thread of its own, which comes back when it breaks."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import random
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+from websockets.exceptions import (
+    ConnectionClosed,
+    ConnectionClosedOK,
+    InvalidHandshake,
+    InvalidMessage,
+    InvalidStatus,
+    InvalidURI,
+)
+from websockets.protocol import State
+from websockets.sync.client import ClientConnection, connect
+from websockets.typing import Subprotocol
+
+from ..protocol import MAX_HUB_BYTES, SUBPROTOCOL, ProtocolError, encode_message
+from ..protocol.messages_generated import Join, Message
+from .errors import ClientError
+
+__all__ = ["LinkTarget", "Listener", "ViewerLink"]
+
+_LOOK_SECONDS = 1.0
+_FIRST_DELAY, _LONGEST_DELAY = 0.2, 10.0
+# What the library closes with where the other side sent what is no WebSocket, no UTF-8 or too large.
+_BROKEN = (1002, 1007, 1009)
+_FINAL_CODES = {1000: "ended", 4403: "refused", 4406: "version", 1009: "refused", 4400: "refused"}
+
+# The library's own log names the peer and dumps headers at debug level; a token must not get there.
+_QUIET = logging.getLogger("megalens.runs.websockets")
+_QUIET.setLevel(logging.CRITICAL)
+_QUIET.propagate = False
+
+LinkTarget = Callable[[], "tuple[str, str, str | None] | None"]
+"""Returns (address, token, run) of the hub to go to now, or ``None`` when it is gone for good. The run is the one that the hub was found under,
+which it must be; None where a person gave the address."""
+
+
+class Listener(Protocol):
+    """What a link tells. Everything is called from the link's thread."""
+
+    def join_message(self, run: str | None) -> Join:
+        """Return the ``join`` to send to a hub, and take its messages for those of ``run`` only."""
+
+    def on_text(self, text: str) -> None:
+        """Take a control message."""
+
+    def on_bytes(self, data: bytes) -> None:
+        """Take a data frame."""
+
+    def on_down(self, problem: Exception, final: bool) -> None:
+        """Take the end of one connection or try; ``final`` when no other try follows."""
+
+
+class ViewerLink:
+    """Keeps one viewer connection to a hub.
+
+    Parameters
+    ----------
+    target : callable
+        Where to go, asked before every try.
+    listener : Listener
+        Whom to tell.
+    """
+
+    def __init__(self, target: LinkTarget, listener: Listener) -> None:
+        self._target = target
+        self._listener = listener
+        self._closing = threading.Event()
+        self._connection: ClientConnection | None = None
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name="megalens-link", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def send(self, message: Message) -> None:
+        """Send a control message.
+
+        Raises
+        ------
+        ClientError
+            ``disconnected`` while there is no connection.
+        """
+        text = encode_message(message)
+        with self._lock:
+            connection = self._connection
+        try:
+            if connection is None:
+                raise ClientError("no connection", code="disconnected")
+            connection.send(text)
+        except (ClientError, ConnectionClosed, OSError) as error:
+            raise ClientError(
+                "The hub cannot be reached now. The connection comes back by itself; try again then.",
+                code="disconnected",
+            ) from error
+
+    def close(self) -> None:
+        """Say goodbye, close and end the thread. Safe twice."""
+        if not self._closing.is_set():
+            with contextlib.suppress(ClientError):
+                self.send({"type": "goodbye", "reason": "leaving"})
+        self._closing.set()
+        with self._lock:
+            connection = self._connection
+        if connection is not None:
+            connection.close()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(timeout=5)
+
+    def _run(self) -> None:
+        delay = _FIRST_DELAY
+        while not self._closing.is_set():
+            target = self._target()
+            if target is None:
+                self._listener.on_down(
+                    ClientError("The hub of this run is gone.", code="disconnected"), final=True
+                )
+                return
+            came_up, problem, final = self._once(*target)
+            if self._closing.is_set():
+                return
+            self._listener.on_down(problem, final)
+            if final:
+                return
+            delay = _FIRST_DELAY if came_up else min(delay * 2, _LONGEST_DELAY)
+            self._closing.wait(delay * random.uniform(0.7, 1.3))  # noqa: S311
+
+    def _once(self, address: str, token: str, run: str | None) -> tuple[bool, Exception, bool]:
+        """Connect and read until it ends; return whether it came up, why it ended, and whether that is final."""
+        with contextlib.ExitStack() as stack:
+            try:
+                # Used as a context manager the call means the same in every version of the library.
+                connection = stack.enter_context(
+                    connect(
+                        address,
+                        subprotocols=[Subprotocol(SUBPROTOCOL)],
+                        additional_headers={"Authorization": f"Bearer {token}"},
+                        compression=None,
+                        # A proxy of the environment must see neither the rows nor the token.
+                        proxy=None,
+                        max_size=MAX_HUB_BYTES,
+                        open_timeout=10,
+                        close_timeout=2,
+                        logger=_QUIET,
+                    )
+                )
+            except (InvalidHandshake, InvalidMessage, InvalidURI, OSError, ValueError) as error:
+                return (False, *_explain(address, error))
+            problem: Exception = ClientError("The connection to the hub broke.", code="disconnected")
+            try:
+                with self._lock:
+                    self._connection = connection
+                if self._closing.is_set():
+                    return True, problem, True
+                self._read(connection, run)
+            except ProtocolError as error:
+                connection.close(4400, error.code)
+                return True, error, True
+            except (ConnectionClosed, OSError) as error:
+                problem.__cause__ = error
+            except Exception as error:
+                # Whatever a hub sends, the thread does not end without a word.
+                connection.close(1011, "internal")
+                text = f"A message of the hub could not be taken ({type(error).__name__}: {error!s:.200})."
+                return True, ClientError(text, code="internal"), True
+            finally:
+                with self._lock:
+                    self._connection = None
+            sent = connection.protocol.close_sent
+            if sent is not None and sent.code in _BROKEN and not connection.protocol.close_rcvd_then_sent:
+                return (
+                    True,
+                    ProtocolError(
+                        "bad-frame", f"The hub broke the WebSocket protocol: {sent.reason or sent.code}."
+                    ),
+                    True,
+                )
+        code = connection.close_code
+        if code == 4406:
+            problem = ProtocolError(
+                "version-mismatch", "The hub speaks another protocol version. Update the older side."
+            )
+        return True, problem, code in _FINAL_CODES
+
+    def _read(self, connection: ClientConnection, run: str | None) -> None:
+        connection.send(encode_message(self._listener.join_message(run)))
+        while True:
+            try:
+                message = connection.recv(_LOOK_SECONDS)
+            except TimeoutError:
+                if connection.protocol.state is not State.OPEN:
+                    # The library closed it because of what came, and waits for the other side to do so too, for as long as that likes.
+                    return
+                continue
+            except ConnectionClosedOK:
+                return
+            if isinstance(message, str):
+                self._listener.on_text(message)
+            else:
+                self._listener.on_bytes(message)
+
+
+def _explain(address: str, error: Exception) -> tuple[Exception, bool]:
+    if isinstance(error, InvalidStatus):
+        status = error.response.status_code
+        if status in (401, 403):
+            return (
+                ClientError(
+                    f"The hub at {address} refused the token. Copy it anew from the hub's runtime file.",
+                    code="unauthorized",
+                    field="token",
+                ),
+                True,
+            )
+        return ClientError(
+            f"{address} answered HTTP {status}: is it a Megalens hub?", code="disconnected"
+        ), False
+    if isinstance(error, (InvalidURI, ValueError)) and not isinstance(error, InvalidHandshake):
+        return (
+            ClientError(
+                f"{address!r:.200} is no address. Write ws://host:port.",
+                code="bad-parameter",
+                field="name_or_id_or_address",
+            ),
+            True,
+        )
+    if isinstance(error, InvalidHandshake):
+        return ClientError(
+            f"{address} does not speak WebSocket: is it a Megalens hub?", code="disconnected"
+        ), False
+    return ClientError(f"Nothing answers at {address}.", code="disconnected"), False

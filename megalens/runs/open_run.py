@@ -1,0 +1,154 @@
+"""Opening what is on disk: recorded runs, and raw-moment statistics that another logger wrote."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..protocol import shown_text
+from .arguments import bad_argument
+from .errors import ClientError
+from .recorded import RecordedRun
+from .run import Run
+from .run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from .moments import Progress
+
+__all__ = ["open_all_runs", "open_run"]
+
+_MOST_NAMED = 10
+
+
+def open_run(path: str | os.PathLike[str], progress: Progress | None = None) -> Run:
+    """Open one run.
+
+    Parameters
+    ----------
+    path : str or path
+        The run folder, or a folder that holds exactly one; a ``.jsonl`` file of raw moments, a ``training_stats`` folder, or a folder that holds exactly one run of them; a folder with traces of PyTorch's profiler or of MegatronApp, a file for each rank, or one file in Chrome's trace format.
+    progress : callable, optional
+        Called with (bytes done, bytes in all, what is being done) while JSONL or traces are read for the first time; raise from it to cancel.
+
+    Warns
+    -----
+    UserWarning
+        As in :func:`open_all_runs`.
+
+    Raises
+    ------
+    ClientError
+        When there is no run that this version can read; says what it is instead.
+    """
+    chosen = _path(path)
+    folders = _recorded(chosen)
+    if len(folders) == 1:
+        return RecordedRun(RunFolder(folders[0]))
+    if folders:
+        raise _several(chosen, [folder.name for folder in folders])
+    from ..instruments.timeline.files.trace_recording import holds_traces, trace_recording
+
+    if holds_traces(chosen):
+        return RecordedRun(trace_recording(chosen, progress))
+    if not chosen.is_dir() and chosen.suffix != ".jsonl":
+        return RecordedRun(RunFolder(chosen))
+    from .moments import find_trees
+    from .statistics_run import StatisticsRun
+
+    closed: list[OSError] = []
+    try:
+        trees = find_trees(chosen, closed)
+    except ClientError as error:
+        if error.code != "not-found":
+            raise
+        what = error.message.partition(". ")[0]
+        raise ClientError(
+            f"{what}. Give the folder of one recorded run, such as megalens-runs/<run id>, or one of raw moments, such as training_stats.",
+            code=error.code,
+        ) from error
+    if len(trees) > 1:
+        raise _several(chosen, [tree.label for tree in trees])
+    _tell(closed)
+    run = StatisticsRun(trees[0], progress)
+    # What is wrong with the files is said now and not at the first question.
+    _ = run.moment_source
+    return run
+
+
+def open_all_runs(path: str | os.PathLike[str], progress: Progress | None = None) -> dict[str, Run]:
+    """Open every run below a path, by label.
+
+    Parameters
+    ----------
+    path : str or path
+        A folder of recorded runs, or one that holds any number of ``training_stats`` folders at any depth. A run of the latter is called by the folder above
+        ``training_stats``, leaving out a level ``tensorboard`` or ``tb``; equal labels get `` #1``, `` #2``. Files are read when a run is first asked for something.
+    progress : callable, optional
+        As in :func:`open_run`.
+
+    Warns
+    -----
+    UserWarning
+        For folders that may not be looked into: runs below them are left out.
+
+    Raises
+    ------
+    ClientError
+        When there is none.
+    """
+    from .moments import find_trees
+    from .statistics_run import StatisticsRun
+
+    chosen = _path(path)
+    runs: dict[str, Run] = {folder.name: RecordedRun(RunFolder(folder)) for folder in _recorded(chosen)}
+    closed: list[OSError] = []
+    try:
+        trees = find_trees(chosen, closed)
+    except ClientError:
+        if not runs:
+            raise
+        trees = []
+    _tell(closed)
+    for tree in trees:
+        label, again = tree.label, 1
+        while label in runs:
+            again += 1
+            label = f"{tree.label} #{again}"
+        runs[label] = StatisticsRun(tree, progress)
+    return runs
+
+
+def _path(path: str | os.PathLike[str]) -> Path:
+    if not isinstance(path, (str, os.PathLike)):
+        raise bad_argument("path", "the path of a folder or file", path)
+    return Path(path).expanduser()
+
+
+def _recorded(chosen: Path) -> list[Path]:
+    if not chosen.is_dir():
+        return []
+    if (chosen / "run.json").is_file():
+        return [chosen]
+    return sorted(entry.parent for entry in chosen.glob("*/run.json"))
+
+
+def _tell(closed: list[OSError]) -> None:
+    """Warn of folders that may not be looked into."""
+    if closed:
+        more = f" Nor can {len(closed) - 1} more folders." if len(closed) > 1 else ""
+        # Where the notebook's own call is.
+        warnings.warn(
+            shown_text(
+                f"{closed[0].filename} cannot be looked into: {closed[0].strerror}.{more} Runs below are left out."
+            ),
+            stacklevel=4,
+        )
+
+
+def _several(chosen: Path, names: list[str]) -> ClientError:
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ClientError(
+        f"{chosen.name} holds {len(names)} runs. Open one of them, or all with open_all: {', '.join(names[-_MOST_NAMED:])}{more}."
+    )

@@ -1,0 +1,431 @@
+"""The run: what a kernel, a report and the Jupyter server know of one training run, live or recorded."""
+
+from __future__ import annotations
+
+import os
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pyarrow as pa
+
+from ..instruments.generation.written.generations import Generations
+from ..protocol import Streams, renamed, shown_text
+from ..protocol.messages_generated import CompressorInfo, FlagInfo, FlagSetting, Hello, Layout, Model, Origin
+from .experts import with_experts
+from .query import LayerChoice, Query, StepChoice
+from .run_words import check_flag, run_words
+from .status import RunStatus
+from .tables import Tables
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from pandas import DataFrame
+
+    from .moments import MomentSource
+
+__all__ = ["Run"]
+
+_Self = TypeVar("_Self", bound="Run")
+
+
+class Run(Generations):
+    """One training run. Made by :func:`megalens.runs.connect` and :func:`megalens.runs.open_run`.
+
+    Use it as a context manager, or call :meth:`close`, to let go of the connection. What arrived before stays readable.
+    """
+
+    _hello: Hello
+
+    # What the run is
+
+    @property
+    def id(self) -> str:
+        """Run id."""
+        return str(self._hello["run"]["id"])
+
+    @property
+    def name(self) -> str:
+        """Run name."""
+        return str(self._hello["run"]["name"])
+
+    @property
+    def started(self) -> float:
+        """Seconds since the epoch."""
+        return float(self._hello["run"]["started"])
+
+    @property
+    @abstractmethod
+    def live(self) -> bool:
+        """Whether rows may still arrive."""
+
+    @property
+    def state(self) -> str:
+        """``waiting``, ``training``, ``paused``, ``idle``, ``finished`` or ``lost``."""
+        return str(self.status["state"])
+
+    @property
+    def step(self) -> int:
+        """Newest step; 0 before the first."""
+        return int(self.status["step"])
+
+    @property
+    def model(self) -> Model | None:
+        """What the traced model is; ``None`` until a producer has announced."""
+        return self._hello["model"]
+
+    @property
+    def layout(self) -> Layout | None:
+        """Parallel layout: ``world_size``, ``tp``, ``pp``, ``dp``."""
+        return self._hello["layout"]
+
+    @property
+    def origin(self) -> Origin | None:
+        """Where the rows come from when no tracer of ours sends them: ``kind``, ``name``, ``steps``; ``None`` otherwise."""
+        return self._hello.get("origin")
+
+    @property
+    def flags(self) -> dict[str, FlagInfo]:
+        """What can be traced, by name: ``title``, ``layers``, ``parts``, ``axes`` and more."""
+        return {info["name"]: info for info in self._hello["flags"]}
+
+    @property
+    def compressors(self) -> dict[str, CompressorInfo]:
+        """Compressors by name, with the JSON Schema of their parameters."""
+        return {info["name"]: info for info in self._hello["compressors"]}
+
+    @property
+    def config(self) -> dict[str, FlagSetting]:
+        """What is traced now: settings by flag name. A flag that is not here is off."""
+        return dict(self._hello["config"]["flags"])
+
+    @property
+    def logged(self) -> dict[str, int]:
+        """Statistics that the training logs: steps from one to the next, by ``param``, ``grad`` and so on. One that is not here is off."""
+        return {
+            stat: every for stat, every in self._hello.get("statistics", {}).items() if isinstance(every, int)
+        }
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Versions of megalens, torch, python … that made the run."""
+        return dict(self._hello["versions"])
+
+    @property
+    @abstractmethod
+    def status(self) -> RunStatus:
+        """The newest ``status`` message: state, step, probes, overhead, non-finite, drops, recording."""
+
+    @property
+    def ranks(self) -> Any:
+        """Every training process that was heard of, as a ``pandas.DataFrame``: ``rank``, ``name``, ``state``, ``step``, and the ``seconds`` since a word of it."""
+        from pandas import DataFrame
+
+        return DataFrame(self.status.get("ranks", []), columns=["rank", "name", "state", "step", "seconds"])
+
+    @property
+    @abstractmethod
+    def warnings(self) -> list[str]:
+        """Sentences about what went wrong or is missing."""
+
+    @property
+    @abstractmethod
+    def truncated(self) -> list[str]:
+        """Streams of a recording whose file was cut short; they are read up to their last whole message."""
+
+    @property
+    @abstractmethod
+    def folder(self) -> Path | None:
+        """The run folder, where this machine has one."""
+
+    @property
+    def attempts(self) -> list[Run]:
+        """Earlier attempts of a training that went back to a checkpoint and goes on in the same recording, oldest first: runs of their own, to be asked or compared with by their ``id``. Empty where this machine has none."""
+        from .attempts import earlier_attempts
+
+        return earlier_attempts(self.folder)
+
+    # What the run says
+
+    @abstractmethod
+    def _read(self, stream: str, query: Query) -> pa.Table:
+        """Return the rows of a stream that match, in the order in which they came."""
+
+    @renamed(layer="layers")
+    def tensors(
+        self,
+        flag: str | None = None,
+        layers: LayerChoice = None,
+        part: str | None = None,
+        steps: StepChoice = None,
+        phase: str | None = None,
+        pass_: str | None = None,
+        rank: int | None = None,
+    ) -> pa.Table:
+        """Return traced tensors.
+
+        Parameters
+        ----------
+        flag : str, optional
+            Trace point by name.
+        layers : int, iterable of int or str, optional
+            A layer, several, or a range text such as ``"0-3,7"``.
+        part : str, optional
+            Named part, such as ``"q"``.
+        steps : int, slice, range, iterable of int or str, optional
+            One step; ``slice(10, None)`` or ``range(10, 20)``, as everywhere in Python without the end; a list of steps; or a text such as ``"10-19,30"``.
+        phase : str, optional
+            ``train``, ``eval`` or ``generate``.
+        pass_ : str, optional
+            ``forward``, or ``backward`` for the gradients of the same tensors.
+        rank : int, optional
+            Rows of one global rank; without it replicas stand beside one another, told apart by the column ``rank``.
+
+        Returns
+        -------
+        pyarrow.Table
+            Rows of the stream ``tensors``; ``values`` is flat float32 of shape ``shape``. ``.to_pandas()`` works on it. Where parts are of the experts of a mixture, a column ``expert`` has their numbers.
+
+        Raises
+        ------
+        ClientError
+            ``bad-parameter``, naming the argument; a flag that this run does not have is one.
+        """
+        check_flag(self, flag)
+        query = Query.of(
+            flag=flag, layers=layers, part=part, steps=steps, phase=phase, pass_=pass_, rank=rank
+        )
+        return with_experts(self._read("tensors", query))
+
+    def array(
+        self,
+        flag: str,
+        layer: int | None = None,
+        step: int | None = None,
+        *,
+        part: str | None = None,
+        micro_batch: int | None = None,
+        phase: str = "train",
+        pass_: str = "forward",  # noqa: S107
+        rank: int | None = None,
+    ) -> NDArray[np.float32]:
+        """Return one traced tensor with its shape. Of a live run with a recording on this machine also what memory no longer has.
+
+        Parameters
+        ----------
+        flag : str
+            Trace point by name.
+        layer, step : int, optional
+            Layer, counted from 0, and step. Where they are absent the only layer there is, and the newest step.
+        part, micro_batch, rank : optional
+            Named part, forward pass of the step, global rank; the first that there is when absent.
+        phase, pass_ : str
+            As in :meth:`tensors`.
+
+        Returns
+        -------
+        numpy.ndarray
+            float32 ``[samples, …]``: the axes of ``run.flags[flag]["axes"]``, the last one as the compressor left it. A copy.
+
+        Raises
+        ------
+        ClientError
+            ``bad-parameter`` or ``not-found``, naming the argument and what there is.
+        """
+        from .tensor_array import tensor_array
+
+        return tensor_array(
+            self, flag, phase, pass_, layer=layer, step=step, part=part, rank=rank, micro_batch=micro_batch
+        )
+
+    @renamed(name="names")
+    def scalars(self, names: str | Iterable[str] | None = None, steps: StepChoice = None) -> pa.Table:
+        """Return scalars: ``step``, ``time`` (seconds since the epoch), ``rank``, ``name``, ``value``, ``unit``.
+
+        Parameters
+        ----------
+        names : str or iterable of str, optional
+            Such as ``"loss"``; every name when absent.
+        steps : optional
+            As in :meth:`tensors`.
+        """
+        return self._read("scalars", Query.of(names=names, steps=steps))
+
+    @renamed(group_by="by")
+    def moments(
+        self,
+        stat: str | Sequence[str] = "grad",
+        by: Any = ("layer",),
+        steps: StepChoice = None,
+        where: Any = None,
+        mixed: bool = False,
+    ) -> DataFrame:
+        """Return statistics of groups of tensors, merged exactly as if the values themselves had been grouped.
+
+        Parameters
+        ----------
+        stat : str or sequence of str
+            ``param``, ``grad``, ``activation``, ``dgrad``, ``residual``, ``residual_dgrad``, ``attention_entropy``, ``attention_max``, ``router_entropy``, ``router_similarity``, ``stable_rank``, ``kernel_norm``.
+        by : str, function or sequence of them
+            Any of ``name``, ``layer``, ``stack``, ``family``, ``kind``, ``module_type``, ``item_type``, ``role``, ``expert``, ``rank``, ``stage``; a regular expression with groups (named
+            ones become columns, a name that it does not match is left out); a function of the name. ``[]`` is the total.
+        steps : optional
+            As in :meth:`tensors`.
+        where : mapping or callable, optional
+            Which tensors take part, by the same columns: ``{"layer": 2, "role": "output"}``, ``{"layer": "0-3", "family": ["mlp"]}``,
+            ``{"name": r"fc1"}``; or a function of the name.
+        mixed : bool
+            Let inputs and outputs of modules enter one group. The same values may count twice then, so it is refused without this.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each step and group: ``stat``, ``step``, the columns of the group, ``count, mean, variance, std, l2, rms, skewness, kurtosis, excess_kurtosis,
+            nan_count, inf_count, min, max, near_zero_count, near_zero_share``, then ``variance_error, kurtosis_error, samples, scaled, gradient_stage``; see ``docs/statistics.md``. NaN is no answer: count 0, or not known.
+
+        Raises
+        ------
+        ClientError
+            ``bad-parameter`` naming the argument, ``mixed``, or ``not-found`` when the run has none of that stat.
+        """
+        from .moments import moment_frame
+
+        source = self.moment_source
+        source.refresh()
+        return moment_frame(source, stat, by, steps, where, mixed, live=self.live)
+
+    @property
+    @abstractmethod
+    def moment_source(self) -> MomentSource:
+        """What can be asked of the run's statistics without pandas: an index, rows and groups as Arrow tables."""
+
+    @property
+    def table(self) -> Tables:
+        """The rows of every stream of the run, one that this version does not know too: ``run.table("weight_norms")``; see :class:`Tables`."""
+        return Tables(self._streams, self._read)
+
+    @property
+    @abstractmethod
+    def _streams(self) -> Streams:
+        """The streams that the run may have."""
+
+    def readings(self, kind: str) -> DataFrame:
+        """Return statistics row by row, as they were measured.
+
+        Parameters
+        ----------
+        kind : str
+            What was measured, by its name here (``"grad"``) or by that of TrainerMon's files (``"grad_reduced"``).
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``kind`` and ``rank``; of files of TrainerMon then their own columns: ``vpp_stage``, ``name``, ``step``, ``micro_step`` where there is one, one for each operation, ``shape`` and ``dtype``. Of
+            other runs ``name``, ``step``, ``norm``, ``min``, ``max``, ``mean``, ``zeros`` (the share of values near zero) and ``nans``.
+
+        Raises
+        ------
+        ClientError
+            ``bad-parameter`` for a kind that there cannot be.
+        """
+        from .moments.readings import own_readings
+
+        source = self.moment_source
+        source.refresh()
+        return own_readings(source, kind)
+
+    def pipeline_metrics(self, steps: StepChoice = None) -> DataFrame:
+        """Return how busy the stages of a pipeline are and how long micro-batches wait between them, from spans of ``timeline="phases"`` or finer, or of an opened trace.
+
+        Parameters
+        ----------
+        steps : optional
+            As in :meth:`tensors`. Where there are several, the first of them is left out of the means: it warms up.
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``metric``, ``rank``, ``peer``, ``value``; rank or peer is -1 where the metric is of none. ``iteration_ms``, then of each rank ``compute_window_ms`` (a pass), ``compute_ratio`` (the part of its step in passes), ``reduce_window_ms`` (from its last pass to the end of its step), then of each two neighbouring stages ``forward_send_window_ms``, ``backward_send_window_ms`` (from the end of a pass on ``rank`` to the beginning of the one that takes its output on ``peer``).
+
+        Raises
+        ------
+        ClientError
+            ``not-found`` where the run has no spans of a pipeline.
+        """
+        from ..instruments.timeline.pipeline_frame import pipeline_frame
+
+        return pipeline_frame(self._read("spans", Query.of(steps=steps)))
+
+    def alarms(
+        self, steps: StepChoice = None, rule: str | None = None, severity: str | None = None
+    ) -> DataFrame:
+        """Return what the rules of the monitor found, in the order in which it happened.
+
+        Parameters
+        ----------
+        steps : optional
+            As in :meth:`tensors`.
+        rule : str, optional
+            One rule, such as ``"jump"``.
+        severity : str, optional
+            ``"critical"``, ``"warning"`` or ``"note"``.
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``step``, ``micro_step`` (the micro-batch; -1: of the whole step), ``rank``, ``rule``, ``severity``, ``name``, ``value``, ``expected``, ``sentence``, then the other columns of the stream
+            ``alarms``. Empty while the training is healthy.
+        """
+        from ..instruments.monitor.alarms import alarm_frame
+
+        return alarm_frame(self._read("alarms", Query.of(steps=steps)), rule, severity)
+
+    def first_anomaly(self) -> dict[str, Any] | None:
+        """Return the alarm of severity critical or warning that came first, by the columns of :meth:`alarms`, with ``path``: what it reached next as (direction, module, rank). None where there is none."""
+        from ..instruments.monitor.alarms import first_of
+
+        return first_of(self.alarms())
+
+    def audit(self) -> pa.Table:
+        """Return who changed what, and the step at which it took effect."""
+        return self._read("audit", Query())
+
+    @abstractmethod
+    def wait(self, step: int | None = None, timeout: float | None = None) -> int:
+        """Wait until the rows of a step have arrived.
+
+        Parameters
+        ----------
+        step : int, optional
+            The step to wait for; the one after the newest when absent.
+        timeout : float, optional
+            Seconds; for ever when absent.
+
+        Returns
+        -------
+        int
+            The newest step.
+
+        Raises
+        ------
+        ClientError
+            ``timeout``, or ``closed`` when the run ended before that step.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of the connection and its thread. Safe twice."""
+
+    def __enter__(self: _Self) -> _Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return shown_text(os.linesep.join(run_words(self)))

@@ -1,0 +1,106 @@
+"""What a foreign hub or client says costs itself a row or an answer: never the recording, the terminal, or what others see."""
+
+import asyncio
+import json
+
+import pytest
+from peers import Peer, input_tokens, say, start, tracer_layer
+from translation import plan, translate
+
+from megalens.hub.dialects.dialect import DIALECTS
+from megalens.hub.dialects.errors import DialectError
+from megalens.hub.dialects.left_out import LeftOut
+from megalens.hub.dialects.peer_link import detect
+from megalens.hub.dialects.peer_message import BadMessage, read_message, read_update
+from megalens.protocol import shown_text
+
+T3606 = DIALECTS["3606"]
+
+
+def update(**changes):
+    return {
+        "type": "update",
+        "update_type": 7,
+        "layer_id": 1,
+        "args": [1, 2, 3],
+        "result": [0.5] * 6,
+        **changes,
+    }
+
+
+@pytest.mark.parametrize(
+    ("args", "result"),
+    [([1] * 70, [1.0]), ([0, 2**31 - 1, 2**31 - 1, 2**31 - 1], []), ([10**400, 0], []), ([1, -1, -1], [1.0])],
+)
+def test_a_shape_that_no_array_has_is_left_out(args, result):
+    with pytest.raises(BadMessage, match="no list of at most 8 sizes"):
+        read_update(T3606, update(args=args, result=result), {})
+
+
+def test_an_empty_last_axis_is_a_shape():
+    (row,) = read_update(T3606, update(args=[2, 3, 0], result=[]), {})
+    assert row.values.shape == (2, 3, 0)
+
+
+def test_half_a_surrogate_pair_becomes_a_text_that_can_be_sent():
+    message = read_message('{"type": "x", "\\udc00": ["a\\ud800b", "\\ud83d\\ude00 \\u00e9", NaN]}')
+    assert message["?"][:2] == ["a?b", "\U0001f600 é"]
+    json.dumps(message, ensure_ascii=False).encode("utf-8")
+
+
+def test_no_terminal_obeys_what_a_peer_says():
+    left_out = LeftOut()
+    left_out.note("The peer says: \x1b[2J\x9b1m\x07")
+    left_out.leave_out("updates with update_type \x1b]0;x\x07")
+    said = [*left_out.sentences(), DialectError("refused", "no \x1b[31m").message]
+    assert all(text.isprintable() for text in said)
+    assert "The peer says: \ufffd[2J\ufffd1m\ufffd" in said
+
+
+def test_line_breaks_and_letters_of_any_script_are_kept():
+    text = "Ein\n\tText: naïve 日本語 \U0001f468\u200d\U0001f469\u200d\U0001f467 שלום"
+    assert shown_text(text) == text
+
+
+@pytest.mark.slow
+def test_what_fits_nothing_is_counted_and_the_rest_is_recorded(tmp_path):
+    odd = (
+        *(update(args=[1] * 70, result=[1.0]), update(layer_id=9_000), update(args=[0] * 3, result=[1.0])),
+        '{"type": "error", "message": "\\u001b[2J\\ud800"}',
+    )
+
+    async def run():
+        async def script(peer, socket, message):
+            if message["type"] == "run_training_step":
+                for message in (start(layers=1), *odd, input_tokens(0), *tracer_layer(0, 1), *odd):
+                    await say(socket, message)
+                await socket.close()
+                peer.server.close()
+
+        async with Peer(script) as peer:
+            return await translate(tmp_path, plan(peer, "3606"))
+
+    out = asyncio.run(run())
+    assert out.error is None
+    assert {row["layer"] for row in out.rows()} == {0}
+    assert len(out.rows()) == 3
+    said = " ".join(out.said)
+    assert "2 updates of a layer that the model does not have" in said
+    assert "The peer says: \ufffd[2J" in said
+
+
+def test_a_hub_that_floods_while_it_is_asked_what_it_speaks_is_not_kept(monkeypatch):
+    monkeypatch.setattr("megalens.hub.dialects.peer_link.MOST_BYTES", 10_000)
+    sent = []
+
+    class Flooding:
+        async def send(self, text):
+            pass
+
+        async def recv(self):
+            sent.append(None)
+            return "x" * 1000
+
+    with pytest.raises(DialectError, match="--dialect"):
+        asyncio.run(detect(Flooding()))
+    assert len(sent) == 11

@@ -1,0 +1,1 @@
+from tracing_fixtures import *  # noqa: F403

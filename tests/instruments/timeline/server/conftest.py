@@ -1,0 +1,1 @@
+from server_fixtures import *  # noqa: F403

@@ -1,0 +1,76 @@
+"""``megalens timeline verdict`` and ``export`` on recorded runs."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import pyarrow.parquet as pq
+import pytest
+from recorded_run import write_run
+
+from megalens.__main__ import main
+from megalens.protocol import stream_schema
+from tests.kit.simulated_jobs import Fault, Job, simulate
+
+JOB = Job(1, 2, 2, micro_batches=2, steps=12, seed=21, faults=(Fault("device", (2,), 1.4, 1, 12),))
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    folder = write_run(tmp_path_factory.mktemp("runs") / "one", steps=3, layers=2, nonfinite_at=None)
+    table, truth = simulate(JOB)
+    schema = stream_schema("spans")
+    pq.write_table(table.select(schema.names).cast(schema), folder / "spans.parquet")
+    return folder, truth
+
+
+def test_a_verdict_is_printed_and_decides_the_exit_code(recorded, capsys):
+    folder, _ = recorded
+    assert main(["timeline", "verdict", str(folder)]) == 1
+    assert "rank 2 computes" in capsys.readouterr().out
+    assert main(["timeline", "verdict", str(folder), "--json"]) == 1
+    said = json.loads(capsys.readouterr().out)
+    assert [(each["kind"], each["ranks"]) for each in said["culprits"]] == [("device", [2])]
+    assert main(["timeline", "verdict", str(write_run(folder.parent / "other", steps=1, layers=1))]) == 2
+    assert "has no spans" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
+def test_an_exported_trace_has_every_span_on_one_clock_and_says_how_sure_it_is(
+    recorded, tmp_path, name, capsys
+):
+    folder, _ = recorded
+    out = tmp_path / name
+    assert main(["timeline", "export", str(folder), "-o", str(out)]) == 0
+    data = out.read_bytes()
+    trace = json.loads(gzip.decompress(data) if name.endswith(".gz") else data)
+    spans = [each for each in trace["traceEvents"] if each["ph"] == "X"]
+    table, _ = simulate(JOB)
+    assert len(spans) == len(table)
+    assert f"Wrote {len(table)} spans of 4 ranks" in capsys.readouterr().out
+    # Ends of a step's all-reduce, which all ranks leave within microseconds of each other.
+    ends = {}
+    for each in spans:
+        if each["name"] == "all_reduce":
+            ends.setdefault(each["args"]["sequence"], []).append(each["ts"] + each["dur"])
+    assert len(ends) == JOB.steps
+    assert sorted(max(each) - min(each) for each in ends.values())[JOB.steps // 2] < 100
+    clocks = trace["metadata"]["megalens"]["clocks"]
+    assert [each["rank"] for each in clocks] == [0, 1, 2, 3]
+    assert all(0 <= each["half_width_ns"] < 50_000 for each in clocks)
+    arrows = [each for each in trace["traceEvents"] if each["ph"] in "sf"]
+    assert len(arrows) == 2 * sum(kind == "send" for kind in table["kind"].to_pylist())
+    named = {each["args"]["name"] for each in trace["traceEvents"] if each["name"] == "process_name"}
+    assert named == {"Stage 0, rank 0", "Stage 0, rank 1", "Stage 1, rank 2", "Stage 1, rank 3"}
+
+
+def test_an_export_that_cannot_be_written_leaves_nothing(recorded, tmp_path, capsys):
+    assert main(["timeline", "export", str(recorded[0]), "-o", str(tmp_path / "no" / "trace.json")]) == 2
+    assert "cannot be written" in capsys.readouterr().err
+
+
+def test_a_compressed_trace_is_at_most_twice_the_recording(recorded, tmp_path):
+    out = tmp_path / "trace.json.gz"
+    main(["timeline", "export", str(recorded[0]), "-o", str(out)])
+    assert out.stat().st_size <= 2 * (recorded[0] / "spans.parquet").stat().st_size

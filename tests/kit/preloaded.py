@@ -1,0 +1,15 @@
+"""What the server process imports before the test processes fork from it: each of them would take seconds of its own for it."""
+
+import warnings
+
+with warnings.catch_warnings():
+    # Megatron-Core names every optional package that is not there.
+    warnings.simplefilter("ignore")
+    import megatron_job  # noqa: F401
+
+import perturb_work  # noqa: F401
+import pyarrow.compute
+
+# pyarrow looks for it once it reads values.
+import pyarrow.pandas_compat  # noqa: F401
+import torch_statistics_work  # noqa: F401

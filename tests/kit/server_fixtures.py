@@ -1,0 +1,78 @@
+"""A real Jupyter server with the extension, recorded runs in its root and live ones beside it."""
+
+import json
+
+import pytest
+from live_run import LiveRun
+
+# The plugin's fixtures belong to this folder alone: one of them makes a server for every test.
+from pytest_jupyter.jupyter_server import *  # noqa: F403
+from recorded_run import write_run
+from tornado.httpclient import HTTPClientError
+
+
+@pytest.fixture
+def runtime(tmp_path, monkeypatch):
+    folder = tmp_path / "megalens-runtime"
+    monkeypatch.setenv("MEGALENS_RUNTIME_DIR", str(folder))
+    return folder
+
+
+@pytest.fixture
+def outside(tmp_path):
+    """A folder of runs outside the server's root, named by the administrator."""
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def jp_server_config(runtime, outside):
+    return {
+        "ServerApp": {"jpserver_extensions": {"megalens.server": True}},
+        "MegalensExtension": {
+            "run_folders": ["megalens-runs", str(outside)],
+            "allowed_hubs": ["127.0.0.1:*"],
+        },
+    }
+
+
+@pytest.fixture
+def run_folder(jp_root_dir):
+    return write_run(jp_root_dir / "megalens-runs" / "20261120-101500-gpt-demo")
+
+
+@pytest.fixture
+def live(runtime, outside):
+    """Start live runs, and end every one that is left."""
+    runs = []
+
+    def start(*options, **named):
+        runs.append(LiveRun(runtime, *options, **named).announce())
+        return runs[-1]
+
+    yield start
+    for run in runs:
+        run.close()
+
+
+@pytest.fixture
+def ask(jp_fetch):
+    """Ask an endpoint; return status, body (JSON where it is JSON) and headers, never raising."""
+
+    async def fetch(*path, body=None, **options):
+        if body is not None:
+            options["body"] = body if isinstance(body, (str, bytes)) else json.dumps(body)
+            options.setdefault("method", "POST")
+        try:
+            answer = await jp_fetch("megalens", "api", *path, **options)
+        except HTTPClientError as error:
+            answer = error.response
+        kind = answer.headers.get("Content-Type", "")
+        return (
+            answer.code,
+            json.loads(answer.body) if kind.startswith("application/json") else answer.body,
+            answer.headers,
+        )
+
+    return fetch

@@ -1,0 +1,1 @@
+from runs_fixtures import *  # noqa: F403

@@ -1,0 +1,256 @@
+"""Output folders of TrainerMon, written here as it writes them, and its own."""
+
+from __future__ import annotations
+
+import csv
+import math
+import os
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import megalens
+from megalens.runs import ClientError
+from megalens.runs.moments import MomentQuery
+
+FIXTURES = Path(__file__).parents[3] / "shared" / "fixtures" / "trainermon"
+needs_fixtures = pytest.mark.skipif(not FIXTURES.is_dir(), reason="TrainerMon's own output is not there")
+HEADER = "vpp_stage,name,step,min,max,norm,zeros,nans,mean,shape,dtype\n"
+VALUES = {f"layers.{layer}.mlp.weight": np.linspace(-1, 2, 12) * (layer + 1) for layer in range(3)}
+
+
+def line(name, step, values, chunk=0, micro="", ops="min,max,norm,zeros,nans,mean"):
+    made = {
+        "min": values.min(),
+        "max": values.max(),
+        "norm": np.linalg.norm(values),
+        "zeros": (np.abs(values) < 1e-8).mean(),
+        "nans": int(np.isnan(values).sum()),
+        "mean": values.mean(),
+    }
+    cells = ",".join(str(round(float(made[op]), 6)) for op in ops.split(","))
+    return f'{chunk},{name},{step},{micro}{cells},"[3, 4]",torch.float32\n'
+
+
+def write(folder, name, text, stamp="Nov21_12-20-04-rank0-82ac1f33"):
+    place = folder / stamp
+    place.mkdir(parents=True, exist_ok=True)
+    (place / name).write_text(text)
+    return place / name
+
+
+def lines(step, **more):
+    return "".join(line(name, step, values * (step + 1), **more) for name, values in VALUES.items())
+
+
+def l2(run, by, stat="grad"):
+    frame = run.moments(stat, by)
+    return {tuple(row[["step", *by]]): row["l2"] for _, row in frame.iterrows()}
+
+
+def test_what_the_files_say_is_what_the_explorer_has(tmp_path):
+    write(tmp_path, "grad_reduced_0-1.csv", HEADER + lines(0) + lines(1))
+    run = megalens.open(tmp_path)
+    frame = run.moments("grad", ["name"], steps=1)
+    for row, values in zip(frame.to_dict("records"), VALUES.values(), strict=True):
+        values = values * 2
+        assert (row["count"], row["nan_count"], row["inf_count"], row["near_zero_count"]) == (12, 0, 0, 0)
+        assert row["l2"] == pytest.approx(np.linalg.norm(values), abs=1e-6)
+        assert row["mean"] == pytest.approx(values.mean(), abs=1e-6)
+        assert row["std"] == pytest.approx(values.std(), abs=1e-5)
+        assert (row["min"], row["max"]) == pytest.approx((values.min(), values.max()), abs=1e-6)
+        # What they do not say is not made up, and the rounding of six decimals is said.
+        assert math.isnan(row["kurtosis"])
+        assert 0 < row["variance_error"] < 1e-4
+        # Clipping and a loss scale may be in them.
+        assert (row["gradient_stage"], row["scaled"]) == ("pre_step", True)
+    whole = np.concatenate([values * 2 for values in VALUES.values()])
+    assert run.moments("grad", [], steps=1)["l2"][0] == pytest.approx(np.linalg.norm(whole), abs=1e-5)
+
+
+def test_a_norm_alone_says_the_size_and_nothing_else(tmp_path):
+    header = "vpp_stage,name,step,norm,shape,dtype\n"
+    write(tmp_path, "param_updated_0-0.csv", header + lines(0, ops="norm"))
+    run = megalens.open(tmp_path)
+    whole = np.concatenate(list(VALUES.values()))
+    (row,) = run.moments("param", []).to_dict("records")
+    assert row["l2"] == pytest.approx(np.linalg.norm(whole), abs=1e-6)
+    assert row["rms"] == pytest.approx(np.sqrt((whole**2).mean()), abs=1e-6)
+    assert all(math.isnan(row[name]) for name in ("mean", "variance", "std", "min", "max", "near_zero_count"))
+    # The explorer's own question, for the picture.
+    table = run.moment_source.groups(MomentQuery.of("param", "l2", by=["layer"])).table
+    assert table["value"].to_pylist() == pytest.approx([np.linalg.norm(v) for v in VALUES.values()], abs=1e-6)
+
+
+def test_the_lines_come_as_they_are(tmp_path):
+    path = write(tmp_path, "grad_reduced_0-1.csv", HEADER + lines(0) + lines(1))
+    frame = megalens.open(tmp_path).readings("grad_reduced")
+    assert list(frame.columns) == ["kind", "rank", *HEADER.strip().split(",")]
+    expected = [list(row) for row in csv.reader(path.open())][1:]
+    got = [[str(cell) for cell in row[2:]] for row in frame.itertuples(index=False)]
+    assert [row[:3] for row in got] == [row[:3] for row in expected]
+    assert [list(map(float, row[3:9])) for row in got] == [list(map(float, row[3:9])) for row in expected]
+    assert [row[9:] for row in got] == [row[9:] for row in expected]
+    with pytest.raises(ClientError, match="grad_reduced"):
+        megalens.open(tmp_path).readings("nothing")
+
+
+def test_micro_batches_of_activations_are_merged_and_of_gradients_the_last_counts(tmp_path):
+    header = HEADER.replace("step,", "step,micro_step,", 1)
+    parts = [np.linspace(0, 1, 12), np.linspace(3, 5, 12)]
+    actv = "".join(line("layers.0.mlp.input_1", 0, part, micro=f"{n},") for n, part in enumerate(parts))
+    write(tmp_path, "actv_0-0.csv", header + actv + '0,.input,0,0,nan,nan,nan,nan,nan,nan,nan,nan\n'
+          '0,embedding.input,0,0,0.0,9.0,20.5,0.25,0,3.4,"[4, 5]",torch.int64\n')  # fmt: skip
+    grad = "".join(line("layers.0.mlp.weight", 0, part, micro=f"{n},") for n, part in enumerate(parts))
+    write(tmp_path, "grad_unreduced_0-0.csv", header + grad)
+    run = megalens.open(tmp_path)
+    (row,) = run.moments("activation", ["name"]).to_dict("records")
+    both = np.concatenate(parts)
+    assert (row["name"], row["count"]) == ("layers.0.mlp/input1", 24)
+    assert (row["mean"], row["std"]) == pytest.approx((both.mean(), both.std()), abs=1e-5)
+    (row,) = run.moments("grad_unreduced", ["name"]).to_dict("records")
+    assert (row["count"], row["mean"]) == (12, pytest.approx(4.0))
+
+
+def test_values_that_are_not_finite_are_told_as_far_as_they_are_known(tmp_path):
+    text = (
+        HEADER
+        + '0,w,0,nan,nan,nan,0.0,3,nan,"[3, 4]",torch.float32\n0,v,0,-1.0,inf,inf,0.0,0,inf,"[3, 4]",torch.float32\n'
+    )
+    write(tmp_path, "param_updated_0-0.csv", text)
+    by_name = megalens.open(tmp_path).moments("param", ["name"]).set_index("name")
+    assert (by_name["nan_count"]["w"], by_name["count"]["w"]) == (3, 9)
+    assert math.isnan(by_name["l2"]["w"])
+    # How many are infinite the file does not say.
+    assert math.isnan(by_name["inf_count"]["v"])
+    assert math.isnan(by_name["l2"]["v"])
+
+
+def test_several_ranks_are_one_run_and_a_restart_takes_over(tmp_path):
+    text = HEADER + lines(0) + lines(1)
+    write(tmp_path, "grad_reduced_0-4.csv", text)
+    write(tmp_path, "grad_reduced_0-4.csv", text, "Nov21_12-20-05-rank1-6272401d")
+    again = write(
+        tmp_path,
+        "grad_reduced_0-4.csv",
+        HEADER + lines(1).replace("[3, 4]", "[12]"),
+        "Nov21_13-00-00-rank1-aaaaaaaa",
+    )
+    os.utime(again, (2_000_000_000, 2_000_000_000))
+    frame = megalens.open(tmp_path).moments("grad", ["rank"])
+    assert frame[["step", "rank", "count"]].values.tolist() == [
+        [0, 0, 36],
+        [0, 1, 36],
+        [1, 0, 36],
+        [1, 1, 36],
+    ]
+
+
+def test_chunks_of_a_model_are_told_apart(tmp_path):
+    write(tmp_path, "grad_reduced_0-0.csv", HEADER + lines(0) + lines(0, chunk=1))
+    names = megalens.open(tmp_path).moments("grad", ["name"])["name"].tolist()
+    assert sorted(names) == sorted([*VALUES, *(f"chunk1.{name}" for name in VALUES)])
+
+
+def test_the_second_layout_is_read_too(tmp_path):
+    header = "vpp_stage,step,module_name,scope,norm,mean,shape,dtype\n"
+    text = (
+        header + '-1,0,w,unreduced,2.0,0.5,"[4]",torch.float32\n-1,0,w,reduced,1.0,0.25,"[4]",torch.float32\n'
+    )
+    write(tmp_path, "weight_grad_step0-0.csv", text, "rank_3")
+    run = megalens.open(tmp_path)
+    assert l2(run, ["name", "rank"]) == {(0, "w", 3): pytest.approx(1.0)}
+    assert l2(run, ["name"], "grad_unreduced") == {(0, "w"): pytest.approx(2.0)}
+    assert run.readings("weight_grad")["scope"].tolist() == ["unreduced", "reduced"]
+
+
+def test_lines_that_do_not_fit_are_told_and_end_nothing(tmp_path):
+    more = "vpp_stage,name,step,norm,shape,dtype\n" + lines(1, ops="norm")
+    wrong = "all_reduce,norm,0,1,2,3,4,5,6,7,8,9,10\n0,w,zero,1,1,1,1,1,1,[1],f\n\n"
+    write(tmp_path, "grad_reduced_0-1.csv", HEADER + wrong + lines(0) + more)
+    run = megalens.open(tmp_path)
+    assert run.warnings == [
+        "grad_reduced_0-1.csv: 2 lines do not fit the header and are left out, the first is line 2."
+    ]
+    assert {step for step, *_ in l2(run, ["name"])} == {0, 1}
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        frame = run.readings("grad_reduced")
+    assert len(frame) == 6
+    assert frame["mean"].isna().tolist() == [False] * 3 + [True] * 3
+    assert "2 lines do not fit" in str(said[0].message)
+    # A file that is none of its.
+    write(tmp_path, "exp_avg_0-0.csv", "a,b\n1,2\n")
+    run.moment_source.refresh()
+    assert "exp_avg_0-0.csv begins with no header of TrainerMon's." in run.warnings
+
+
+def test_files_that_grow_are_followed(tmp_path):
+    path = write(tmp_path, "grad_reduced_0-4.csv", HEADER + lines(0))
+    run = megalens.open(tmp_path)
+    assert {step for step, *_ in l2(run, ["name"])} == {0}
+    with path.open("a") as file:
+        # The last line is not whole yet.
+        file.write(lines(1) + lines(2)[:-30])
+    assert {step: len([1 for at, _ in l2(run, ["name"]) if at == step]) for step in (1, 2)} == {1: 3, 2: 2}
+    write(tmp_path, "grad_reduced_5-9.csv", HEADER + lines(5))
+    assert run.wait(step=5, timeout=10) == 5
+    assert not run.moment_source.refresh()
+
+
+@needs_fixtures
+@pytest.mark.parametrize("name", ["full", "ddp", "alert", "vpp", "mbs", "multi"])
+def test_its_own_folders_are_read_line_by_line(name):
+    run = megalens.open(FIXTURES / name)
+    files = sorted(path for path in (FIXTURES / name).rglob("*_*-*.csv"))
+    for kind in {path.name.rpartition("_")[0] for path in files}:
+        frame = run.readings(kind)
+        expected = []
+        for path in (each for each in files if each.name.rpartition("_")[0] == kind):
+            expected += list(csv.DictReader(path.open()))
+        key = ["name", "step", "norm"]
+        got = sorted(
+            (row["name"], int(row["step"]), float(row["norm"])) for row in frame[key].to_dict("records")
+        )
+        wanted = sorted((row["name"], int(row["step"]), float(row["norm"])) for row in expected)
+        assert str(got) == str(wanted)
+    assert run.warnings == []
+
+
+@needs_fixtures
+def test_its_features_of_attention_kernels_and_routers_are_read():
+    run = megalens.open(FIXTURES / "l2")
+    frame = run.moments("attention_entropy", ["name"])
+    assert set(frame["name"]) == {"core"}
+    rows = [
+        row
+        for path in (FIXTURES / "l2").rglob("attention_hook_1-1.csv")
+        for row in csv.DictReader(path.open())
+    ]
+    mean = np.mean([float(row["entropy"]) for row in rows])
+    assert frame[frame["step"] == 1]["mean"].tolist() == pytest.approx([mean])
+    ratios = [
+        float(row["sr"])
+        for path in (FIXTURES / "l2").rglob("linear_hook_1-1.csv")
+        for row in csv.DictReader(path.open())
+    ]
+    frame = run.moments("stable_rank", ["name"], steps=1)
+    assert sorted(frame["mean"]) == pytest.approx(sorted(ratio**2 for ratio in ratios))
+    assert {"stable_rank", "kernel_norm", "router_similarity", "router_entropy"} <= {
+        each["stat"] for each in run.moment_source.index()["stats"]
+    }
+
+
+@pytest.mark.slow
+def test_a_million_lines_are_read_within_bounds(tmp_path):
+    row = line("layers.{}.mlp.weight", 0, VALUES["layers.0.mlp.weight"])
+    steps = 10_000
+    with write(tmp_path, "grad_reduced_0-9999.csv", HEADER).open("a") as file:
+        for step in range(steps):
+            file.write("".join(row.format(layer).replace(",0,", f",{step},", 1) for layer in range(100)))
+    run = megalens.open(tmp_path)
+    frame = run.moments("grad", [])
+    assert len(frame) == steps
+    assert set(frame["count"]) == {1200}
