@@ -1,4 +1,4 @@
-"""No Python room names a view: tables, widgets and methods are made from the contract."""
+"""No Python room of the core names a view: tables, widgets and methods are made from the contract. A slice names its own."""
 
 import json
 import re
@@ -42,7 +42,7 @@ def test_no_room_names_views():
     breaches = []
     for path in sorted((ROOT / "megalens").rglob("*.py")):
         place = path.relative_to(ROOT).as_posix()
-        if "generated" in path.name:
+        if "generated" in path.name or place.startswith("megalens/instruments/"):
             continue
         allowed = {name for each in EXCEPTIONS if place.startswith(each["path"]) for name in each["names"]}
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):

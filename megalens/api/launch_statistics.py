@@ -9,7 +9,7 @@ from typing import Any
 
 from ..tracer.errors import TracerError
 
-__all__ = ["StatisticsSettings", "add_statistics_arguments", "statistics_settings"]
+__all__ = ["LaunchStatistics", "add_statistics_arguments", "statistics_settings"]
 
 _INTERVALS = {
     "param": ("log_param_stats_interval", "parameters, after each step's update"),
@@ -28,7 +28,7 @@ _OWN = "megalens_statistics_of_script"
 
 
 @dataclass(frozen=True)
-class StatisticsSettings:
+class LaunchStatistics:
     """What command line and environment say.
 
     Attributes
@@ -73,9 +73,7 @@ def add_statistics_arguments(parser: argparse.ArgumentParser, group: Any) -> Non
             )
 
 
-def statistics_settings(
-    args: argparse.Namespace | None, environment: Mapping[str, str]
-) -> StatisticsSettings:
+def statistics_settings(args: argparse.Namespace | None, environment: Mapping[str, str]) -> LaunchStatistics:
     """Return what is to be logged, and where to.
 
     Parameters
@@ -102,7 +100,7 @@ def statistics_settings(
     named = getattr(args, _FOLDER, None) or environment.get(f"MEGALENS_{_FOLDER.upper()}") or None
     ours = not own or bool(environment.get(f"MEGALENS_{_FOLDER.upper()}"))
     fallback = getattr(args, "tensorboard_dir", None) or getattr(args, "save", None)
-    return StatisticsSettings(intervals, named or fallback, ours)
+    return LaunchStatistics(intervals, named or fallback, ours)
 
 
 def _number(environment: Mapping[str, str], variable: str) -> int | None:

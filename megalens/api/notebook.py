@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, nullcontext
-from functools import wraps
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..instruments.generation.notebook_generation import NotebookGeneration
 from ..runs import Run, open_all_runs, open_run
 from ..runs import connect as connect_run
 from ..runs.run_words import unknown_flag
+from ..slices import named, run_attributes
 from .notebook_generated import NotebookViews
 
 if TYPE_CHECKING:
@@ -102,9 +101,9 @@ class NotebookRun(NotebookViews):
         return self._run
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        return getattr(self._run, name)
+        if name.startswith("_") or name not in named("notebook"):
+            return getattr(self._run, name)
+        return run_attributes("notebook", self, name)
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *(name for name in dir(self._run) if not name.startswith("_"))})
@@ -119,21 +118,6 @@ class NotebookRun(NotebookViews):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._run.close()
-
-    @wraps(Run.generate)
-    def generate(self, *arguments: Any, **named: Any) -> NotebookGeneration:
-        """See ``Run.generate``."""
-        return NotebookGeneration(self, self._run.generate(*arguments, **named).number)
-
-    @wraps(Run.generation)
-    def generation(self, number: int | None = None) -> NotebookGeneration:
-        """See ``Run.generation``."""
-        return NotebookGeneration(self, self._run.generation(number).number)
-
-    @property
-    def generations(self) -> list[NotebookGeneration]:
-        """Every generation of the run, by number."""
-        return [NotebookGeneration(self, each.number) for each in self._run.generations]
 
     def view(self, name: str, **options: Any) -> View:
         """Show any view by its name: one of Megalens's own, or one that a JupyterLab extension brings.

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from inspect import signature
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,107 +13,31 @@ from ..adapters.find import find_moments
 from ..protocol import StepReadings, is_whole
 from ..tracer.errors import TracerError
 from ..tracer.moments.hooks.loss_scale import LossScale
-from ..tracer.moments.intervals import STATE, Intervals
+from ..tracer.moments.intervals import Intervals
 from ..tracer.moments.joining.gathering import WholeStep
 from ..tracer.moments.jsonl import JsonlFiles
 from ..tracer.moments.logger import StatisticsLogger
-from ..tracer.points import IAdapter
+from ..tracer.points import ModelPoints
 from ..tracer.sending.peers import Rendezvous
 from ..tracer.tensors.plan import TracingPlan
 from ..tracer.tracer import Tracer
+from .keywords import takes_keywords
+from .statistics_settings import StatisticsSettings
 from .trace import model_points, trace
 
 __all__ = ["log_statistics"]
 
-_SITES = ("projections", "all")
 
-
-def log_statistics(
-    model: nn.Module | Sequence[nn.Module],
-    optimizer: Any = None,
-    *,
-    param: int | None = None,
-    grad: int | None = None,
-    activation: int | None = None,
-    dgrad: int | None = None,
-    residual: int | None = None,
-    residual_dgrad: int | None = None,
-    attention_entropy: int | None = None,
-    attention_max: int | None = None,
-    router_entropy: int | None = None,
-    router_similarity: int | None = None,
-    stable_rank: int | None = None,
-    kernel_norm: int | None = None,
-    sites: str = "projections",
-    tracer: Tracer | None = None,
-    loss_scale: Any = None,
-    samples: int | Callable[[], int] | None = None,
-    jsonl: str | Path | None = None,
-    adapter: IAdapter | None = None,
-    judge: Callable[[StepReadings], None] | None = None,
-    own: Callable[[StepReadings], None] | None = None,
-    at_once: bool = True,
-    recorded: Mapping[str, int] | None = None,
-    optimizer_state: int | None = None,
-    grad_unreduced: int | None = None,
-    grad_accumulated: int | None = None,
-    param_origin: int | None = None,
-    gradient_direction: int | None = None,
-    communication: int | None = None,
-    **options: Any,
-) -> StatisticsLogger:
+@takes_keywords(StatisticsSettings)
+def log_statistics(model: nn.Module | Sequence[nn.Module], settings: StatisticsSettings) -> StatisticsLogger:
     """Begin to log count, mean, central moments, extremes and non-finite counts of a model's tensors.
 
     Parameters
     ----------
     model : torch.nn.Module or sequence of them
         The model that is trained; of a pipeline stage with several model chunks, all of them.
-    optimizer : torch.optim.Optimizer or several, optional
-        What updates it. Gradients are measured before its step at the latest.
-    param, grad, activation, dgrad, residual, residual_dgrad : int or None
-        Every how many steps each is logged: at steps that the number divides. 0 or None is off, and leaves nothing installed; one must be given.
-        Parameters are those after the step's update; gradients of parameters are unscaled and before clipping; activations are inputs and outputs of projections and embeddings, dgrads the gradients
-        there, and the residual stream is what goes from layer to layer.
-    attention_entropy, attention_max : int or None
-        The entropy (in nats) and the largest probability of query rows of each attention: of probabilities that the model gives, else of queries and keys as their projections give them, without a rotation of
-        positions. At most 64 rows of a sequence are looked at, and at most 4 samples where probabilities are computed.
-    router_entropy, router_similarity : int or None
-        The entropy of tokens over the experts of each router, and the cosine of each two experts in its weight, before the step.
-    stable_rank, kernel_norm : int or None
-        Of each matrix that lies here whole, before the step: the largest singular value by power iteration, and the sum of all squares over its own. A step costs four products of each matrix and a vector
-        there and back.
-    sites : str
-        Of which modules the first input and the first output are measured as activations: ``"projections"``, or ``"all"``, which costs a pass over memory for each end of each module.
-    tracer : Tracer, optional
-        Whose steps these are. Without one a tracer is made, with ``options``, and closed with the logger.
-    loss_scale : GradScaler, number or callable, optional
-        By what the loss is multiplied in mixed precision; it is divided out. Steps that a ``GradScaler`` leaves out have no gradients of parameters.
-    samples : int or callable, optional
-        Samples of one step, over all processes; or a function that gives how many have been consumed.
-    jsonl : str or Path, optional
-        Folder into which rank 0 also writes ``training_stats/…/rank0.jsonl``, the layout of raw-moment files.
-    adapter : IAdapter, optional
-        Where the layers are, as for :func:`megalens.trace`. A model that no adapter knows has everything but the residual stream.
-    judge : callable, optional
-        Is given each step's statistics of all processes on rank 0, in the producer thread.
-    own : callable, optional
-        Is given what each process measured itself, on every rank.
-    at_once : bool
-        Whether ``judge`` and ``own`` are given each step as it ends. False: while nobody looks, the steps of up to a second together, which costs a training on busy cores less.
-    recorded : mapping, optional
-        By statistic every how many of the steps at which it is measured, by number, it is also sent and recorded; what is not named is at all of them, and 0 is never.
-    optimizer_state : int or None
-        Every how many steps ``judge`` and ``own`` are also given what Adam and its like keep of each parameter: ``exp_avg`` and ``exp_avg_sq``.
-    grad_unreduced, grad_accumulated : int or None
-        Every how many steps they are also given the gradients that each process has computed itself, before these are reduced over data-parallel processes: as accumulated up to the last micro-batch, and
-        after each micro-batch.
-    param_origin : int or None
-        Every how many steps they are also given the parameters before the step.
-    gradient_direction : int or None
-        Every how many steps they are also given, of each parameter, the part of its gradient's values that have the sign of Adam's mean (``exp_avg``) right before the step, where zeros count as half.
-    communication : int or None
-        Every how many steps they are also given what collectives of ``torch.distributed`` are given and give, by operation, of all calls in a step together: ``all_reduce/input0``, ``all_reduce/output0``. The functions
-        of the module stand behind others during such a step; names that were imported from it before are not seen, neither is what DDP reduces. What an asynchronous collective gives is measured after ``wait()``.
+    settings
+        See below.
     **options
         For :func:`megalens.trace` (``name``, ``record``, ``hub``, …) where there is no tracer yet. With ``hub=None`` there are only files.
 
@@ -128,74 +51,27 @@ def log_statistics(
     TracerError
         When the model cannot have a statistic that was asked for, or an argument is wrong.
     """
-    for name in options:
-        if name not in signature(trace).parameters:
-            raise TypeError(f"log_statistics() got an unexpected keyword argument {name!r}")
-    if jsonl is not None and not isinstance(jsonl, (str, Path)):
-        raise TracerError(f"jsonl=… must be a folder, got {jsonl!r:.100}.")
-    if sites not in _SITES:
-        raise TracerError(f"sites=… must be one of {', '.join(_SITES)}, got {sites!r:.50}.")
-    asked = {
-        "param": param,
-        "grad": grad,
-        "activation": activation,
-        "dgrad": dgrad,
-        "residual": residual,
-        "residual_dgrad": residual_dgrad,
-        "attention_entropy": attention_entropy,
-        "attention_max": attention_max,
-        "router_entropy": router_entropy,
-        "router_similarity": router_similarity,
-        "stable_rank": stable_rank,
-        "kernel_norm": kernel_norm,
-    }
-    intervals = Intervals.of(
-        **asked,
-        **dict.fromkeys(STATE, optimizer_state),
-        grad_unreduced=grad_unreduced,
-        grad_accumulated=grad_accumulated,
-        param_origin=param_origin,
-        gradient_direction=gradient_direction,
-        communication=communication,
-    )
-    optimizers = _optimizers(optimizer)
-    scale = LossScale(loss_scale)
-    counted = _samples(samples)
+    intervals = settings.intervals()
+    optimizers = _optimizers(settings.optimizer)
+    scale = LossScale(settings.loss_scale)
+    counted = _samples(settings.samples)
+    tracer, adapter = settings.tracer, settings.adapter
     points = model_points(model, adapter, lenient=True) if tracer is None else tracer.points
-    measured = find_moments(model, optimizer, points, adapter, every_module=sites == "all")
-    if loss_scale is None and measured.loss_scale is not None:
+    measured = find_moments(model, settings.optimizer, points, adapter, every_module=settings.sites == "all")
+    if settings.loss_scale is None and measured.loss_scale is not None:
         scale = LossScale(measured.loss_scale)
     for stat in intervals.to_message():
         if stat in measured.unavailable:
             raise TracerError(measured.unavailable[stat])
-    if tracer is not None and options:
-        raise TracerError(
-            f"{', '.join(sorted(options))} are settings of a tracer; give them to megalens.trace, or leave tracer out."
-        )
-    if not intervals and all(every is None for every in asked.values()):
-        raise TracerError(
-            f"log_statistics(…) was not told what to log: give any of {', '.join(asked)} a number of steps, such as grad=1."
-        )
-    nowhere = jsonl is None and judge is None and own is None
-    if tracer is None and nowhere and intervals and options.get("hub", "spawn") is None:
+    settings.check_named(intervals)
+    if settings.without_hub and settings.files_only and settings.jsonl is None and intervals:
         raise TracerError(
             "With hub=None statistics go to files only, and there are none: give jsonl=… a folder, or leave hub out."
         )
-    files = None if jsonl is None or points.place.rank else JsonlFiles(Path(jsonl))
+    files = None if settings.jsonl is None or points.place.rank else JsonlFiles(Path(settings.jsonl))
     owned = tracer is None
     if tracer is None:
-        if options.get("hub", "spawn") is None:
-            tracer = Tracer(
-                points,
-                TracingPlan(),
-                None,
-                rendezvous=Rendezvous.of_job(),
-                name=options.get("name"),
-                first_step=options.get("first_step") or 1,
-                hubless=bool(intervals),
-            )
-        else:
-            tracer = trace(model, adapter=_Known(points), **options)
+        tracer = _tracer(model, points, settings, bool(intervals))
     if files is not None:
         files.warn = tracer.warn
     if tracer.graph is not None:
@@ -203,7 +79,7 @@ def log_statistics(
         for end in measured.ends():
             tracer.graph.place(*end)
     # What wraps an optimizer may have parameters of its own.
-    if isinstance(optimizer, Optimizer) and not _updates(optimizer, points.roots):
+    if isinstance(settings.optimizer, Optimizer) and not _updates(settings.optimizer, points.roots):
         tracer.warn("The optimizer that log_statistics was given updates no parameter of this model.")
     return StatisticsLogger(
         tracer,
@@ -214,11 +90,27 @@ def log_statistics(
         scale,
         counted,
         owns_tracer=owned,
-        keep=files if judge is None else _Judged(judge, files),
-        by_rank=judge is not None,
-        own=own,
-        at_once=at_once,
-        recorded=Intervals.sent(**(recorded or {})),
+        keep=files if settings.judge is None else _Judged(settings.judge, files),
+        by_rank=settings.judge is not None,
+        own=settings.own,
+        at_once=settings.at_once,
+        recorded=Intervals.sent(**(settings.recorded or {})),
+    )
+
+
+def _tracer(model: Any, points: ModelPoints, settings: StatisticsSettings, measuring: bool) -> Tracer:
+    """Return a tracer for the logger alone."""
+    options = settings.options
+    if not settings.without_hub:
+        return trace(model, adapter=_Known(points), **options)
+    return Tracer(
+        points,
+        TracingPlan(),
+        None,
+        rendezvous=Rendezvous.of_job(),
+        name=options.get("name"),
+        first_step=options.get("first_step") or 1,
+        hubless=measuring,
     )
 
 

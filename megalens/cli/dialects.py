@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import signal
 import sys
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ..hub.terminal import ask_to_stop
 from ..protocol import parse_json, shown_text
 from .hub import count, seconds
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from ..hub.dialects.translation import Translation
     from ..protocol.messages_generated import Config
 
-__all__ = ["add_commands", "ask_to_stop"]
+__all__ = ["add_commands"]
 
 _NAMES = ("T1", "T2", "3606", "inference")
 _EXIT_CODES = (
@@ -223,34 +222,6 @@ def _serve(arguments: argparse.Namespace) -> int:
         print(shown_text(f"megalens {command}: {error.message}"), file=sys.stderr)
         return {"bad-parameter": 2}.get(error.code, 3)
     return 0
-
-
-async def ask_to_stop(work: Awaitable[None], until: Callable[[], Awaitable[None]] | None = None) -> bool:
-    """Await ``work``; SIGINT, SIGTERM, or ``until`` coming to its end, cancel it. Return whether it was cancelled."""
-    task = asyncio.ensure_future(work)
-    loop = asyncio.get_running_loop()
-    asked = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        try:
-            loop.add_signal_handler(number, asked.set)
-        except NotImplementedError:
-            signal.signal(number, lambda *_: loop.call_soon_threadsafe(asked.set))
-    waiters: list[asyncio.Future[Any]] = [asyncio.ensure_future(asked.wait())]
-    if until is not None:
-        waiters.append(asyncio.ensure_future(until()))
-    try:
-        await asyncio.wait([task, *waiters], return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            task.result()
-            return False
-        task.cancel()
-        await asyncio.wait([task])
-        if not task.cancelled():
-            task.result()
-        return True
-    finally:
-        for waiter in waiters:
-            waiter.cancel()
 
 
 def _dialect(text: str) -> str:

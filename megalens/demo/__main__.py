@@ -25,10 +25,12 @@ except ImportError as error:
         'The demo trains with PyTorch, which is not installed. pip install "megalens[tracer]"'
     ) from error
 
+import megalens
+
 from ..api.trace import trace
-from ..hub.state_line import StateLine
-from ..instruments.monitor.training_monitor import monitor
+from ..hub.terminal import StateLine
 from ..protocol import shown_text
+from ..slices import find_slices
 from ..tracer import Tracer
 from ..tracer.tensors.plan import CONTROLS
 from .checkpoint import save_checkpoint
@@ -95,7 +97,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"run {tracer.run_id}", flush=True)
     trainer = Trainer(model, corpus, tracer, config)
     if tracer is not None:
-        monitor(model, trainer.optimizer, tracer=tracer, samples=config.batch, **STATISTICS)
+        _watch(model, trainer, tracer, config.batch)
     began = time.monotonic()
     sample = ""
     try:
@@ -136,6 +138,14 @@ def _stop_with(stdin: int) -> None:
     while os.read(stdin, 4096):
         pass
     os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _watch(model: GPT, trainer: Trainer, tracer: Tracer, samples: int) -> None:
+    """Have the monitor judge the training; statistics alone where this installation lacks it."""
+    watch = (
+        megalens.monitor if "monitor" in {each.name for each in find_slices()} else megalens.log_statistics
+    )
+    watch(model, trainer.optimizer, tracer=tracer, samples=samples, **STATISTICS)
 
 
 def _trace(model: GPT, options: argparse.Namespace) -> Tracer:

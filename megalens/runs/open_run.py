@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ..protocol import shown_text
 from .arguments import bad_argument
 from .errors import ClientError
+from .foreign_files import foreign_recording
 from .recorded import RecordedRun
 from .run import Run
 from .run_folder import RunFolder
@@ -48,10 +49,8 @@ def open_run(path: str | os.PathLike[str], progress: Progress | None = None) -> 
         return RecordedRun(RunFolder(folders[0]))
     if folders:
         raise _several(chosen, [folder.name for folder in folders])
-    from ..instruments.timeline.files.trace_recording import holds_traces, trace_recording
-
-    if holds_traces(chosen):
-        return RecordedRun(trace_recording(chosen, progress))
+    if (foreign := foreign_recording(chosen, progress)) is not None:
+        return RecordedRun(foreign)
     if not chosen.is_dir() and chosen.suffix != ".jsonl":
         return RecordedRun(RunFolder(chosen))
     from .moments import find_trees

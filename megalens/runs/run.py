@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
-from ..instruments.generation.written.generations import Generations
 from ..protocol import Streams, renamed, shown_text
-from ..protocol.messages_generated import CompressorInfo, FlagInfo, FlagSetting, Hello, Layout, Model, Origin
+from ..protocol.messages_generated import (
+    Cancel,
+    CompressorInfo,
+    FlagInfo,
+    FlagSetting,
+    Generate,
+    Generating,
+    Hello,
+    Layout,
+    Model,
+    Origin,
+)
+from ..slices import named, run_attributes
+from .controls import Controls
+from .errors import ClientError
 from .experts import with_experts
 from .query import LayerChoice, Query, StepChoice
 from .run_words import check_flag, run_words
@@ -32,7 +45,7 @@ __all__ = ["Run"]
 _Self = TypeVar("_Self", bound="Run")
 
 
-class Run(Generations):
+class Run(Controls):
     """One training run. Made by :func:`megalens.runs.connect` and :func:`megalens.runs.open_run`.
 
     Use it as a context manager, or call :meth:`close`, to let go of the connection. What arrived before stays readable.
@@ -337,61 +350,27 @@ class Run(Generations):
         source.refresh()
         return own_readings(source, kind)
 
-    def pipeline_metrics(self, steps: StepChoice = None) -> DataFrame:
-        """Return how busy the stages of a pipeline are and how long micro-batches wait between them, from spans of ``timeline="phases"`` or finer, or of an opened trace.
-
-        Parameters
-        ----------
-        steps : optional
-            As in :meth:`tensors`. Where there are several, the first of them is left out of the means: it warms up.
-
-        Returns
-        -------
-        pandas.DataFrame
-            ``metric``, ``rank``, ``peer``, ``value``; rank or peer is -1 where the metric is of none. ``iteration_ms``, then of each rank ``compute_window_ms`` (a pass), ``compute_ratio`` (the part of its step in passes), ``reduce_window_ms`` (from its last pass to the end of its step), then of each two neighbouring stages ``forward_send_window_ms``, ``backward_send_window_ms`` (from the end of a pass on ``rank`` to the beginning of the one that takes its output on ``peer``).
-
-        Raises
-        ------
-        ClientError
-            ``not-found`` where the run has no spans of a pipeline.
-        """
-        from ..instruments.timeline.pipeline_frame import pipeline_frame
-
-        return pipeline_frame(self._read("spans", Query.of(steps=steps)))
-
-    def alarms(
-        self, steps: StepChoice = None, rule: str | None = None, severity: str | None = None
-    ) -> DataFrame:
-        """Return what the rules of the monitor found, in the order in which it happened.
-
-        Parameters
-        ----------
-        steps : optional
-            As in :meth:`tensors`.
-        rule : str, optional
-            One rule, such as ``"jump"``.
-        severity : str, optional
-            ``"critical"``, ``"warning"`` or ``"note"``.
-
-        Returns
-        -------
-        pandas.DataFrame
-            ``step``, ``micro_step`` (the micro-batch; -1: of the whole step), ``rank``, ``rule``, ``severity``, ``name``, ``value``, ``expected``, ``sentence``, then the other columns of the stream
-            ``alarms``. Empty while the training is healthy.
-        """
-        from ..instruments.monitor.alarms import alarm_frame
-
-        return alarm_frame(self._read("alarms", Query.of(steps=steps)), rule, severity)
-
-    def first_anomaly(self) -> dict[str, Any] | None:
-        """Return the alarm of severity critical or warning that came first, by the columns of :meth:`alarms`, with ``path``: what it reached next as (direction, module, rank). None where there is none."""
-        from ..instruments.monitor.alarms import first_of
-
-        return first_of(self.alarms())
-
     def audit(self) -> pa.Table:
         """Return who changed what, and the step at which it took effect."""
         return self._read("audit", Query())
+
+    def __getattr__(self, name: str) -> Any:
+        # What a slice gives to a run, such as generate of the generation lab and alarms of the monitor.
+        return run_attributes("run", self, name)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *named("run")})
+
+    def _await(self, stream: str, done: Callable[[], bool], timeout: float | None) -> bool:
+        """Wait until something holds of a stream's rows, and return whether it does. What is recorded does not change."""
+        return done()
+
+    def _request(self, message: Generate | Cancel, timeout: float) -> Generating:
+        """Send a request, whose id is chosen here, and return its answer. Nobody is there to answer unless a run is live."""
+        raise ClientError(
+            f"{self.name} is not live, so its model writes nothing. megalens.serve(model, tokenizer) makes a live one.",
+            code="recorded",
+        )
 
     @abstractmethod
     def wait(self, step: int | None = None, timeout: float | None = None) -> int:

@@ -11,7 +11,7 @@ from jupyter_server.extension.application import ExtensionApp
 from traitlets import Bool, Int, List, Unicode
 
 from ..hub.minute_log import MinuteLog
-from .alarms_handler import AlarmCountsHandler
+from ..slices import find_slices, load
 from .arrow_memory import take_small_pages
 from .demo_handler import DemoHandler
 from .demo_training import DemoTraining
@@ -24,21 +24,19 @@ from .report_handler import ReportHandler
 from .runs_handlers import (
     IndexHandler,
     LinesHandler,
-    PipelineHandler,
     RunHandler,
     RunsHandler,
     StreamHandler,
     SummariesHandler,
-    TimelineHandler,
 )
 from .translations import Translations
 
-__all__ = ["HANDLERS", "MegalensExtension"]
+__all__ = ["MegalensExtension", "handlers"]
 
 # Seconds after the start in which Jupyter itself has enough to do.
 _QUIET_SECONDS = 2.0
 _RUN = r"megalens/api/runs/([^/]+)"
-HANDLERS: tuple[tuple[str, type[Any]], ...] = (
+_HANDLERS: tuple[tuple[str, type[Any]], ...] = (
     (r"megalens/api/runs", RunsHandler),
     (_RUN, RunHandler),
     (rf"{_RUN}/index", IndexHandler),
@@ -47,9 +45,6 @@ HANDLERS: tuple[tuple[str, type[Any]], ...] = (
     (rf"{_RUN}/moments", MomentsHandler),
     (rf"{_RUN}/moments/rows", MomentRowsHandler),
     (rf"{_RUN}/moments/groups", MomentGroupsHandler),
-    (rf"{_RUN}/alarms/count", AlarmCountsHandler),
-    (rf"{_RUN}/timeline", TimelineHandler),
-    (rf"{_RUN}/pipeline", PipelineHandler),
     (rf"{_RUN}/report", ReportHandler),
     (r"megalens/api/summaries", SummariesHandler),
     (r"megalens/api/statistics", StatisticsHandler),
@@ -57,6 +52,12 @@ HANDLERS: tuple[tuple[str, type[Any]], ...] = (
     (r"megalens/api/demo", DemoHandler),
     (r"megalens/ws/runs/([^/]+)", RelayHandler),
 )
+
+
+def handlers() -> list[tuple[str, type[Any]]]:
+    """Return every endpoint, those of slices too."""
+    others = [load(each.endpoints) for each in find_slices() if each.endpoints]
+    return [*_HANDLERS, *((f"{_RUN}/{path}", handler) for pairs in others for path, handler in pairs)]
 
 
 class MegalensExtension(ExtensionApp):
@@ -118,7 +119,7 @@ class MegalensExtension(ExtensionApp):
 
     def initialize_handlers(self) -> None:
         """Add the endpoints."""
-        self.handlers.extend(HANDLERS)
+        self.handlers.extend(handlers())
 
     async def _start_jupyter_server_extension(self, serverapp: Any) -> None:
         """Jupyter's hook for when the server runs. Gets ready for questions while nobody asks any, where there are recordings to ask about."""

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from ..hub.discovery import live_hubs, told_apart
-from ..instruments.timeline.files.trace_recording import holds_traces, trace_recording
 from ..protocol import attempt_folders, shown_text
 from ..runs import ClientError, RunFolder
 from ..runs.answers import NoRows, StreamRows
+from ..runs.foreign_files import foreign_recording
 from ..runs.moments import MomentSource, recorded_rows, rows_of
 from .allowed_hubs import AllowedHubs
 from .errors import ServerError
@@ -240,11 +240,11 @@ class RunRegistry:
             Why not.
         """
         place, _ = self.statistics.resolve(path)
-        if holds_traces(place, self._root):
-            try:
-                folder = trace_recording(place, within=self._root)
-            except ClientError as error:
-                raise ServerError(409, error.code, error.message, "path") from error
+        try:
+            folder = foreign_recording(place, within=self._root)
+        except ClientError as error:
+            raise ServerError(409, error.code, error.message, "path") from error
+        if folder is not None:
             with self._lock:
                 self._records[folder.id] = folder.path
             return [self.entry(folder.id)], []

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
-from concurrent.futures import Executor
 from typing import Any
 
 from jupyter_server.auth.decorator import authorized
@@ -15,11 +13,8 @@ from ..runs import RunFolder
 from ..runs.answers import (
     SelectedRows,
     StreamQuery,
-    draft_timeline,
     read_lines,
-    read_pipeline,
     read_selection,
-    read_timeline,
     tensor_index,
 )
 from .base_handler import MegalensHandler
@@ -29,12 +24,10 @@ from .moment_pool import MomentPool
 __all__ = [
     "IndexHandler",
     "LinesHandler",
-    "PipelineHandler",
     "RunHandler",
     "RunsHandler",
     "StreamHandler",
     "SummariesHandler",
-    "TimelineHandler",
 ]
 
 ARROW = "application/vnd.apache.arrow.stream"
@@ -142,46 +135,6 @@ class LinesHandler(MegalensHandler):
         rows = self.registry.rows(run_id)
         hello: Mapping[str, Any] = rows.hello() if isinstance(rows, RunFolder) else {}
         return bytes(read_lines(rows, stream, texts, hello, self.cancelled))
-
-
-class TimelineHandler(MegalensHandler):
-    """``megalens/api/runs/{id}/timeline``: the spans of a recorded run as a picture needs them, and what they say."""
-
-    @authenticated
-    @authorized
-    async def post(self, run_id: str) -> None:
-        """Answer lanes, verdict and slow ranks of what the body asks for, or lanes alone where a draft will do."""
-        body = self.json_body()
-        answer = await self.in_thread(self._draft, run_id, body) if body.get("draft") else None
-        if answer is None:
-            # One at a time: each may take a gigabyte.
-            executor: Executor = self.settings["megalens_counting"]
-            loop = asyncio.get_running_loop()
-            answer = await loop.run_in_executor(executor, self._read, run_id, body)
-        self.answer(answer)
-
-    def _draft(self, run_id: str, request: dict[str, Any]) -> dict[str, Any] | None:
-        return draft_timeline(self.registry.rows(run_id), request, run_id, self.cancelled)
-
-    def _read(self, run_id: str, request: dict[str, Any]) -> dict[str, Any]:
-        return read_timeline(self.registry.rows(run_id), request, run_id, self.cancelled)
-
-
-class PipelineHandler(MegalensHandler):
-    """``megalens/api/runs/{id}/pipeline``: steps of one pipeline of a recorded run as they were measured."""
-
-    @authenticated
-    @authorized
-    async def post(self, run_id: str) -> None:
-        """Answer operations of the steps that the body asks for."""
-        # One at a time, as timelines: it reads the same rows.
-        executor: Executor = self.settings["megalens_counting"]
-        self.answer(
-            await asyncio.get_running_loop().run_in_executor(executor, self._read, run_id, self.json_body())
-        )
-
-    def _read(self, run_id: str, request: dict[str, Any]) -> dict[str, Any]:
-        return read_pipeline(self.registry.rows(run_id), request, self.cancelled)
 
 
 class StreamHandler(MegalensHandler):

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 __all__ = ["IGatherer", "Instrument", "Rows"]
 
+SPAN_KINDS = ("user", "data", "checkpoint", "optimizer", "forward", "backward", "wgrad")
+"""Kinds of the spans that a script says itself: see :meth:`Instrument.span_begins`."""
+
 Rows: TypeAlias = pa.RecordBatch | FrameTemplate | Mapping[str, Sequence[Any]]
 """Rows of one stream: a batch of its schema, a template whose figures are set, or its columns by name."""
 
@@ -71,6 +74,9 @@ class Instrument:
     streams: Mapping[str, Any] = {}
     step_ns = 0
     """Nanoseconds that hooks of its own have cost the training thread since :meth:`take_ns`; what the tracer calls is measured by the tracer."""
+
+    def bind(self, tracer: Any) -> None:
+        """Get the :class:`~megalens.tracer.Tracer` that is about to attach this instrument: the settings of all ranks are changed there, and compiled code gets its probes now."""
 
     def attach(self, host: Host) -> None:
         """Begin: the tracer has taken this instrument. Raises what the user is to be told."""
@@ -153,6 +159,10 @@ class Instrument:
     def settings(self) -> Mapping[str, Any]:
         """Return what it is set to, as JSON, for viewers."""
         return {}
+
+    def settings_from(self, asked: Any) -> Mapping[str, Any]:
+        """Return complete settings for what a script asks for in words of its own, as ``tracer.configure(timeline="phases")`` does. Raises ``TracerError``."""
+        return dict(asked)
 
     def schema(self) -> Mapping[str, Any]:
         """Return the JSON Schema of its settings where they can be changed while it watches; nothing where they cannot. Any thread."""

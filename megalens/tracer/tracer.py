@@ -14,14 +14,13 @@ from typing import Any
 
 import torch
 
-from ..instruments.timeline.training.settings import SPAN_KINDS, TimelineSettings
 from ..protocol import COMMON_SETTINGS, named_flags, pipeline_settings
 from ..protocol.messages_generated import Config, Control, Phase, Status
 from .coordinator import Coordinator
 from .errors import TracerError, plain_text, said
 from .forgotten_step import ForgottenStep
 from .graph_probes import GraphProbes
-from .instrument import Instrument
+from .instrument import SPAN_KINDS, Instrument
 from .passes import PassHooks
 from .points import ModelPoints
 from .sending.checkpoints import CHECKPOINT_BYTES, STREAM, checkpoint_rows
@@ -444,7 +443,10 @@ class Tracer:
         now = self._coordinator.schedule.accepted.config["flags"]
         settings = settings_from(asked, common, self.points.flags, now)
         if timeline is not None:
-            settings["instruments"] = {"timeline": TimelineSettings.given(timeline).to_message()}
+            watching = self.instrument("timeline")
+            if watching is None:
+                raise TracerError("timeline=… needs the instrument timeline, which this tracer lacks.")
+            settings["instruments"] = {"timeline": watching.settings_from(timeline)}
         if pipeline is not None:
             settings["instruments"] = {
                 **settings.get("instruments", {}),

@@ -18,7 +18,7 @@ import pytest
 import megalens
 from megalens.demo.checkpoint import load_checkpoint
 from megalens.demo.model import GPTConfig
-from megalens.hub.state_line import StateLine
+from megalens.hub.terminal import StateLine
 
 COMMAND = [sys.executable, "-m", "megalens.demo"]
 

@@ -7,10 +7,9 @@ import logging
 import sys
 from pathlib import Path
 
-from ...cli.dialects import ask_to_stop
 from ...protocol import shown_text
 from ..options import HubOptions
-from ..state_line import show_line
+from ..terminal import ask_to_stop, show_line
 from .hosted_run import HostedRun
 from .translation import Translation
 from .translator import Translator

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from ...cli.dialects import ask_to_stop
 from ...protocol import shown_text
 from ...runs import RunFolder
 from ..dialects.hosted_run import HostedRun
 from ..options import HubOptions
-from ..state_line import show_line
+from ..terminal import ask_to_stop, show_line
 from .replayer import Replayer
 
 __all__ = ["play"]

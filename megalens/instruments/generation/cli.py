@@ -7,35 +7,23 @@ import contextlib
 import signal
 import sys
 import threading
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ...protocol import MegalensError, shown_text
 from ...protocol.flag_words import flags_from_text
+
+if TYPE_CHECKING:
+    from ...hub.dialects.served_inference import ServedInference
 
 __all__ = ["add_commands"]
 
 _EXIT_CODES = "Exit codes: 0 ended by Ctrl-C or SIGTERM, 1 an error of Megalens itself, 2 wrong arguments or a folder without a model."
 
 
-def add_commands(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser],
-    serve: Callable[..., Any],
-    serve_dialect: Callable[[str, int, str], Any],
-) -> None:
-    """Add the command to the parser of ``megalens``.
-
-    Parameters
-    ----------
-    commands
-        Of that parser.
-    serve : callable
-        ``megalens.serve``.
-    serve_dialect : callable
-        Serves a run in MegatronApp's dialect of inference, given its id, a port and a host; gives a context manager with an ``address``.
-    """
+def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to the parser of ``megalens``."""
     parser = commands.add_parser(
         "serve",
         help="serve a model that writes text while it is watched",
@@ -75,12 +63,13 @@ def add_commands(
         default="127.0.0.1",
         help="address or name of this machine, if other machines are to have --dialect (default: loopback)",
     )
-    parser.set_defaults(run=lambda arguments: _serve(arguments, serve, serve_dialect))
+    parser.set_defaults(run=_serve)
 
 
-def _serve(
-    arguments: argparse.Namespace, serve: Callable[..., Any], serve_dialect: Callable[[str, int, str], Any]
-) -> int:
+def _serve(arguments: argparse.Namespace) -> int:
+    # torch is loaded only once a model is.
+    from .serving import serve
+
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
@@ -102,7 +91,7 @@ def _serve(
         if arguments.dialect:
             try:
                 place = (arguments.dialect_port, arguments.dialect_host)
-                served = stack.enter_context(serve_dialect(lab.tracer.run_id, *place))
+                served = stack.enter_context(_serve_dialect(lab.tracer.run_id, *place))
             except MegalensError as error:
                 print(shown_text(f"megalens serve: {error}"), file=sys.stderr)
                 return 2
@@ -113,3 +102,15 @@ def _serve(
         )
         ended.wait()
     return 0
+
+
+def _serve_dialect(run: str | None, port: int, host: str) -> ServedInference:
+    """Serve a run in MegatronApp's dialect of inference."""
+    from ...hub.dialects.errors import DialectError
+    from ...hub.dialects.served_inference import ServedInference
+    from ...hub.discovery import find_hub
+
+    entry = None if run is None else find_hub(run)
+    if entry is None:
+        raise DialectError("unreachable", "The run's hub could not be found.")
+    return ServedInference(entry, port, host)

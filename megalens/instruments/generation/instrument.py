@@ -69,10 +69,8 @@ class GenerationInstrument(Instrument):
         """Told of each job before it is written, where several processes write it together."""
 
     def bind(self, tracer: Tracer) -> None:
-        """Have the tracer that it is attached to: what a generation changes for its time is changed there."""
+        """Get the tracer: what a generation changes for its time is changed there."""
         self._tracer = tracer
-        if self._host is not None:
-            self._host.announce()
 
     def attach(self, host: Host) -> None:
         """Begin to send."""

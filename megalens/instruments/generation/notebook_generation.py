@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
+from .written import generations as of_run
 from .written.generation import Generation
 
 if TYPE_CHECKING:
     from ...api.notebook import NotebookRun
     from ...pictures.widgets import View
 
-__all__ = ["NotebookGeneration"]
+__all__ = ["NotebookGeneration", "generate", "generation", "generations"]
 
 
 class NotebookGeneration(Generation):
@@ -39,3 +41,21 @@ class NotebookGeneration(Generation):
         from IPython.display import display
 
         display(self.view())  # type: ignore[no-untyped-call]
+
+
+@wraps(of_run.generate)
+def generate(notebook: NotebookRun, *arguments: Any, **named: Any) -> NotebookGeneration:
+    """Have the model write text, and show it."""
+    return NotebookGeneration(notebook, of_run.generate(notebook.run, *arguments, **named).number)
+
+
+@wraps(of_run.generation)
+def generation(notebook: NotebookRun, number: int | None = None) -> NotebookGeneration:
+    """Return one generation by its number; the newest when absent."""
+    return NotebookGeneration(notebook, of_run.generation(notebook.run, number).number)
+
+
+@property  # type: ignore[misc]
+def generations(notebook: NotebookRun) -> list[NotebookGeneration]:
+    """Every generation of the run, by number."""
+    return [NotebookGeneration(notebook, each.number) for each in notebook.run.generations]

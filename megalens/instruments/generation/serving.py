@@ -98,7 +98,6 @@ def serve(
         hub_host=hub_host,
         hub_port=hub_port,
     )
-    instrument.bind(tracer)
     # Whoever is told of it may ask at once.
     if control is None or control.leads:
         tracer.connected(_HUB_SECONDS)

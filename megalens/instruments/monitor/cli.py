@@ -13,6 +13,7 @@ from typing import Any
 
 from ...protocol import MegalensError, shown_text
 from ...protocol.plain_json import parse_json
+from .trainermon.cli import add_commands as add_trainermon_commands
 
 __all__ = ["add_commands"]
 
@@ -40,6 +41,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--json", action="store_true", help="one JSON object a line: each alarm, then the summary"
     )
     parser.set_defaults(run=_check)
+    add_trainermon_commands(commands)
 
 
 def _check(arguments: argparse.Namespace) -> int:

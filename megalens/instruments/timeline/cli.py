@@ -8,24 +8,18 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...protocol import MegalensError, shown_text
+
+if TYPE_CHECKING:
+    from ...runs import Run
 
 __all__ = ["add_commands"]
 
 
-def add_commands(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser], open_run: Callable[[str], Any]
-) -> None:
-    """Add the command to the parser of ``megalens``.
-
-    Parameters
-    ----------
-    commands : argparse subparsers
-    open_run : callable
-        Opens the folder of a recorded run.
-    """
+def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to the parser of ``megalens``."""
     parser = commands.add_parser(
         "timeline", help="say which rank makes the others wait, and put traces together"
     )
@@ -73,7 +67,7 @@ def add_commands(
     parser.add_argument("-o", "--output", metavar="FILE", required=True, help="where to write")
     parser.set_defaults(run_command=_aggregate)
     for each in kinds.choices.values():
-        each.set_defaults(run=_run, open_run=open_run)
+        each.set_defaults(run=_run)
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -94,7 +88,7 @@ def _verdict(arguments: argparse.Namespace) -> int:
 
     if arguments.method == "megascan":
         return _megascan(arguments)
-    with arguments.open_run(arguments.folder) as run:
+    with _opened(arguments.folder) as run:
         verdict = analyse(run).verdict(arguments.first, arguments.last)
     print(json.dumps(verdict.to_message(), indent=2) if arguments.json else shown_text(str(verdict), 20_000))
     return 0 if verdict.healthy else 1
@@ -111,7 +105,7 @@ def _megascan(arguments: argparse.Namespace) -> int:
         # Its own files say the place of each rank, which spans do not.
         verdict = megascan_of_files(read_rank_files(folder)[0])
     else:
-        with arguments.open_run(arguments.folder) as run:
+        with _opened(arguments.folder) as run:
             verdict = analyse(run).verdict(arguments.first, arguments.last, method="megascan")
     print(json.dumps(verdict.to_message(), indent=2) if arguments.json else verdict)
     return 0 if verdict.abnormal is None else 1
@@ -121,7 +115,7 @@ def _export(arguments: argparse.Namespace) -> int:
     from .analysis import analyse
     from .files.chrome import write_chrome_trace
 
-    with arguments.open_run(arguments.folder) as run:
+    with _opened(arguments.folder) as run:
         analysis = analyse(run)
     out = Path(arguments.output)
     count = _written(out, lambda path: write_chrome_trace(analysis, path))
@@ -162,3 +156,10 @@ def _written(out: Path, write: Callable[[Path], Any]) -> Any:
         partial.unlink(missing_ok=True)
         raise TimelineError(f"{out} cannot be written: {error.strerror}.") from error
     return result
+
+
+def _opened(folder: str) -> Run:
+    # pyarrow is read only once a run is.
+    from ...runs import open_run
+
+    return open_run(folder)

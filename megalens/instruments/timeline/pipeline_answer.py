@@ -29,7 +29,9 @@ _SPARE = 4
 """Steps that are read beside those that are answered: the newest may not be whole yet."""
 
 
-def read_pipeline(rows: StreamRows, request: Mapping[str, Any], cancelled: threading.Event) -> dict[str, Any]:
+def read_pipeline(
+    rows: StreamRows, request: Mapping[str, Any], key: object, cancelled: threading.Event
+) -> dict[str, Any]:
     """Return operations of the newest whole steps, as plain JSON: see :func:`pipeline_steps`. Before them stand ``steps_there`` and ``problems``; ``{steps_there: None}`` where there are no spans.
 
     Parameters
@@ -37,6 +39,8 @@ def read_pipeline(rows: StreamRows, request: Mapping[str, Any], cancelled: threa
     rows : StreamRows
     request : mapping
         All optional: ``first`` and ``last`` step, of which the newest 20 are answered; the newest 10 without them. ``replica``: which pipeline, from 0.
+    key : object
+        Whose rows these are; nothing of them is kept.
     cancelled : threading.Event
 
     Raises

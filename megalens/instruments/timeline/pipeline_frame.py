@@ -4,30 +4,41 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from ...runs.errors import ClientError
+from ...runs.query import StepChoice
 from .files.megascan_files import TimelineError
-from .pipeline_metrics import pipeline_metrics
+from .pipeline_metrics import pipeline_metrics as metrics_of
 from .spans import Spans
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["pipeline_frame"]
+    from ...runs.run import Run
+
+__all__ = ["pipeline_metrics"]
 
 
-def pipeline_frame(table: pa.Table) -> DataFrame:
-    """Return what :func:`megalens.instruments.timeline.pipeline_metrics.pipeline_metrics` says of rows of the stream ``spans``.
+def pipeline_metrics(run: Run, steps: StepChoice = None) -> DataFrame:
+    """Return how busy the stages of a pipeline are and how long micro-batches wait between them, from spans of ``timeline="phases"`` or finer, or of an opened trace.
+
+    Parameters
+    ----------
+    steps : optional
+        As in :meth:`tensors`. Where there are several, the first of them is left out of the means: it warms up.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``metric``, ``rank``, ``peer``, ``value``; rank or peer is -1 where the metric is of none. ``iteration_ms``, then of each rank ``compute_window_ms`` (a pass), ``compute_ratio`` (the part of its step in passes), ``reduce_window_ms`` (from its last pass to the end of its step), then of each two neighbouring stages ``forward_send_window_ms``, ``backward_send_window_ms`` (from the end of a pass on ``rank`` to the beginning of the one that takes its output on ``peer``).
 
     Raises
     ------
     ClientError
-        ``not-found`` where they are of no pipeline.
+        ``not-found`` where the run has no spans of a pipeline.
     """
     from pandas import DataFrame
 
     try:
-        return DataFrame(pipeline_metrics(Spans.of(table)))
+        return DataFrame(metrics_of(Spans.of(run.table("spans", steps))))
     except TimelineError as error:
         raise ClientError(str(error), code="not-found") from error

@@ -1,7 +1,5 @@
 """What a view asks of a run: the same code answers for the Jupyter server and for the engine in a kernel."""
 
-from ...instruments.timeline.pipeline_answer import read_pipeline
-from ...instruments.timeline.timeline_answer import draft_timeline, read_timeline
 from .lines_answer import read_lines
 from .moment_request import moment_groups, moment_rows, only_members
 from .run_answers import RunAnswers, answers_of, rows_of
@@ -15,14 +13,11 @@ __all__ = [
     "StreamQuery",
     "StreamRows",
     "answers_of",
-    "draft_timeline",
     "moment_groups",
     "moment_rows",
     "only_members",
     "read_lines",
-    "read_pipeline",
     "read_selection",
-    "read_timeline",
     "rows_of",
     "tensor_index",
 ]

@@ -10,9 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...instruments.timeline.pipeline_answer import read_pipeline
-from ...instruments.timeline.timeline_answer import read_timeline
 from ...protocol import Streams
+from ...slices import load, named
 from ..errors import ClientError
 from ..query import Query
 from ..run import Run
@@ -102,14 +101,6 @@ class RunAnswers:
         """Return groups of statistics as they travel."""
         return moment_groups(request)(self._run.moment_source)
 
-    def timeline(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Return lanes, verdict and slow ranks of the spans: see :func:`read_timeline`."""
-        return read_timeline(self._rows, request, self._run.id, self._cancelled)
-
-    def pipeline(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Return measured steps of one pipeline: see :func:`read_pipeline`."""
-        return read_pipeline(self._rows, request, self._cancelled)
-
     def answer(self, method: str, body: Mapping[str, Any]) -> tuple[Any, bytes | memoryview]:
         """Answer a question by its name: JSON, and an Arrow stream where rows were asked for.
 
@@ -127,10 +118,6 @@ class RunAnswers:
             return {"every": selection.every}, memoryview(selection.body)
         if method == "lines":
             return None, self.lines(body["stream"], body["query"])
-        if method == "timeline":
-            return self.timeline(body["request"]), b""
-        if method == "pipeline":
-            return self.pipeline(body["request"]), b""
         if method == "moments_index":
             return self.moments_index(), b""
         if method == "moments_rows":
@@ -138,6 +125,9 @@ class RunAnswers:
         if method == "moments_groups":
             table, groups, steps = self.moments_groups(body["request"])
             return {"groups": groups, "steps": steps}, arrow_stream(table)
+        if method in (others := named("answers")):
+            found = load(others[method])(self._rows, body["request"], self._run.id, self._cancelled)
+            return found, b""
         raise ClientError(f"A run cannot be asked {method!r:.60}.", code="bad-parameter", field="method")
 
 

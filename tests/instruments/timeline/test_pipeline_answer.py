@@ -8,9 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 from recorded_run import write_run
 
+from megalens.instruments.timeline.pipeline_answer import read_pipeline
 from megalens.protocol import stream_schema
 from megalens.runs import ClientError, open_run
-from megalens.runs.answers import RunAnswers, read_pipeline
+from megalens.runs.answers import RunAnswers
 from tests.kit.simulated_jobs import Job, simulate
 
 
@@ -34,5 +35,5 @@ def test_an_answer_that_nobody_waits_for_is_not_made(run):
     cancelled = threading.Event()
     cancelled.set()
     with pytest.raises(ClientError) as error:
-        read_pipeline(RunAnswers(run)._rows, {}, cancelled)
+        read_pipeline(RunAnswers(run)._rows, {}, "key", cancelled)
     assert error.value.code == "cancelled"

@@ -11,9 +11,10 @@ import pytest
 from recorded_run import write_run
 
 from megalens.instruments.timeline import timeline_answer
+from megalens.instruments.timeline.timeline_answer import draft_timeline, read_timeline
 from megalens.protocol import ProtocolError, stream_schema
 from megalens.runs import ClientError, RunFolder, open_run
-from megalens.runs.answers import RunAnswers, draft_timeline, read_timeline
+from megalens.runs.answers import RunAnswers
 from tests.kit.simulated_jobs import Fault, Job, simulate
 
 JOB = Job(1, 2, 2, micro_batches=2, steps=12, seed=21, faults=(Fault("device", (2,), 1.4, 1, 12),))
@@ -36,7 +37,7 @@ def run(tmp_path_factory):
 
 
 def ask(run, **request):
-    return run[0].timeline(request)
+    return run[0].answer("timeline", {"request": request})[0]
 
 
 def test_near_enough_every_span_is_there_as_it_is(run):
@@ -124,7 +125,7 @@ def test_chosen_ranks_and_steps(run):
 def test_of_many_ranks_those_of_culprits_are_among_the_lanes(tmp_path):
     recorded(tmp_path / "run", replace(JOB, data=40, steps=6, faults=(Fault("device", (79,), 1.5, 1, 6),)))
     with open_run(tmp_path / "run") as opened:
-        answer = RunAnswers(opened).timeline({})
+        answer = RunAnswers(opened).answer("timeline", {"request": {}})[0]
     ranks = [each["rank"] for each in answer["lanes"]]
     assert len(ranks) == 64
     assert ranks[-1] == 79
@@ -150,7 +151,7 @@ def test_what_is_asked_wrongly_is_said(run, request_, message):
 
 def test_a_run_without_spans_and_a_question_that_was_cancelled(tmp_path, run):
     with open_run(write_run(tmp_path / "run", steps=2, layers=1, nonfinite_at=None)) as opened:
-        assert RunAnswers(opened).timeline({}) == {"steps_there": None}
+        assert RunAnswers(opened).answer("timeline", {"request": {}})[0] == {"steps_there": None}
     cancelled = threading.Event()
     cancelled.set()
     with pytest.raises(ClientError, match="cancelled"):

@@ -1,15 +1,12 @@
-"""What can be asked of a run whose model writes text: to write some, and what it wrote."""
+"""What a run gets of this instrument: to have its model write text, and what it wrote. The first argument of each is the run."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ....protocol import GenerationRequest, Perturbation
-from ....protocol.messages_generated import Cancel, Generate, Generating
 from ....runs.arguments import as_arguments, bad_argument, whole
-from ....runs.controls import Controls
 from ....runs.errors import ClientError
 from ....runs.perturb import build_perturb
 from ....runs.query import LayerChoice
@@ -17,200 +14,174 @@ from .generation import Generation, generations_of
 
 if TYPE_CHECKING:
     import numpy as np
-    import pyarrow as pa
     from numpy.typing import NDArray
 
-    from ....runs.query import Query
     from ....runs.run import Run
 
-__all__ = ["Generations"]
+__all__ = ["direction", "generate", "generation", "generations"]
 
 
-class Generations(Controls):
-    """The part of a run that writes text, and has what was written."""
+def generate(
+    run: Run,
+    prompts: str | Sequence[str],
+    tokens: int = 64,
+    *,
+    temperature: float = 1.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    seed: int = 0,
+    samples: int = 1,
+    stop: str | Sequence[str] = (),
+    stop_tokens: Sequence[int] | None = None,
+    candidates: int = 20,
+    attention: bool = False,
+    lens: int = 0,
+    perturb: Any = None,
+    layers: LayerChoice = None,
+    sweep: Mapping[str, Sequence[Any]] | None = None,
+    wait: bool = True,
+    timeout: float | None = None,
+    progress: Callable[[int, int], object] | None = None,
+) -> Generation:
+    """Have the model write text: of a lab (:func:`megalens.serve`), or of a training that allows it (``allow=["generate"]``), between two steps.
 
-    @abstractmethod
-    def _read(self, stream: str, query: Query) -> pa.Table:
-        """Return the rows of a stream that match, in the order in which they came."""
+    Parameters
+    ----------
+    prompts : str or sequence of str
+        1 to 128 texts to go on from, of any lengths.
+    tokens : int
+        Tokens to write, at most. 0 only reads the prompts: their probabilities, their tensors.
+    temperature : float
+        Logits are divided by it; 0 always takes the most probable token.
+    top_k, top_p : int, float
+        Draw from the k most probable tokens, from the fewest that reach the probability p together; 0 and 1 leave all.
+    seed : int
+        The same seed draws the same tokens.
+    samples : int
+        Texts for each prompt.
+    stop : str or sequence of str
+        A sequence ends once its new text has one of these in it.
+    stop_tokens : sequence of int, optional
+        A sequence ends after one of these; the tokenizer's end of text when absent.
+    candidates : int
+        Candidates to keep of each position.
+    attention : bool
+        Also trace attention probabilities.
+    lens : int
+        Candidates to read from each layer's hidden state (logit lens).
+    perturb : Perturbation or mapping, optional
+        Write the text twice, clean and perturbed, and compare: a kind such as ``Noise1(0.1)`` (between layers), or by site as in :meth:`perturb`; or a whole ``Perturb`` object, with ``sites`` and ``seed``.
+    layers : optional
+        Layers of the perturbation that do not say their own; all when absent.
+    sweep : mapping, optional
+        Repeat the perturbation with other settings: ``{"coefficient": [0.01, 0.1, 1.0]}``, ``{"layers": ["0", "1", "2-3"]}`` or ``{"site": ["system", "calculation"]}``.
+    wait : bool
+        Whether to return when all is written, or at once.
+    timeout : float, optional
+        Seconds to wait; for ever when absent.
+    progress : callable, optional
+        Called with (tokens so far, tokens at most); raise from it to stop waiting.
 
-    def generate(
-        self,
-        prompts: str | Sequence[str],
-        tokens: int = 64,
-        *,
-        temperature: float = 1.0,
-        top_k: int = 0,
-        top_p: float = 1.0,
-        seed: int = 0,
-        samples: int = 1,
-        stop: str | Sequence[str] = (),
-        stop_tokens: Sequence[int] | None = None,
-        candidates: int = 20,
-        attention: bool = False,
-        lens: int = 0,
-        perturb: Any = None,
-        layers: LayerChoice = None,
-        sweep: Mapping[str, Sequence[Any]] | None = None,
-        wait: bool = True,
-        timeout: float | None = None,
-        progress: Callable[[int, int], object] | None = None,
-    ) -> Generation:
-        """Have the model write text: of a lab (:func:`megalens.serve`), or of a training that allows it (``allow=["generate"]``), between two steps.
+    Returns
+    -------
+    Generation
+        Texts, tokens and tensors. Under a perturbation the perturbed one; its ``control`` is the clean one.
 
-        Parameters
-        ----------
-        prompts : str or sequence of str
-            1 to 128 texts to go on from, of any lengths.
-        tokens : int
-            Tokens to write, at most. 0 only reads the prompts: their probabilities, their tensors.
-        temperature : float
-            Logits are divided by it; 0 always takes the most probable token.
-        top_k, top_p : int, float
-            Draw from the k most probable tokens, from the fewest that reach the probability p together; 0 and 1 leave all.
-        seed : int
-            The same seed draws the same tokens.
-        samples : int
-            Texts for each prompt.
-        stop : str or sequence of str
-            A sequence ends once its new text has one of these in it.
-        stop_tokens : sequence of int, optional
-            A sequence ends after one of these; the tokenizer's end of text when absent.
-        candidates : int
-            Candidates to keep of each position.
-        attention : bool
-            Also trace attention probabilities.
-        lens : int
-            Candidates to read from each layer's hidden state (logit lens).
-        perturb : Perturbation or mapping, optional
-            Write the text twice, clean and perturbed, and compare: a kind such as ``Noise1(0.1)`` (between layers), or by site as in :meth:`perturb`; or a whole ``Perturb`` object, with ``sites`` and ``seed``.
-        layers : optional
-            Layers of the perturbation that do not say their own; all when absent.
-        sweep : mapping, optional
-            Repeat the perturbation with other settings: ``{"coefficient": [0.01, 0.1, 1.0]}``, ``{"layers": ["0", "1", "2-3"]}`` or ``{"site": ["system", "calculation"]}``.
-        wait : bool
-            Whether to return when all is written, or at once.
-        timeout : float, optional
-            Seconds to wait; for ever when absent.
-        progress : callable, optional
-            Called with (tokens so far, tokens at most); raise from it to stop waiting.
+    Raises
+    ------
+    ClientError, ProtocolError
+        With the argument or field at fault; ``failed`` with the reason when the model could not do it.
+    """
+    request = _request_of(
+        prompts,
+        perturb,
+        layers,
+        sweep,
+        tokens=tokens,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        seed=seed,
+        samples=samples,
+        stop=stop,
+        stop_tokens=stop_tokens,
+        candidates=candidates,
+        attention=attention,
+        lens=lens,
+    )
+    answer = run._request(
+        {"type": "generate", "id": "-", "request": request.to_message()},
+        30.0 if timeout is None else timeout,
+    )
+    asked = Generation(run, answer["generation"])
+    return asked.wait(timeout, progress=progress) if wait else asked
 
-        Returns
-        -------
-        Generation
-            Texts, tokens and tensors. Under a perturbation the perturbed one; its ``control`` is the clean one.
 
-        Raises
-        ------
-        ClientError, ProtocolError
-            With the argument or field at fault; ``failed`` with the reason when the model could not do it.
-        """
-        request = _request_of(
-            prompts,
-            perturb,
-            layers,
-            sweep,
-            tokens=tokens,
-            temperature=temperature,
-            top_k=top_k,
-            top_p=top_p,
-            seed=seed,
-            samples=samples,
-            stop=stop,
-            stop_tokens=stop_tokens,
-            candidates=candidates,
-            attention=attention,
-            lens=lens,
-        )
-        answer = self._request(
-            {"type": "generate", "id": "-", "request": request.to_message()},
-            30.0 if timeout is None else timeout,
-        )
-        asked = self._generation(answer["generation"])
-        return asked.wait(timeout, progress=progress) if wait else asked
+def generation(run: Run, number: int | None = None) -> Generation:
+    """Return one generation by its number; the newest when absent.
 
-    def generation(self, number: int | None = None) -> Generation:
-        """Return one generation by its number; the newest when absent.
+    Raises
+    ------
+    ClientError
+        ``not-found``, naming those that there are.
+    """
+    if number is None:
+        numbers = generations_of(run)
+        if not numbers:
+            raise ClientError(
+                f"{run.name} has no generations. lab = megalens.serve(model, tokenizer) makes some.",
+                code="not-found",
+            )
+        number = numbers[-1]
+    asked = Generation(run, whole(number, "number", 1))
+    # Raises where there is none.
+    _ = asked.state
+    return asked
 
-        Raises
-        ------
-        ClientError
-            ``not-found``, naming those that there are.
-        """
-        if number is None:
-            numbers = generations_of(self._whole)
-            if not numbers:
-                raise ClientError(
-                    f"{self._whole.name} has no generations. lab = megalens.serve(model, tokenizer) makes some.",
-                    code="not-found",
-                )
-            number = numbers[-1]
-        asked = self._generation(whole(number, "number", 1))
-        # Raises where there is none.
-        _ = asked.state
-        return asked
 
-    @property
-    def generations(self) -> list[Generation]:
-        """Every generation of the run, by number."""
-        return [self._generation(number) for number in generations_of(self._whole)]
+def _generations(run: Run) -> list[Generation]:
+    """Every generation of the run, by number."""
+    return [Generation(run, number) for number in generations_of(run)]
 
-    def direction(
-        self,
-        flag: str,
-        layer: int,
-        generation: int | Sequence[int],
-        tokens: Sequence[Sequence[int]],
-        *,
-        part: str | None = None,
-    ) -> NDArray[np.float32]:
-        """Return the way to a group of tokens: the mean of their vectors less the mean of all others'. :func:`megalens.save_direction` saves it.
 
-        Parameters
-        ----------
-        flag : str
-            Trace point by name, with a vector for each position.
-        layer : int
-            Layer, counted from 0.
-        generation : int or sequence of int
-            Generations whose tokens are compared.
-        tokens : sequence
-            The group, as pairs (sequence, position); of several generations as triples (generation, sequence, position).
-        part : str, optional
-            Named part; the first that there is when absent.
+def direction(
+    run: Run,
+    flag: str,
+    layer: int,
+    generation: int | Sequence[int],
+    tokens: Sequence[Sequence[int]],
+    *,
+    part: str | None = None,
+) -> NDArray[np.float32]:
+    """Return the way to a group of tokens: the mean of their vectors less the mean of all others'. :func:`megalens.save_direction` saves it.
 
-        Returns
-        -------
-        numpy.ndarray
-            float32 ``[features]``, as many as the tensor has. Where means of tiles were kept, each feature of a tile has its tile's mean: what is known of the direction. Positions that
-            were not read, and vectors that are not finite, are left out.
+    Parameters
+    ----------
+    flag : str
+        Trace point by name, with a vector for each position.
+    layer : int
+        Layer, counted from 0.
+    generation : int or sequence of int
+        Generations whose tokens are compared.
+    tokens : sequence
+        The group, as pairs (sequence, position); of several generations as triples (generation, sequence, position).
+    part : str, optional
+        Named part; the first that there is when absent.
 
-        Raises
-        ------
-        ClientError
-            ``bad-parameter`` or ``not-found``, naming the argument.
-        """
-        from .group_direction import group_direction
+    Returns
+    -------
+    numpy.ndarray
+        float32 ``[features]``, as many as the tensor has. Where means of tiles were kept, each feature of a tile has its tile's mean: what is known of the direction. Positions that
+        were not read, and vectors that are not finite, are left out.
 
-        return group_direction(self._whole, flag, layer, generation, tokens, part)
+    Raises
+    ------
+    ClientError
+        ``bad-parameter`` or ``not-found``, naming the argument.
+    """
+    from .group_direction import group_direction
 
-    @property
-    def _whole(self) -> Run:
-        # This class is a part of that one.
-        return cast("Run", self)
-
-    def _generation(self, number: int) -> Generation:
-        return Generation(self._whole, number)
-
-    def _await(self, stream: str, done: Callable[[], bool], timeout: float | None) -> bool:
-        """Wait until something holds of a stream's rows, and return whether it does. What is recorded does not change."""
-        return done()
-
-    def _request(self, message: Generate | Cancel, timeout: float) -> Generating:
-        """Send a request, whose id is chosen here, and return its answer. Nobody is there to answer unless a run is live."""
-        raise ClientError(
-            f"{self._hello['run']['name']} is not live, so its model writes nothing. megalens.serve(model, tokenizer) makes a live one.",
-            code="recorded",
-        )
+    return group_direction(run, flag, layer, generation, tokens, part)
 
 
 def _request_of(
@@ -240,3 +211,6 @@ def _request_of(
         return GenerationRequest.from_message(
             {name: value for name, value in message.items() if value is not None}, "generate"
         )
+
+
+generations = property(_generations)

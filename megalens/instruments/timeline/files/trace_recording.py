@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from ....protocol import replace_file, stream_schema
 from ....runs.errors import ClientError
+from ....runs.foreign_files import ForeignFiles
 from ....runs.moments.rows.cache_folder import cache_folder, locked, trim_cache
 from ....runs.run_folder import RunFolder
 from .megascan_files import TimelineError
@@ -19,7 +20,7 @@ from .megascan_files import TimelineError
 if TYPE_CHECKING:
     from .trace_folder import Progress, Traces
 
-__all__ = ["holds_traces", "trace_recording"]
+__all__ = ["TRACES", "holds_traces", "trace_recording"]
 
 _VERSION = 3
 """Rises when the same files give other rows."""
@@ -79,6 +80,9 @@ def trace_recording(path: Path, progress: Progress | None = None, within: Path |
         raise ClientError(f"{path.name} cannot be read: {error.strerror}.", code="unreadable") from error
     trim_cache(folder)
     return RunFolder(folder)
+
+
+TRACES = ForeignFiles(holds_traces, trace_recording)
 
 
 def _write(folder: Path, mark: str, path: Path, traces: Traces, files: list[Path]) -> None:

@@ -13,6 +13,8 @@ from ....tracer.errors import said
 from ....tracer.graph_probes import GraphProbes, end_of
 from ....tracer.instrument import Instrument
 from ....tracer.passes import when_backpropagated
+from ....tracer.place import Place
+from ....tracer.settings import TraceSettings
 from .communication import CommunicationHooks
 from .loop import LoopHooks
 from .modules import ModuleHooks, layers_of, operations_of
@@ -24,7 +26,7 @@ from .step_clock import StepClock
 if TYPE_CHECKING:
     from ....tracer.host import Host
 
-__all__ = ["TimelineInstrument"]
+__all__ = ["TimelineInstrument", "traced"]
 
 _MOST_SPANS = 20_000
 _OF_PASSES = ("data", "collective", "send", "receive")
@@ -92,6 +94,12 @@ class TimelineInstrument(Instrument):
 
     # Settings.
 
+    def bind(self, tracer: Any) -> None:
+        """Place probes in what is to be compiled."""
+        self.reconfigure = tracer.configure
+        if tracer.graph is not None:
+            self.place(tracer.graph, tracer.points.roots)
+
     def attach(self, host: Host) -> None:
         """Begin."""
         self._host, self._sender = host, SpanSender(host, self._found_slow, self._step_clock)
@@ -103,6 +111,10 @@ class TimelineInstrument(Instrument):
     def schema(self) -> Mapping[str, Any]:
         """Return the JSON Schema of the settings."""
         return TimelineSettings.schema()
+
+    def settings_from(self, asked: Any) -> Mapping[str, Any]:
+        """Return settings for a granularity, or for a mapping of some settings."""
+        return TimelineSettings.given(asked).to_message()
 
     def check(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the settings complete."""
@@ -391,3 +403,8 @@ class TimelineInstrument(Instrument):
 
     def _failed(self, error: Exception) -> None:
         self._host.warn(f"A collective could not be timed: {said(error)}")
+
+
+def traced(model: Any, settings: TraceSettings, place: Place) -> TimelineInstrument:
+    """Return the timeline of a training: off where the settings say nothing of it, so that viewers can switch it on."""
+    return TimelineInstrument(TimelineSettings.given(settings.timeline))

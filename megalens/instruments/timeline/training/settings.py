@@ -9,11 +9,9 @@ from typing import Any
 from ....protocol import is_whole, must_be, no_such
 from ....tracer.errors import TracerError
 
-__all__ = ["GRANULARITIES", "SPAN_KINDS", "TimelineSettings"]
+__all__ = ["GRANULARITIES", "TimelineSettings"]
 
 GRANULARITIES = ("off", "steps", "phases", "layers", "operations")
-SPAN_KINDS = ("user", "data", "checkpoint", "optimizer", "forward", "backward", "wgrad")
-"""Kinds of the spans that a script says itself."""
 
 _FIELD = "instruments.timeline"
 

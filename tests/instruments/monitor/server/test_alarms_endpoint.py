@@ -11,9 +11,8 @@ import pytest
 from recorded_moments import write_moments
 
 import megalens
-from megalens.instruments.monitor import recorded
+from megalens.instruments.monitor import endpoints, recorded
 from megalens.instruments.monitor.recorded import count_alarms
-from megalens.server import alarms_handler
 
 RUN = "20261120-101500-gpt-demo"
 
@@ -79,7 +78,7 @@ async def test_no_run_and_no_login(ask, jp_fetch, folder, http_server_client, jp
 
 
 async def test_counting_is_bounded_and_does_not_hold_the_server(ask, folder, monkeypatch):
-    monkeypatch.setattr(alarms_handler, "_MOST_SECONDS", 0.2)
+    monkeypatch.setattr(endpoints, "_MOST_SECONDS", 0.2)
     of_run = recorded.recorded_steps
 
     def slow(*given):

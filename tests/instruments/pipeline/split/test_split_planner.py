@@ -98,7 +98,7 @@ def test_the_example_trains_and_its_run_can_be_planned(tmp_path: Path) -> None:
         assert own["family"] == "split"
         assert [each["forward_device"] for each in own["stages"]] == [0, None]
         # The times that the plan was made of, as the recording has them.
-        rows = RunAnswers(run).pipeline({})["operations"]
+        rows = RunAnswers(run).answer("pipeline", {"request": {}})[0]["operations"]
         taken: dict[tuple[int, int], list[float]] = {}
         for step, lane, kind, begin, end in zip(
             *(rows[name] for name in ("step", "stage", "kind", "begin_ms", "end_ms")), strict=True

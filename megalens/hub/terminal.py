@@ -1,17 +1,18 @@
-"""One line of state that updates in place."""
+"""What commands that stay do in a terminal: one line of state that updates in place, and an end when they are asked for it."""
 
 from __future__ import annotations
 
 import asyncio
 import shutil
+import signal
 import sys
 import time
-from collections.abc import Callable
-from typing import TextIO
+from collections.abc import Awaitable, Callable
+from typing import Any, TextIO
 
 from ..protocol import shown_text
 
-__all__ = ["StateLine", "show_line"]
+__all__ = ["StateLine", "ask_to_stop", "show_line"]
 
 
 class StateLine:
@@ -56,3 +57,31 @@ async def show_line(text: Callable[[], str]) -> None:
             await asyncio.sleep(0.25)
     finally:
         line.end()
+
+
+async def ask_to_stop(work: Awaitable[None], until: Callable[[], Awaitable[None]] | None = None) -> bool:
+    """Await ``work``; SIGINT, SIGTERM, or ``until`` coming to its end, cancel it. Return whether it was cancelled."""
+    task = asyncio.ensure_future(work)
+    loop = asyncio.get_running_loop()
+    asked = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        try:
+            loop.add_signal_handler(number, asked.set)
+        except NotImplementedError:
+            signal.signal(number, lambda *_: loop.call_soon_threadsafe(asked.set))
+    waiters: list[asyncio.Future[Any]] = [asyncio.ensure_future(asked.wait())]
+    if until is not None:
+        waiters.append(asyncio.ensure_future(until()))
+    try:
+        await asyncio.wait([task, *waiters], return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            task.result()
+            return False
+        task.cancel()
+        await asyncio.wait([task])
+        if not task.cancelled():
+            task.result()
+        return True
+    finally:
+        for waiter in waiters:
+            waiter.cancel()

@@ -11,16 +11,16 @@ from typing import Any
 from jupyter_server.auth.decorator import authorized
 from tornado.web import authenticated
 
-from ..instruments.monitor.own_rules import installed_rules
-from ..instruments.monitor.recorded import count_alarms
-from ..instruments.monitor.rules import RULES
-from ..protocol import check_settings_size
-from ..runs import open_run
-from ..runs.answers import only_members
-from .base_handler import MegalensHandler
-from .errors import ServerError
+from ...protocol import check_settings_size
+from ...runs import open_run
+from ...runs.answers import only_members
+from ...server.base_handler import MegalensHandler
+from ...server.errors import ServerError
+from .own_rules import installed_rules
+from .recorded import count_alarms
+from .rules import RULES
 
-__all__ = ["AlarmCountsHandler"]
+__all__ = ["ENDPOINTS", "AlarmCountsHandler"]
 
 _MOST_SECONDS = 30.0
 
@@ -62,3 +62,6 @@ class AlarmCountsHandler(MegalensHandler):
     def _check(self) -> None:
         if self.cancelled.is_set():
             raise ServerError(499, "cancelled", "The request was cancelled.")
+
+
+ENDPOINTS = (("alarms/count", AlarmCountsHandler),)

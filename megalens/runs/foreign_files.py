@@ -1,0 +1,51 @@
+"""Files of other tools that a slice opens as a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from ..slices import find_slices, load
+
+if TYPE_CHECKING:
+    from .moments import Progress
+    from .run_folder import RunFolder
+
+__all__ = ["ForeignFiles", "foreign_recording"]
+
+
+class _Holds(Protocol):
+    def __call__(self, path: Path, within: Path | None = None) -> bool: ...
+
+
+class _Reads(Protocol):
+    def __call__(
+        self, path: Path, progress: Progress | None = None, within: Path | None = None
+    ) -> RunFolder: ...
+
+
+class ForeignFiles(NamedTuple):
+    """How a slice opens files of other tools.
+
+    Attributes
+    ----------
+    holds : callable
+        Whether a file or folder looks like such files; only the beginnings of some are read. Links that lead out of the folder ``within`` are not followed.
+    read : callable
+        Gives their recording, reading them where they changed since; ``progress`` is that of :func:`megalens.open`. Raises ``ClientError``.
+    """
+
+    holds: _Holds
+    read: _Reads
+
+
+def foreign_recording(
+    path: Path, progress: Progress | None = None, within: Path | None = None
+) -> RunFolder | None:
+    """Return the recording of files that some slice opens; None where none does."""
+    for each in find_slices():
+        if each.opens:
+            files: ForeignFiles = load(each.opens)
+            if files.holds(path, within):
+                return files.read(path, progress, within)
+    return None

@@ -1,0 +1,104 @@
+"""The seam of slices: what the folder of an instrument adds to a training, a run, the server and the command line.
+
+A slice is found by an entry point of the group ``megalens.slices``, ours and those of other packages alike. It names what it brings as
+``"module:object"``, which is imported when it is first used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from typing import Any
+
+__all__ = ["GROUP", "Commands", "Slice", "find_slices", "load", "named", "run_attributes"]
+
+GROUP = "megalens.slices"
+Commands = Callable[["argparse._SubParsersAction[argparse.ArgumentParser]"], None]
+
+
+@dataclass(frozen=True)
+class Slice:
+    """What one instrument adds. All but its name are ``"module:object"``, or nothing.
+
+    Attributes
+    ----------
+    name : str
+        The instrument's name.
+    traced : str
+        Called by ``megalens.trace`` with :class:`~megalens.tracer.settings.TraceSettings` and the process's :class:`~megalens.tracer.Place`; gives an
+        :class:`~megalens.tracer.Instrument`, or None where the settings want none.
+    run : mapping
+        Attributes of a run by name: functions whose first argument is the run, or properties.
+    notebook : mapping
+        The same of a run in a notebook, which has views; these come before the run's own.
+    answers : mapping
+        What a view may ask of a run, by name: called with its rows, the request, the run's id and the event that cancels; gives JSON.
+    opens : str
+        A :class:`~megalens.runs.foreign_files.ForeignFiles`: files of other tools that are opened as a run.
+    endpoints : str
+        Pairs of a path below ``megalens/api/runs/<id>`` and the handler that answers there.
+    commands : str
+        Called with the subparsers of ``megalens``; adds its commands.
+    """
+
+    name: str
+    traced: str = ""
+    run: Mapping[str, str] = field(default_factory=dict)
+    notebook: Mapping[str, str] = field(default_factory=dict)
+    answers: Mapping[str, str] = field(default_factory=dict)
+    opens: str = ""
+    endpoints: str = ""
+    commands: str = ""
+
+
+@functools.cache
+def find_slices() -> tuple[Slice, ...]:
+    """Return every slice of this installation, by name. One that cannot be loaded is left out with a warning."""
+    found: dict[str, Slice] = {}
+    for entry in sorted(entry_points(group=GROUP), key=lambda each: each.name):
+        # What was installed once may have been deleted since: that is no fault.
+        if not _is_there(entry.module):
+            continue
+        try:
+            found[entry.name] = entry.load()
+        except Exception as error:
+            warnings.warn(f"The slice {entry.name} could not be loaded: {error}", stacklevel=2)
+    return tuple(found.values())
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def load(path: str) -> Any:
+    """Return the object that ``"module:object"`` names."""
+    module, _, name = path.partition(":")
+    return getattr(import_module(module), name)
+
+
+def named(part: str) -> dict[str, str]:
+    """Return what all slices name in one of their mappings: ``run``, ``notebook`` or ``answers``."""
+    return {name: path for each in find_slices() for name, path in getattr(each, part).items()}
+
+
+def run_attributes(part: str, owner: Any, name: str) -> Any:
+    """Return an attribute that a slice gives to ``owner``, a run.
+
+    Raises
+    ------
+    AttributeError
+        When no slice has one of that name.
+    """
+    path = None if name.startswith("_") else named(part).get(name)
+    if path is None:
+        raise AttributeError(f"{type(owner).__name__!r} object has no attribute {name!r}")
+    return load(path).__get__(owner, type(owner))
