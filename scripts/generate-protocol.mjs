@@ -64,7 +64,7 @@ const withoutAsides = node =>
   Object.fromEntries(Object.entries(node).filter(([key]) => !key.startsWith('x-')));
 
 /** Return the types of a schema and the schema itself as a constant. */
-async function schemaModule(path, constant) {
+async function schemaModule(path, constant, check = './schema-check') {
   const schema = walk(await readJson(path), withoutAsides);
   const { $id: _id, $schema: _schema, ...copy } = walk(schema, forCompiler);
   const types = await compile(copy, schema.title, {
@@ -77,7 +77,7 @@ async function schemaModule(path, constant) {
   const literal = walk(schema, withoutProse);
   return (
     banner(path) +
-    "import type { ISchema } from './schema-check';\n\n" +
+    `import type { ISchema } from '${check}';\n\n` +
     tidy(types) +
     `\n\n/** ${path}, as a validator takes it, without its prose. */\n` +
     `export const ${constant}: ISchema = ${JSON.stringify(literal)};\n`
@@ -157,6 +157,16 @@ async function colorsModule() {
   );
 }
 
+/** Return a function that says where the code of a view lies, as seen from `src/views`. */
+async function viewFolders() {
+  const inside = await readdir(join(root, 'src/instruments'), { recursive: true });
+  const found = inside.filter(path => /(^|\/)views\/\w+$/.test(path));
+  return name => {
+    const path = found.find(each => each.endsWith(`/views/${name}`));
+    return path === undefined ? `./${name}` : `../instruments/${path}`;
+  };
+}
+
 /** Say where two texts differ: the first line and how many lines were there and are now. */
 function summary(before, after) {
   if (before === null) {
@@ -178,13 +188,18 @@ const outputs = {
     'MESSAGES_SCHEMA'
   ),
   'src/protocol/views.generated.ts': await schemaModule(VIEWS, 'VIEWS_SCHEMA'),
-  'src/protocol/pipeline.generated.ts': await schemaModule(
+  'src/instruments/pipeline/protocol/pipeline.generated.ts': await schemaModule(
     'protocol/pipeline.schema.json',
-    'PIPELINE_SCHEMA'
+    'PIPELINE_SCHEMA',
+    '../../../protocol/schema-check'
   ),
-  'src/protocol/split.generated.ts': await schemaModule('protocol/split.schema.json', 'SPLIT_SCHEMA'),
+  'src/instruments/pipeline/split/protocol/split.generated.ts': await schemaModule(
+    'protocol/split.schema.json',
+    'SPLIT_SCHEMA',
+    '../../../../protocol/schema-check'
+  ),
   'src/protocol/view-table.generated.ts': banner(VIEWS) + tableModule(views),
-  'src/views/loaders.generated.ts': banner(VIEWS) + loadersModule(views),
+  'src/views/loaders.generated.ts': banner(VIEWS) + loadersModule(views, await viewFolders()),
   'megalens/pictures/widgets/generated.py': widgetsModule(views, VIEWS),
   'megalens/api/notebook_generated.py': notebookModule(views, viewsSchema, VIEWS),
   'docs/view-options.md': optionsPage(views, VIEWS),

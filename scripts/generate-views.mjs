@@ -49,8 +49,8 @@ export function tableModule(views) {
 }
 
 /** Return the map from a view's name to its code. */
-export function loadersModule(views) {
-  const lines = views.map(({ name }) => `  ${name}: () => import('./${name}')`);
+export function loadersModule(views, folderOf) {
+  const lines = views.map(({ name }) => `  ${name}: () => import('${folderOf(name)}')`);
   return (
     '/** The code of each view, loaded when it is first asked for. */\n' +
     `export const LOADERS = {\n${lines.join(',\n')}\n} as const;\n`

@@ -1,4 +1,4 @@
-"""Golden rank maps, made by walking through processes as a launcher starts them, not by the formula of `src/plan/split/rank-map.ts`."""
+"""Golden rank maps, made by walking through processes as a launcher starts them, not by the formula of `src/instruments/pipeline/split/plan/rank-map.ts`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 // How long plans take in Node, with the product's own code: the median of several runs, ms, as JSON.
 import { load } from '../node-side.mjs';
 
-const plan = await load('src/plan/index.ts');
+const plan = await load('src/instruments/pipeline/plan/index.ts');
 const times = {
   forward: 10,
   input_gradient: 11,

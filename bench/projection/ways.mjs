@@ -20,7 +20,7 @@ async function blocked(work) {
 
 try {
   const { WorkQueue } = await load('src/aggregate/work-queue.ts');
-  const { Projector } = await load('src/aggregate/projection/projector.ts');
+  const { Projector } = await load('src/instruments/generation/aggregate/projection/projector.ts');
   const queue = new WorkQueue(await workers());
   const projector = new Projector(queue);
   // Started before it is measured, as a page's is by its first table.

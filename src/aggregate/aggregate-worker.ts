@@ -1,5 +1,5 @@
 import { MomentTables } from './moment-tables';
-import { Projections } from './projection/projections';
+import { Projections } from '../instruments/generation/aggregate/projection/projections';
 import { answer, type Buffers, type WorkerRequest } from './worker-port';
 
 /** The worker's side of the page; its types are not those of a page. */

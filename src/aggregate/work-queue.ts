@@ -2,7 +2,11 @@ import { AggregateError } from './aggregate-error';
 import { MomentTables, type TableAnswer, type TableQuestion } from './moment-tables';
 import { isKnown, momentsOf, remember } from './moments';
 import { packTensors, packedMoments, unpackMoments } from './moments-pack';
-import type { ProjectionAnswer, ProjectionQuestion, Projections } from './projection/projections';
+import type {
+  ProjectionAnswer,
+  ProjectionQuestion,
+  Projections
+} from '../instruments/generation/aggregate/projection/projections';
 import type { Buffers, WorkerAnswer, WorkerQuestion, WorkerReply } from './worker-port';
 
 /** The part of a worker that is used: a browser's, or a Node worker behind the same two handlers. */
@@ -119,7 +123,9 @@ export class WorkQueue {
   ): Promise<ProjectionAnswer> {
     const worker = place === 'here' ? null : await this.workerFor(Infinity);
     if (worker === null) {
-      this.projections ??= import('./projection/projections').then(code => new code.Projections());
+      this.projections ??= import('../instruments/generation/aggregate/projection/projections').then(
+        code => new code.Projections()
+      );
       return (await this.projections).ask(question);
     }
     const answer = await this.ask(worker, { kind: 'points', question }, buffers, () => {

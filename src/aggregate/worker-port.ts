@@ -7,7 +7,7 @@ import {
   type ProjectionAnswer,
   type ProjectionQuestion,
   type Projections
-} from './projection/projections';
+} from '../instruments/generation/aggregate/projection/projections';
 
 /** What the worker can be asked. */
 export type WorkerQuestion =

@@ -6,8 +6,8 @@ import type {
   IMomentsRowsRequest,
   IReading
 } from './moments-api';
-import type { IPipelineRequest, IPipelineSteps } from './pipeline-api';
-import type { ITimelineAnswer, ITimelineRequest } from './timeline-api';
+import type { IPipelineRequest, IPipelineSteps } from '../instruments/pipeline/client/pipeline-api';
+import type { ITimelineAnswer, ITimelineRequest } from '../instruments/timeline/client/timeline-api';
 import type { IStreamAnswer, IStreamQuery, ITensorIndex } from './runs-api';
 
 /** What there are lines of. */

@@ -6,9 +6,17 @@ import { boundedText, isWhole } from '../protocol/whole-text';
 import { ClientError } from './client-error';
 import { demoStateOf, type DemoState, type DemoWish } from './demo-state';
 import { MomentsApi } from './moments-api';
-import { pipelineOf, type IPipelineRequest, type IPipelineSteps } from './pipeline-api';
+import {
+  pipelineOf,
+  type IPipelineRequest,
+  type IPipelineSteps
+} from '../instruments/pipeline/client/pipeline-api';
 import { asArray, asObject, badAnswer, Rest, runPath, type IRunsApiOptions } from './rest';
-import { timelineOf, type ITimelineAnswer, type ITimelineRequest } from './timeline-api';
+import {
+  timelineOf,
+  type ITimelineAnswer,
+  type ITimelineRequest
+} from '../instruments/timeline/client/timeline-api';
 import { toldApart } from './run-labels';
 import {
   textsOf,

@@ -2,8 +2,8 @@
 import './polyfills';
 import { expose } from './expose';
 import { registerJob } from './jobs';
-import { planPipeline } from './pipeline-job';
-import { mapRanks, planSplits } from './split-jobs';
+import { planPipeline } from '../instruments/pipeline/engine/pipeline-job';
+import { mapRanks, planSplits } from '../instruments/pipeline/split/engine/split-jobs';
 import { makeReport } from './report-job';
 import { drawStills } from './still-job';
 

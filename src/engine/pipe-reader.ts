@@ -17,8 +17,16 @@ import {
   type IStreamQuery,
   type ITensorIndex
 } from '../client/runs-api';
-import { pipelineOf, type IPipelineRequest, type IPipelineSteps } from '../client/pipeline-api';
-import { timelineOf, type ITimelineAnswer, type ITimelineRequest } from '../client/timeline-api';
+import {
+  pipelineOf,
+  type IPipelineRequest,
+  type IPipelineSteps
+} from '../instruments/pipeline/client/pipeline-api';
+import {
+  timelineOf,
+  type ITimelineAnswer,
+  type ITimelineRequest
+} from '../instruments/timeline/client/timeline-api';
 import type { IEngineAnswer, IEngineHost, IEngineReader } from './jobs';
 
 /** Asks the host for the rows of one run: the questions of the Jupyter server's endpoints, answered by the same Python code. */

@@ -1,6 +1,6 @@
 import { reportViews } from '../protocol/view-info';
 import type { ViewOptions } from '../protocol/views.generated';
-import { readGenerations } from '../store/generations';
+import { readGenerations } from '../instruments/generation/store/generations';
 import type { IRunSource } from '../store/source';
 import type { ITraced } from './facts';
 

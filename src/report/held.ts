@@ -2,8 +2,8 @@ import type { IMomentsGroupsRequest, IMomentsIndex } from '../client/moments-api
 import type { IRunDetail } from '../client/runs-api';
 import type { ViewOptions } from '../protocol/views.generated';
 import { textsOf, type ILinesQuery } from '../client/run-reader';
-import type { IPipelineRequest, IPipelineSteps } from '../client/pipeline-api';
-import type { ITimelineAnswer, ITimelineRequest } from '../client/timeline-api';
+import type { IPipelineRequest, IPipelineSteps } from '../instruments/pipeline/client/pipeline-api';
+import type { ITimelineAnswer, ITimelineRequest } from '../instruments/timeline/client/timeline-api';
 import type { IRunEvent } from '../store/run-events';
 import type { IThinnedLines, ITensorQuery, ITensorRow, ITensorShape } from '../store/source';
 

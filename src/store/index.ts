@@ -1,5 +1,5 @@
-export * from './alarms';
-export * from './generations';
+export * from '../instruments/monitor/store/alarms';
+export * from '../instruments/generation/store/generations';
 export * from './line-data';
 export * from './live-moments';
 export * from './live-run';

@@ -9,7 +9,7 @@ import type { Configured, Hello, Phase, Status } from '../protocol/messages.gene
 import type { IScalarAnswer, IScalarLine, ITrendAnswer, ITrendQuery } from './line-data';
 import { RecordingRows, shapeIn, stepsIn, type IRecordingOptions } from './recording';
 import type { IRowsQuery, IStreamRows } from './row-store';
-import { AlarmReader, withAlarms } from './alarms';
+import { AlarmReader, withAlarms } from '../instruments/monitor/store/alarms';
 import { runEvents, type IRunAudit, type IRunEvent } from './run-events';
 import { RunLink } from './run-link';
 import { ScalarStore } from './scalar-store';

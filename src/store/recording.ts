@@ -1,7 +1,7 @@
 import type { IAlarmCounts, IRunReader } from '../client/run-reader';
-import type { IPipelineRequest, IPipelineSteps } from '../client/pipeline-api';
+import type { IPipelineRequest, IPipelineSteps } from '../instruments/pipeline/client/pipeline-api';
 import type { ITensorIndex } from '../client/runs-api';
-import type { ITimelineAnswer, ITimelineRequest } from '../client/timeline-api';
+import type { ITimelineAnswer, ITimelineRequest } from '../instruments/timeline/client/timeline-api';
 import { streamTable } from '../protocol/frame-table';
 import { pageBytes, type StreamMap } from '../protocol/streams';
 import { STREAMS } from '../protocol/streams.generated';

@@ -1,8 +1,8 @@
 import type { ISignal } from '@lumino/signaling';
 import type { CloseReason } from '../client/hub-state';
 import type { IAlarmCounts } from '../client/run-reader';
-import type { IPipelineRequest, IPipelineSteps } from '../client/pipeline-api';
-import type { ITimelineAnswer, ITimelineRequest } from '../client/timeline-api';
+import type { IPipelineRequest, IPipelineSteps } from '../instruments/pipeline/client/pipeline-api';
+import type { ITimelineAnswer, ITimelineRequest } from '../instruments/timeline/client/timeline-api';
 import type {
   Configured,
   ConfigPatch,

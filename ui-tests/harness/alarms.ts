@@ -1,4 +1,4 @@
-import type { IAlarm } from '../../src/store/alarms';
+import type { IAlarm } from '../../src/instruments/monitor/store/alarms';
 
 /** A NaN in the activations of layer 2 that goes through the whole model, after jumps of its gradients: 1,400 alarms. */
 export function syntheticAlarms(): IAlarm[] {

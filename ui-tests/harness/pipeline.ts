@@ -1,5 +1,5 @@
-import type { IPipelineSteps, PipelineKind } from '../../src/client/pipeline-api';
-import { KINDS, makePlan, shapeOf, simulatePlan, timesFor } from '../../src/plan';
+import type { IPipelineSteps, PipelineKind } from '../../src/instruments/pipeline/client/pipeline-api';
+import { KINDS, makePlan, shapeOf, simulatePlan, timesFor } from '../../src/instruments/pipeline/plan';
 
 /** Five steps of a pipeline of 4 stages and 8 micro-batches that runs 1F1B, stage 2 a fifth slower than the others: what the server would answer. */
 export function syntheticPipeline(): IPipelineSteps {

@@ -4,10 +4,10 @@ import { syntheticPipeline } from './pipeline';
 import { syntheticTimeline } from './timeline';
 import { SyntheticMoments, type IMomentShape } from './moments';
 import type { IRunEvent } from '../../src/store/run-events';
-import { withAlarms, type IAlarm } from '../../src/store/alarms';
+import { withAlarms, type IAlarm } from '../../src/instruments/monitor/store/alarms';
 import { alarmRows } from '../../src/store/__tests__/memory-run';
-import type { IPipelineSteps } from '../../src/client/pipeline-api';
-import type { ITimelineAnswer, ITimelineRequest } from '../../src/client/timeline-api';
+import type { IPipelineSteps } from '../../src/instruments/pipeline/client/pipeline-api';
+import type { ITimelineAnswer, ITimelineRequest } from '../../src/instruments/timeline/client/timeline-api';
 import { RunLink } from '../../src/store/run-link';
 import type {
   ConnectionState,

@@ -1,4 +1,8 @@
-import type { IPiece, ITimelineAnswer, ITimelineRequest } from '../../src/client/timeline-api';
+import type {
+  IPiece,
+  ITimelineAnswer,
+  ITimelineRequest
+} from '../../src/instruments/timeline/client/timeline-api';
 
 const RANKS = 8;
 const STEPS = 6;

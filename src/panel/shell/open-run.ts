@@ -1,7 +1,7 @@
 import type { ISignal } from '@lumino/signaling';
 import { STREAMS } from '../../protocol/streams.generated';
 import type { IRunSource } from '../../store/source';
-import { AlarmModel } from '../summary/alarm-model';
+import { AlarmModel } from '../../instruments/monitor/panel/alarm-model';
 import { ControlModel } from '../summary/control-model';
 import { PerturbModel } from '../perturb/perturb-model';
 import { SummaryModel } from '../summary/summary-model';

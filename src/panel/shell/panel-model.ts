@@ -20,7 +20,7 @@ import {
   type INotice,
   type NoticeAction
 } from './notice';
-import { AlarmNews } from '../summary/alarm-news';
+import { AlarmNews } from '../../instruments/monitor/panel/alarm-news';
 import { nonFiniteView } from '../summary/non-finite-view';
 import { hasRows, openRun, partsOf, type IOpenRun } from './open-run';
 import { panelCode } from './panel-code';

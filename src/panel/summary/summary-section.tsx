@@ -2,7 +2,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 import { runLabel } from '../../client/run-labels';
 import { formatCount, formatInteger, formatNumber } from '../../charts/format';
-import { AlarmLine } from './alarm-line';
+import { AlarmLine } from '../../instruments/monitor/panel/alarm-line';
 import { NoticeBox } from '../shell/notice-box';
 import { OriginChips } from './origin-chips';
 import type { IOpenRun } from '../shell/open-run';

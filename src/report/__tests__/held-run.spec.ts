@@ -2,13 +2,13 @@
 
 import { zlibSync } from 'fflate';
 import type { IRunReader } from '../../client/run-reader';
-import { pipelineAnswer } from '../../client/__tests__/pipeline-answer';
-import { pipelineOf } from '../../client/pipeline-api';
-import { timelineOf, type ITimelineRequest } from '../../client/timeline-api';
-import { timelineAnswer } from '../../client/__tests__/timeline-answer';
-import { readAlarms } from '../../store/alarms';
+import { pipelineAnswer } from '../../instruments/pipeline/client/__tests__/pipeline-answer';
+import { pipelineOf } from '../../instruments/pipeline/client/pipeline-api';
+import { timelineOf, type ITimelineRequest } from '../../instruments/timeline/client/timeline-api';
+import { timelineAnswer } from '../../instruments/timeline/client/__tests__/timeline-answer';
+import { readAlarms } from '../../instruments/monitor/store/alarms';
 import { alarmBytes, alarmRow } from '../../store/__tests__/memory-run';
-import { readToken, readTokens } from '../../store/generations';
+import { readToken, readTokens } from '../../instruments/generation/store/generations';
 import { streamBytes } from '../../store/__tests__/written-run';
 import { momentsOf } from '../../store/row-moments';
 import type { ITensorQuery } from '../../store/source';

@@ -3,7 +3,7 @@ import { encodeFrame } from '../../protocol/encode-frame';
 import { HEADER_BYTES } from '../../protocol/frame';
 import { streamTable } from '../../protocol/frame-table';
 import { STREAMS } from '../../protocol/streams.generated';
-import type { IAlarm } from '../alarms';
+import type { IAlarm } from '../../instruments/monitor/store/alarms';
 import { RowStore, type IStreamRows } from '../row-store';
 import { Signal } from '@lumino/signaling';
 import type { Configured, ConfigPatch, Hello, Phase, Status } from '../../protocol/messages.generated';

@@ -1,7 +1,7 @@
 import { MemoryRun } from '../../store/__tests__/memory-run';
 import { AWAITED_INTERVAL, Pace } from '../mount/pace';
 import { mountView } from '../registry';
-import { textRun } from './generated-text';
+import { textRun } from '../../instruments/generation/views/__tests__/generated-text';
 import type { IView } from '../view';
 
 // The first test also loads and transforms Vega.

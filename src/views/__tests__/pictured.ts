@@ -2,7 +2,7 @@ import type { ViewOptions } from '../../protocol/views.generated';
 import { grads } from './moments-page';
 import { alarmRow } from '../../store/__tests__/memory-run';
 import { WrittenRun } from '../../store/__tests__/written-run';
-import { textRows } from './generated-text';
+import { textRows } from '../../instruments/generation/views/__tests__/generated-text';
 
 /** Every view and kind, by a name. */
 export const PICTURED: readonly (readonly [string, ViewOptions])[] = [

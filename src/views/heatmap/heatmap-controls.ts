@@ -1,11 +1,11 @@
 import { formatInteger } from '../../charts';
 import type { HeatmapOptions } from '../../protocol/views.generated';
-import type { IGeneration } from '../../store/generations';
+import type { IGeneration } from '../../instruments/generation/store/generations';
 import type { IRunSource, ITensorShape } from '../../store/source';
 import type { Control } from '../shared/control';
 import { colorRangeControl, goControl, stepsControl, transformControl } from '../shared/controls';
 import { numberField } from '../shared/fields';
-import { promptWords } from '../shared/generation-pick';
+import { promptWords } from '../../instruments/generation/views/shared/generation-pick';
 import { selectControl } from '../shared/select-control';
 import { tensorControls, type TensorOptions } from '../shared/tensor-controls';
 import type { Translate } from '../shared/translate';

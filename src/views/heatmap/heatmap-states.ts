@@ -2,7 +2,7 @@ import { formatInteger } from '../../charts';
 import { own } from '../../protocol/own';
 import { rangesText } from '../../protocol/ranges';
 import type { HeatmapOptions } from '../../protocol/views.generated';
-import { isUnderWay, type IGeneration } from '../../store/generations';
+import { isUnderWay, type IGeneration } from '../../instruments/generation/store/generations';
 import { isOver } from '../../store/is-over';
 import type { IRunSource, ITensorQuery, ITensorShape } from '../../store/source';
 import type { INote } from '../shared/content';

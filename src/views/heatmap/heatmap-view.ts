@@ -14,7 +14,7 @@ import { around, hold, moveAmongPictures } from '../shared/places';
 import { lockedRange } from '../shared/scale';
 import { emptyFlag, type IState, type IStateActions } from '../shared/states';
 import type { ITip } from '../shared/tip';
-import { columnOf } from '../shared/token-axis';
+import { columnOf } from '../../instruments/generation/views/shared/token-axis';
 import { ViewModel } from '../shared/view-model';
 import { errorWords } from './error-words';
 import { heatmapControls } from './heatmap-controls';

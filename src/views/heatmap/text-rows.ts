@@ -1,10 +1,18 @@
-import { isAttentionRow, joinAttention } from '../../store/attention-rows';
-import { generationOf, GenerationReader, type IGeneration } from '../../store/generations';
-import { GenerationRows, joinPositions, type IGenerationRead } from '../../store/generation-rows';
+import { isAttentionRow, joinAttention } from '../../instruments/generation/store/attention-rows';
+import {
+  generationOf,
+  GenerationReader,
+  type IGeneration
+} from '../../instruments/generation/store/generations';
+import {
+  GenerationRows,
+  joinPositions,
+  type IGenerationRead
+} from '../../instruments/generation/store/generation-rows';
 import type { IRunSource, ITensorRow, SourceChange } from '../../store/source';
-import { TextPlaces } from '../../store/text-places';
+import { TextPlaces } from '../../instruments/generation/store/text-places';
 import { tokenText } from '../shared/describe';
-import { tokenWords } from '../shared/token-text';
+import { tokenWords } from '../../instruments/generation/views/shared/token-text';
 import type { HeatmapQuestion, IHeatmapRead, ITextShown } from './heatmap-read';
 import type { ISlice } from './matrix';
 

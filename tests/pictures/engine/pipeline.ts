@@ -1,7 +1,7 @@
 import '../../../src/engine/polyfills';
 import { expose } from '../../../src/engine/expose';
 import { registerJob } from '../../../src/engine/jobs';
-import { planPipeline } from '../../../src/engine/pipeline-job';
+import { planPipeline } from '../../../src/instruments/pipeline/engine/pipeline-job';
 
 registerJob('pipeline', planPipeline);
 expose();

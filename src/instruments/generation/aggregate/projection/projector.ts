@@ -1,0 +1,151 @@
+import { AggregateError } from '../../../../aggregate/aggregate-error';
+import { pageQueue, type TablePlace, type WorkQueue } from '../../../../aggregate/work-queue';
+import type { IVectors } from './features';
+import type { IPrincipal } from './principal-components';
+import type { ProjectionAnswer, ProjectionQuestion } from './projections';
+import type { IUmapState, IUmapWish } from './umap';
+
+/** How often it is told how far UMAP is. */
+const MARKS = 20;
+
+let jobs = 0;
+
+/** Has points projected: many in the page's worker, few in place. */
+export class Projector {
+  constructor(private readonly queue: WorkQueue = pageQueue) {}
+
+  /**
+   * Principal components; see `principalComponents`.
+   *
+   * @param gather - Gives the points. Their memory may be handed to the worker, and they are gathered again should it break.
+   */
+  async components(gather: () => IVectors, components: number, standardise: boolean): Promise<IPrincipal> {
+    const ask = async (): Promise<ProjectionAnswer> => {
+      const points = gather();
+      const place = await this.queue.placeOf(points.values.length);
+      return this.queue.askProjection(place, { kind: 'components', points, components, standardise }, [
+        points.values.buffer
+      ]);
+    };
+    const answer = await ask().catch((reason: unknown) => {
+      if (reason instanceof AggregateError && reason.code === 'lost') {
+        return ask();
+      }
+      throw reason;
+    });
+    if (answer.kind !== 'components') {
+      throw new AggregateError('Expected principal components, and another answer came.');
+    }
+    return answer.principal;
+  }
+
+  /** Begin to lay points out with UMAP; see `Umap`. */
+  umap(points: IVectors, start: Float64Array, wish: IUmapWish): UmapRun {
+    return new UmapRun(this.queue, points, start, wish);
+  }
+}
+
+/** UMAP under way. It goes on by itself from its making until it is done or let go of. */
+export class UmapRun {
+  constructor(
+    private readonly queue: WorkQueue,
+    private readonly points: IVectors,
+    private readonly start: Float64Array,
+    private readonly wish: IUmapWish
+  ) {
+    jobs += 1;
+    this.job = jobs;
+    void this.goOn();
+  }
+
+  /** Null before the first answer. */
+  state: IUmapState | null = null;
+
+  get isDone(): boolean {
+    return this.state !== null && this.state.done >= this.state.total;
+  }
+
+  get isStopped(): boolean {
+    return this._isStopped;
+  }
+
+  /** Resolves when a twentieth more of the work is done, or nothing more will be. Rejects when it failed. */
+  async next(): Promise<void> {
+    if (!this.isDone && !this._isStopped && this.failure === null) {
+      await new Promise<void>(done => this.waiting.push(done));
+    }
+    if (this.failure !== null) {
+      throw this.failure;
+    }
+  }
+
+  /** Do no more; `state` stays as it is. Safe twice. */
+  stop(): void {
+    this._isStopped = true;
+    this.tell();
+  }
+
+  private async goOn(): Promise<void> {
+    try {
+      while (!this.isDone && !this._isStopped) {
+        await this.advance();
+        const { done = 0, total = 1 } = this.state ?? {};
+        if (this.isDone || done - this.told >= total / MARKS) {
+          this.told = done;
+          this.tell();
+        }
+        // Whoever else waits in this thread has a turn.
+        await new Promise<void>(turn => setTimeout(turn));
+      }
+    } catch (reason) {
+      this.failure = reason instanceof Error ? reason : new AggregateError(String(reason));
+      this.tell();
+    }
+    this.drop();
+  }
+
+  private async advance(): Promise<void> {
+    try {
+      if (this.place === null) {
+        this.place = await this.queue.placeOf(this.points.values.length);
+        const points = { ...this.points, values: this.points.values.slice() };
+        const { job, start, wish } = this;
+        await this.ask({ kind: 'begin', job, points, start, wish }, [points.values.buffer]);
+      }
+      await this.ask({ kind: 'advance', job: this.job }, []);
+    } catch (reason) {
+      if (!(reason instanceof AggregateError && reason.code === 'lost') || this.isAgain) {
+        throw reason;
+      }
+      // Once more from the beginning, where there is no worker that can break.
+      this.isAgain = true;
+      this.place = null;
+    }
+  }
+
+  private async ask(question: ProjectionQuestion, buffers: ArrayBufferLike[]): Promise<void> {
+    const answer = await this.queue.askProjection(this.place ?? 'here', question, buffers);
+    if (answer.kind === 'umap') {
+      this.state = answer.state;
+    }
+  }
+
+  /** What is done of it need not be kept any more. */
+  private drop(): void {
+    if (this.place !== null && !this.isDone && !this.queue.isDisposed) {
+      this.queue.askProjection(this.place, { kind: 'drop', job: this.job }, []).catch(() => undefined);
+    }
+  }
+
+  private tell(): void {
+    this.waiting.splice(0).forEach(done => done());
+  }
+
+  private readonly job: number;
+  private place: TablePlace | null = null;
+  private isAgain = false;
+  private told = 0;
+  private failure: Error | null = null;
+  private _isStopped = false;
+  private readonly waiting: (() => void)[] = [];
+}

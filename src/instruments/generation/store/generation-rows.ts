@@ -1,0 +1,235 @@
+import type { IRunSource, ITensorQuery, ITensorResult, ITensorRow } from '../../../store/source';
+
+export { joinPositions, type IJoinedRow } from './joined-rows';
+
+/** Where the tensors of a position of a generated text lie, as the stream `tokens` says. */
+export interface ITokenPlace {
+  /** Counted from 0 at the first token of the prompt. */
+  readonly position: number;
+  /** Step of the rows; -1 where the token was never read. */
+  readonly step: number;
+  /** Their micro-batch. */
+  readonly pass: number;
+  /** Place on their position axis. */
+  readonly offset: number;
+}
+
+/** Which tensors of a generation are wanted. */
+export type GenerationQuery = Pick<ITensorQuery, 'flag' | 'part' | 'layers' | 'peaks'> & {
+  /** Of this rank; of each layer the lowest that has it when absent. */
+  readonly rank?: number | undefined;
+};
+
+/** One forward pass of a generation: the positions of a sequence that it read, and a row of each layer that is here. */
+export interface IGenerationPass {
+  /** First and last position. */
+  readonly positions: readonly [number, number];
+  /** What a position differs by from its place on the rows' position axis: offset - position. */
+  readonly shift: number;
+  readonly rows: ReadonlyMap<number, ITensorRow>;
+}
+
+/** What is here of a generation's tensors for one sequence. */
+export interface IGenerationRead {
+  /** Layers with rows, ascending. */
+  readonly layers: readonly number[];
+  /** By first position. Passes without any row are among them. */
+  readonly passes: readonly IGenerationPass[];
+  /** Positions of the text. */
+  readonly count: number;
+  /** Positions that the model never read, such as the last token. */
+  readonly unread: number;
+  /** Positions that it read and that some layer has no row of: not traced, dropped on the way, or given up. */
+  readonly missing: number;
+  /** Another number when there are other rows than before. */
+  readonly version: number;
+  /** What the source said of its memory, when it was asked last. */
+  readonly kept: Pick<ITensorResult, 'evictedRows' | 'kept'>;
+}
+
+/** Steps further apart than this are asked for one by one: there is nothing between them that is wanted. */
+const MOST_BETWEEN = 4;
+
+const NOTHING: IGenerationRead['kept'] = { evictedRows: 0 };
+
+/**
+ * Reads the tensors of a generation, whose positions lie in many forward passes. What it has it does not ask for again: while a text is written only its new
+ * positions are read.
+ */
+export class GenerationRows {
+  constructor(private readonly source: Pick<IRunSource, 'tensors'>) {}
+
+  /** Rows of some steps came: where a pass lacked some, it is asked for again. */
+  came(firstStep: number, lastStep: number): void {
+    this.news.forEach(news => news.push([firstStep, lastStep]));
+    for (const [key, step] of this.asked) {
+      if (step >= firstStep && step <= lastStep) {
+        this.asked.delete(key);
+      }
+    }
+  }
+
+  /**
+   * Read what there is of a sequence.
+   *
+   * @param generation - Tells generations apart: what is held of another one is let go.
+   * @param places - Of each position of the sequence, in any order.
+   */
+  async read(
+    generation: number,
+    query: GenerationQuery,
+    places: readonly ITokenPlace[],
+    signal?: AbortSignal
+  ): Promise<IGenerationRead> {
+    this.begin(generation, query);
+    const passes = passesOf(places);
+    const wanted = passes.filter(each => this.lacks(each, query.layers) && !this.asked.has(each.key));
+    const news: [number, number][] = [];
+    this.news.add(news);
+    try {
+      for (const [first, last] of spans(wanted.map(each => each.step))) {
+        await this.ask(query, first, last, signal);
+      }
+    } finally {
+      this.news.delete(news);
+    }
+    // What came while the answer was on its way may not be in it.
+    wanted
+      .filter(({ step }) => !news.some(([first, last]) => step >= first && step <= last))
+      .forEach(each => this.asked.set(each.key, each.step));
+    return this.found(passes, places);
+  }
+
+  /**
+   * Read every pass of some steps, without the tokens of the text: where what is asked for says itself which positions it is of.
+   *
+   * @param steps - First and last step of the generation.
+   * @param placesOf - The positions of a row.
+   */
+  async readSteps(
+    generation: number,
+    query: GenerationQuery,
+    steps: readonly [number, number],
+    placesOf: (row: ITensorRow) => readonly ITokenPlace[],
+    signal?: AbortSignal
+  ): Promise<IGenerationRead> {
+    this.begin(generation, query);
+    await this.ask(query, ...steps, signal);
+    const places = [...this.rows.values()].flatMap(rows => placesOf([...rows.values()][0] as ITensorRow));
+    return this.found(passesOf(places), places);
+  }
+
+  private begin(generation: number, query: GenerationQuery): void {
+    const key = JSON.stringify([generation, query]);
+    if (key !== this.key) {
+      [this.key, this.kept] = [key, NOTHING];
+      this.version += 1;
+      this.rows.clear();
+      this.asked.clear();
+    }
+  }
+
+  private lacks({ key }: IPassPlace, layers: readonly number[] | undefined): boolean {
+    const rows = this.rows.get(key);
+    return rows === undefined || layers === undefined || layers.some(layer => !rows.has(layer));
+  }
+
+  private async ask(
+    query: GenerationQuery,
+    first: number,
+    last: number,
+    signal?: AbortSignal
+  ): Promise<void> {
+    const { rank = 'lowest', ...rest } = query;
+    const kind = { phase: 'generate', pass: 'forward', rank } as const;
+    const key = this.key;
+    const result = await this.source.tensors({ ...rest, ...kind, steps: [first, last] }, signal);
+    if (result.sampledEvery > 1 && first < last) {
+      // Too many for one answer, which leaves steps out.
+      const middle = Math.floor((first + last) / 2);
+      await this.ask(query, first, middle, signal);
+      await this.ask(query, middle + 1, last, signal);
+      return;
+    }
+    if (key !== this.key) {
+      return;
+    }
+    this.kept = result;
+    for (const row of result.rows) {
+      const at = keyOf(row.step, row.microBatch);
+      const rows = this.rows.get(at) ?? new Map<number, ITensorRow>();
+      this.version += rows.get(row.layer) === row ? 0 : 1;
+      rows.set(row.layer, row);
+      this.rows.set(at, rows);
+    }
+  }
+
+  private found(places: readonly IPassPlace[], all: readonly ITokenPlace[]): IGenerationRead {
+    const passes = places.map(({ key, positions, shift }) => ({
+      positions,
+      shift,
+      rows: this.rows.get(key) ?? NO_ROWS
+    }));
+    const layers = [...new Set(passes.flatMap(({ rows }) => [...rows.keys()]))].sort((a, b) => a - b);
+    const count = all.reduce((most, { position }) => Math.max(most, position + 1), 0);
+    const unread = all.filter(({ step }) => step < 0).length;
+    const length = ({ positions: [first, last] }: IGenerationPass): number => last - first + 1;
+    const here = passes
+      .filter(({ rows }) => layers.length > 0 && layers.every(layer => rows.has(layer)))
+      .reduce((sum, pass) => sum + length(pass), 0);
+    // What nothing is known of was given up.
+    const missing = count - unread - here;
+    return { layers, passes, count, unread, missing, version: this.version, kept: this.kept };
+  }
+
+  private key = '';
+  private kept: IGenerationRead['kept'] = NOTHING;
+  private version = 0;
+  /** Rows by pass and layer. */
+  private readonly rows = new Map<string, Map<number, ITensorRow>>();
+  /** Passes that were asked for since rows of their step came last, and their steps. */
+  private readonly asked = new Map<string, number>();
+  /** Of each reading that is under way, the steps of which rows came since it began. */
+  private readonly news = new Set<[number, number][]>();
+}
+
+interface IPassPlace extends Omit<IGenerationPass, 'rows'> {
+  readonly key: string;
+  readonly step: number;
+}
+
+const NO_ROWS: ReadonlyMap<number, ITensorRow> = new Map();
+
+const keyOf = (step: number, pass: number): string => `${step} ${pass}`;
+
+/** The forward passes in which positions were read, by first position. Neighbours of one pass lie side by side in it. */
+function passesOf(places: readonly ITokenPlace[]): IPassPlace[] {
+  const passes: IPassPlace[] = [];
+  for (const { position, step, pass, offset } of [...places].sort((a, b) => a.position - b.position)) {
+    const [key, last] = [keyOf(step, pass), passes[passes.length - 1]];
+    const shift = offset - position;
+    if (step < 0) {
+      continue;
+    }
+    if (last?.key === key && last.shift === shift && last.positions[1] === position - 1) {
+      passes[passes.length - 1] = { ...last, positions: [last.positions[0], position] };
+    } else {
+      passes.push({ key, step, shift, positions: [position, position] });
+    }
+  }
+  return passes;
+}
+
+/** First and last of steps that are near one another. */
+function spans(steps: readonly number[]): [number, number][] {
+  const found: [number, number][] = [];
+  for (const step of [...new Set(steps)].sort((a, b) => a - b)) {
+    const last = found[found.length - 1];
+    if (last && step - last[1] <= MOST_BETWEEN) {
+      last[1] = step;
+    } else {
+      found.push([step, step]);
+    }
+  }
+  return found;
+}

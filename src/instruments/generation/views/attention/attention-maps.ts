@@ -1,0 +1,146 @@
+import type { IMatrix } from '../../../../charts';
+import {
+  joinAttention,
+  type IAttentionMap,
+  type IAttentionWish,
+  type IMapAxis
+} from '../../store/attention-rows';
+import type { IAttentionText } from './attention-text';
+
+/** One head's attention as a picture sees it. */
+export interface IHeadMap {
+  /** Its place among the pictures, from 0. */
+  readonly place: number;
+  readonly layer: number;
+  readonly head: number;
+  readonly map: IAttentionMap;
+  readonly cells: IMatrix & { readonly values: Float32Array };
+}
+
+/** First and last position of a part of a map. */
+export interface IMapWindow {
+  readonly queries: readonly [number, number];
+  readonly keys: readonly [number, number];
+}
+
+/** All maps of a picture. */
+export interface IHeadMaps {
+  readonly maps: readonly IHeadMap[];
+  /** Maps that were asked for and are not drawn, because they would be too many. */
+  readonly left: number;
+  /** Values of the whole maps, of which this may be a part: colours are theirs, and stay where a part is looked at. */
+  readonly whole: readonly Float32Array[];
+  /** Cells that are not finite. */
+  readonly nonFinite: number;
+  /** What these are of, and which part of it. */
+  readonly of: string;
+  readonly part: string;
+}
+
+/** Most pictures: each is an axis to lay out. */
+export const MOST_MAPS = 144;
+/** Cells of all pictures together, and of one along an axis at most: a screen has no more pixels for them. */
+const MOST_CELLS = 4 << 20;
+const [LEAST_ALONG, MOST_ALONG] = [64, 1024];
+
+/**
+ * Cut what is here of a text into one map for each layer and head.
+ *
+ * @param window What is looked at; null is all.
+ * @param before What was drawn last: it is taken again where nothing has changed.
+ */
+export function headMaps(
+  text: IAttentionText,
+  layers: readonly number[],
+  heads: readonly number[],
+  window: IMapWindow | null,
+  before: IHeadMaps | null
+): IHeadMaps {
+  const { read, sequence, generation, step } = text;
+  const of = JSON.stringify([generation ?? -step, read.version, read.count, sequence, layers, heads]);
+  const part = JSON.stringify(window);
+  const isSame = before?.of === of;
+  if (isSame && before.part === part) {
+    return before;
+  }
+  const asked = layers.length * heads.length;
+  const most = mostAlong(Math.min(asked, MOST_MAPS));
+  const maps = mapsOf(text, layers, heads, { most, ...window });
+  const whole = isSame
+    ? before.whole
+    : (window === null ? maps : mapsOf(text, layers, heads, { most: LEAST_ALONG })).map(
+        ({ cells }) => cells.values
+      );
+  return {
+    maps,
+    left: asked - Math.min(asked, MOST_MAPS),
+    whole,
+    nonFinite: maps.reduce((sum, { cells }) => sum + nonFiniteIn(cells), 0),
+    of,
+    part
+  };
+}
+
+function mapsOf(
+  { read, sequence }: IAttentionText,
+  layers: readonly number[],
+  heads: readonly number[],
+  wish: Omit<IAttentionWish, 'heads' | 'sequence'>
+): IHeadMap[] {
+  const maps: IHeadMap[] = [];
+  for (const layer of layers.slice(0, Math.ceil(MOST_MAPS / Math.max(1, heads.length)))) {
+    const shown = heads.slice(0, MOST_MAPS - maps.length);
+    const map = joinAttention(read, layer, { ...wish, sequence, heads: shown });
+    shown.forEach((head, at) => {
+      if (map) {
+        maps.push({ place: maps.length, layer, head, map, cells: matrixOf(map, at) });
+      }
+    });
+  }
+  return maps;
+}
+
+/** The cell of an axis that holds a position. */
+export function cellAt({ first, side, count }: IMapAxis, position: number): number {
+  return Math.min(count - 1, Math.max(0, Math.floor((position - first) / side)));
+}
+
+/** First and last position of a cell, those of padding left out. */
+export function positionsOf(
+  { first, side }: IMapAxis,
+  cell: number,
+  count: number
+): readonly [number, number] {
+  const begin = first + cell * side;
+  return [Math.max(0, begin), Math.min(count, begin + side) - 1];
+}
+
+/** The edges of a cell as the picture has them. */
+export function edgesOf({ first, side }: IMapAxis, cell: number): readonly [number, number] {
+  return [first + cell * side - 0.5, first + (cell + 1) * side - 0.5];
+}
+
+/** The value of a cell; null where there is nothing. */
+export function valueAt({ map, cells }: IHeadMap, query: number, key: number): number | null {
+  const at = query * map.keys.count + key;
+  return map.missing[at] === 1 ? null : (cells.values[at] ?? NaN);
+}
+
+function matrixOf(map: IAttentionMap, at: number): IHeadMap['cells'] {
+  const [rows, columns] = [map.queries.count, map.keys.count];
+  const size = rows * columns;
+  return { rows, columns, missing: map.missing, values: map.row.values.subarray(at * size, (at + 1) * size) };
+}
+
+function mostAlong(maps: number): number {
+  const fits = Math.floor(Math.sqrt(MOST_CELLS / Math.max(1, maps)));
+  return Math.min(MOST_ALONG, Math.max(LEAST_ALONG, 2 ** Math.floor(Math.log2(fits))));
+}
+
+function nonFiniteIn({ values, missing }: IMatrix): number {
+  let count = 0;
+  for (let cell = 0; cell < values.length; cell += 1) {
+    count += missing?.[cell] !== 1 && !Number.isFinite(values[cell]) ? 1 : 0;
+  }
+  return count;
+}

@@ -1,0 +1,64 @@
+import { formatInteger, formatNumber } from '../../../../charts';
+import type { IGenerationRead } from '../../store/generation-rows';
+import { fittedToken, quoted } from '../shared/token-text';
+
+/** Positions of which about every second one has a label. */
+const MOST_LABELS = 48;
+/** Room for a token beside the axis, pixels. */
+const LABEL_PIXELS = 76;
+
+/** A text whose attention is drawn, and what is here of it. */
+export interface IAttentionText {
+  readonly read: IGenerationRead;
+  /** Number of the generation; null where it is a sample of a training step. */
+  readonly generation: number | null;
+  /** Newest step of its rows. */
+  readonly step: number;
+  /** Row of the batch, and how many there are. */
+  readonly sequence: number;
+  readonly sequences: number;
+  /** Text of each position; empty where it is not known. */
+  readonly tokens: readonly string[];
+  /** Heads of a layer. */
+  readonly heads: number;
+  /** Set where finer cells are read yet. */
+  readonly isCoarse?: boolean;
+  /** Reads the tokens, and finer cells, which have not come yet; absent where they have. */
+  readonly rest?: () => Promise<void>;
+}
+
+/** Name a position: its number, and its text where that is known. */
+export function positionName({ tokens }: Pick<IAttentionText, 'tokens'>, position: number): string {
+  const token = tokens[position];
+  return token === undefined ? formatInteger(position) : `${formatInteger(position)} ${quoted(token)}`;
+}
+
+/** Name the positions from one to another: `16–31`, or the one where they are the same. */
+export function spanName(text: Pick<IAttentionText, 'tokens'>, first: number, last: number): string {
+  return first === last ? positionName(text, first) : `${formatInteger(first)}–${formatInteger(last)}`;
+}
+
+/**
+ * What the axes say of positions, by position: tokens, and where not every one has a label their numbers too.
+ *
+ * @param shown - First and last position that are shown.
+ */
+export function axisLabels(
+  { tokens }: Pick<IAttentionText, 'tokens'>,
+  [first, last]: readonly [number, number]
+): Record<number, string> {
+  const span = last - first + 1;
+  // Of many positions the axis has round numbers only.
+  const every = 10 ** Math.max(0, Math.floor(Math.log10(span / 100)));
+  const labels: Record<number, string> = {};
+  for (let at = Math.ceil(first / every) * every; at <= Math.min(last, tokens.length - 1); at += every) {
+    const room = span <= MOST_LABELS ? LABEL_PIXELS : LABEL_PIXELS / 2;
+    const token = fittedToken(tokens[at] ?? '', room).text;
+    labels[at] = span <= MOST_LABELS ? token : `${formatInteger(at)} ${token}`;
+  }
+  return labels;
+}
+
+/** Write a probability: `93 %`. */
+export const percent = (share: number): string =>
+  Number.isFinite(share) ? `${formatNumber(100 * share, 3)} %` : formatNumber(share);

@@ -1,0 +1,170 @@
+import { formatInteger } from '../../../../charts';
+import { inRanges } from '../../../../protocol/ranges';
+import type { AttentionOptions } from '../../../../protocol/views.generated';
+import type { IRunSource, SourceChange } from '../../../../store/source';
+import type { IMark, INote, Loaded } from '../../../../views/shared/content';
+import type { Control } from '../../../../views/shared/control';
+import { chosenLayers } from '../../../../views/shared/layers';
+import { positionShown } from '../../../../views/shared/pinned-position';
+import { StepShown } from '../../../../views/shared/pinned-step';
+import { ViewModel, type IViewEnvironment } from '../../../../views/shared/view-model';
+import { attentionControls } from './attention-controls';
+import { AttentionReader, type IAttentionFound } from './attention-reader';
+import type { IAttentionText } from './attention-text';
+import { noAttention, noHead } from './attention-states';
+import { HeadsPicture } from './heads-picture';
+import { MapsPicture } from './maps-picture';
+import type { IAttentionPicture } from './picture';
+
+/** Which tokens each head looks at: query × key for each layer and head, or what distinguishes the heads. */
+export class AttentionView extends ViewModel<AttentionOptions> {
+  constructor(source: IRunSource, env: IViewEnvironment<AttentionOptions>) {
+    super(source, env);
+    this._reader = new AttentionReader(source);
+    const open = (layer: number, head: number): void => {
+      const { kind, layers, heads } = this.options;
+      this._back = { kind, layers, heads };
+      this.choose({ kind: 'maps', layers: String(layer), heads: String(head) });
+    };
+    this._maps = new MapsPicture(env, open, position => this._look(position));
+    this._heads = new HeadsPicture(env, open);
+  }
+
+  override readonly zooms = { axes: 'xy', least: 4 } as const;
+
+  override get followsPosition(): boolean {
+    return this._found?.text?.generation !== null && this.options.kind === 'maps';
+  }
+
+  readonly subject = this.t('Attention');
+
+  concerns(change: SourceChange): boolean {
+    return this._reader.concerns(change);
+  }
+
+  async load(signal: AbortSignal): Promise<Loaded> {
+    const { options, t } = this;
+    const near = this._steps.of(options.step);
+    const found = await this._reader.read({ ...options, near }, signal);
+    this._found = found;
+    const { text } = found;
+    const states = { source: this.source, actions: this.actions, choose: this._choose, t };
+    if (text === null) {
+      return { state: await noAttention(found, options, states) };
+    }
+    if (text.rest) {
+      this.env.follow(text.rest());
+    }
+    const layers = chosenLayers(options.layers, text.read.layers);
+    const heads = inRanges(
+      options.heads,
+      Array.from({ length: text.heads }, (_, head) => head)
+    );
+    if (layers.length === 0) {
+      return { state: await noAttention(found, options, states) };
+    }
+    if (heads.length === 0) {
+      return { state: noHead(options.heads, text.heads, this._choose, t) };
+    }
+    const chosen = this._chosen(text);
+    const position = chosen ?? text.read.passes[text.read.passes.length - 1]?.positions[1] ?? null;
+    const isChosen = chosen !== null;
+    const content = this.drawn.draw({ text, layers, heads, position, isChosen, step: near });
+    return { content: { ...content, notes: this._newer(found) } };
+  }
+
+  override controls(): Control[] {
+    const { options, source, t } = this;
+    const back = this._back ?? { kind: 'maps', layers: options.layers, heads: 'all' };
+    const isAlone = options.kind === 'maps' && /^\d+$/.test(options.layers) && /^\d+$/.test(options.heads);
+    return attentionControls(
+      {
+        source,
+        options,
+        found: this._found,
+        step: this._steps.of(options.step),
+        own: this.drawn.controls(),
+        back: isAlone ? back : null
+      },
+      change => {
+        this._steps.leave();
+        this._choose(change);
+      },
+      t
+    );
+  }
+
+  override clicked(mark: IMark): void {
+    this.drawn.clicked(mark);
+  }
+
+  override insight(): IMark | null {
+    return this.drawn.insight();
+  }
+
+  override pinned(): IMark | null {
+    return this.drawn.pinned?.() ?? null;
+  }
+
+  override bandOf(mark: IMark): IMark | null {
+    return this.drawn.bandOf?.(mark) ?? null;
+  }
+
+  override zoomed(): void {
+    this.env.refresh(false);
+  }
+
+  override restyled(): void {
+    this.env.refresh();
+  }
+
+  /** The position that is looked at; null follows the newest. */
+  private _chosen({ generation, sequence }: IAttentionText): number | null {
+    const { position } = this.options;
+    return generation === null ? position : positionShown(this.env, position, { generation, sequence });
+  }
+
+  /** Look at a position of a training's sample, which no other view knows of; again: at the newest. */
+  private _look(position: number): void {
+    this.choose({ position: position === this.options.position ? null : position });
+  }
+
+  /** That there is a newer text without attention. */
+  private _newer({ offered, generation }: IAttentionFound): INote[] {
+    const newest = offered[offered.length - 1];
+    const { t, actions } = this;
+    const isOld =
+      generation &&
+      newest &&
+      generation.control !== newest.generation &&
+      generation.generation < newest.generation;
+    return isOld && this.options.generation === null
+      ? [
+          {
+            text: t(
+              'Generation %1, which is newer, was written without attention.',
+              formatInteger(newest.generation)
+            ),
+            action: {
+              label: t('Copy the line that writes with it'),
+              run: () => void actions.copy('lab.generate("…", attention=True)')
+            }
+          }
+        ]
+      : [];
+  }
+
+  private readonly _choose = (options: Partial<AttentionOptions>): void => this.choose(options);
+
+  protected override get drawn(): IAttentionPicture {
+    return this.options.kind === 'maps' ? this._maps : this._heads;
+  }
+
+  private readonly _reader: AttentionReader;
+  private readonly _maps: MapsPicture;
+  private readonly _heads: HeadsPicture;
+  private readonly _steps = new StepShown(this.env);
+  private _found: IAttentionFound | null = null;
+  /** What was drawn before one head was opened. */
+  private _back: Pick<Required<AttentionOptions>, 'heads' | 'kind' | 'layers'> | null = null;
+}

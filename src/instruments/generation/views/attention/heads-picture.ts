@@ -1,0 +1,201 @@
+import { Pictures, type IColorLook, type IPlace, type IRecipe } from '../../../../charts';
+import type { AttentionOptions } from '../../../../protocol/views.generated';
+import { attentionPieces } from '../../store/attention-rows';
+import type { IPointed } from '../../../../store/run-link';
+import type { IContent, IMark, IMoved } from '../../../../views/shared/content';
+import type { Control } from '../../../../views/shared/control';
+import { colorRangeControl, lockedWords, transformControl } from '../../../../views/shared/controls';
+import type { ILinkedMarks } from '../../../../views/shared/links';
+import { around, hold, moveAmongCells, type IGridCell } from '../../../../views/shared/places';
+import { lockedRange, scaleFromZero } from '../../../../views/shared/scale';
+import { selectControl } from '../../../../views/shared/select-control';
+import type { ITip } from '../../../../views/shared/tip';
+import type { IViewEnvironment } from '../../../../views/shared/view-model';
+import { attentionTitle, mapName, measureNames, measureText, textCaption } from './attention-words';
+import { headMeasures, type IHeadMeasure } from './head-measures';
+import {
+  boundCaption,
+  headsOf,
+  headsRecipe,
+  headsSummary,
+  tellingHead,
+  type IMeasuredHeads
+} from './heads-recipe';
+import type { IAttentionPicture, IAttentionDrawing } from './picture';
+
+type Measure = Required<AttentionOptions>['measure'];
+
+const MEASURES: readonly Measure[] = ['entropy', 'distance', 'first'];
+
+/** Layer × head, coloured by what distinguishes a head. */
+export class HeadsPicture implements IAttentionPicture {
+  /**
+   * @param _open Draws one head in full.
+   */
+  constructor(
+    private readonly _env: IViewEnvironment<AttentionOptions>,
+    private readonly _open: (layer: number, head: number) => void
+  ) {}
+
+  draw(wish: IAttentionDrawing): IContent {
+    const { text, layers, heads } = wish;
+    const { options, t, isDark } = this._env;
+    const { measure, transform, color_range: locked } = options;
+    const shown = measured(wish, measure);
+    this._shown = shown;
+    this._wish = wish;
+    const range = lockedRange(locked ?? []);
+    const recipeOf = (pictures: Pictures, look: IColorLook): IRecipe =>
+      headsRecipe(
+        shown,
+        scaleFromZero([shown.cells.values], transform, look),
+        measureNames(t)[measure],
+        pictures,
+        t
+      );
+    this._domain = scaleFromZero([shown.cells.values], transform, { range }).domain;
+    return {
+      recipe: recipeOf(this._pictures, { dark: isDark, range }),
+      extent: { x: [-0.5, heads.length - 0.5], y: [-0.5, layers.length - 0.5] },
+      title: t('%1: %2', attentionTitle(text, layers, heads, t), measureNames(t)[measure]),
+      caption: [
+        ...textCaption(text, shown.compressor, wish.step, t),
+        ...boundCaption(shown, measure, t),
+        ...lockedWords(locked, [shown.cells.values], t)
+      ],
+      summary: headsSummary(shown, measure, t)
+    };
+  }
+
+  controls(): Control[] {
+    const { options, t, choose } = this._env;
+    return [
+      selectControl('measure', t('Colour'), options.measure, measureNames(t), measure =>
+        choose({ measure, color_range: null })
+      ),
+      transformControl(t('Colours'), options.transform, transform => choose({ transform }), t),
+      ...colorRangeControl(options.color_range, this._domain, choose, t)
+    ];
+  }
+
+  probe({ x, y }: IPlace): IMark | null {
+    if (!this._shown) {
+      return null;
+    }
+    const { columns, rows } = this._shown.cells;
+    this._at = { column: hold(Math.round(x), columns), row: hold(Math.round(y), rows) };
+    return this._mark();
+  }
+
+  tipOf(mark: IMark): ITip | null {
+    const found = this._headOf(mark);
+    const wish = this._wish;
+    if (!found || !wish) {
+      return null;
+    }
+    const { text } = wish;
+    const { t } = this._env;
+    const pieces = attentionPieces(text.read, found.layer, text.sequence);
+    const lines = MEASURES.map(measure => {
+      const each = headMeasures(pieces, measure)[found.head];
+      return { name: measureNames(t)[measure], value: this._text(measure, each) };
+    });
+    const { unfinished = 0 } = headMeasures(pieces, 'entropy')[found.head] ?? {};
+    return {
+      heading: mapName(found, t),
+      lines: unfinished > 0 ? [...lines, { name: t('queries not finite'), value: String(unfinished) }] : lines
+    };
+  }
+
+  move(key: string): IMoved | null {
+    const cell = this._shown && moveAmongCells(key === 'Enter' ? 'copy' : key, this._at, this._shown.cells);
+    if (!cell) {
+      return null;
+    }
+    this._at = cell;
+    const mark = this._mark();
+    const found = this._headOf(mark);
+    if (!found) {
+      return null;
+    }
+    const { t, options } = this._env;
+    this._env.zoom?.reveal(this._at.column, this._at.row);
+    const value = this._text(options.measure, found.measured);
+    const said = t('%1: %2', mapName(found, t), value);
+    if (key === 'Enter') {
+      this.clicked(mark);
+    }
+    return key === 'copy' ? { said, mark, copy: value } : { said, mark };
+  }
+
+  clicked(mark: IMark): void {
+    const found = this._headOf(mark);
+    if (found) {
+      this._open(found.layer, found.head);
+    }
+  }
+
+  insight(): IMark | null {
+    const shown = this._shown;
+    const place = shown ? tellingHead(shown, this._env.options.measure) : -1;
+    if (!shown || place < 0) {
+      return null;
+    }
+    const { columns } = shown.cells;
+    this._at = { column: place % columns, row: Math.floor(place / columns) };
+    return this._mark();
+  }
+
+  pointedBy(mark: IMark): IPointed {
+    return { layer: this._headOf(mark)?.layer ?? null, step: null };
+  }
+
+  marksOf({ layer }: IPointed): ILinkedMarks {
+    const row = this._wish?.layers.indexOf(layer ?? NaN) ?? -1;
+    const columns = this._shown?.cells.columns ?? 0;
+    return { marks: row < 0 ? [] : [{ facet: null, x: [-0.5, columns - 0.5], y: around(row) }] };
+  }
+
+  private _mark(): IMark {
+    const { column, row } = this._at ?? { column: 0, row: 0 };
+    return { facet: null, x: around(column), y: around(row) };
+  }
+
+  private _headOf({ x, y }: IMark): { layer: number; head: number; measured: IHeadMeasure } | null {
+    const [column, row] = [x[0] + 0.5, (y?.[0] ?? NaN) + 0.5];
+    const [layer, head] = [this._wish?.layers[row], this._wish?.heads[column]];
+    const found = this._shown?.measures[row * this._shown.cells.columns + column];
+    return layer === undefined || head === undefined || !found ? null : { layer, head, measured: found };
+  }
+
+  private _text(
+    measure: Measure,
+    { value = NaN, queries = 0, isBound = false }: Partial<IHeadMeasure> = {}
+  ): string {
+    const { t } = this._env;
+    const text = measureText(measure, value);
+    return queries === 0
+      ? t('nothing finite')
+      : !isBound
+        ? text
+        : measure === 'first'
+          ? t('at most %1', text)
+          : t('at least %1', text);
+  }
+
+  private _shown: IMeasuredHeads | null = null;
+  private _wish: IAttentionDrawing | null = null;
+  private _domain: readonly [number, number] | null = null;
+  private _at: IGridCell | null = null;
+  private readonly _pictures = new Pictures();
+}
+
+/** Measure every head that is wanted. */
+function measured({ text, layers, heads }: IAttentionDrawing, measure: Measure): IMeasuredHeads {
+  const pieces = layers.map(layer => attentionPieces(text.read, layer, text.sequence));
+  const measures = pieces.flatMap(each => {
+    const all = headMeasures(each, measure);
+    return heads.map(head => all[head] ?? { value: NaN, queries: 0, unfinished: 0, isBound: false });
+  });
+  return headsOf(layers, heads, measures, pieces.flat().at(-1)?.row.compressor ?? '');
+}

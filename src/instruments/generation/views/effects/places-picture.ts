@@ -1,0 +1,232 @@
+import { COLORS, type IPlace, type IRecipe, type Row } from '../../../../charts';
+import type { IContent, IMark, IMoved } from '../../../../views/shared/content';
+import { lineColors } from '../../../../views/shared/lines/colors';
+import { mapColumns, type ILine } from '../../../../views/shared/lines/line';
+import { lineRecipe, type ILinesWish } from '../../../../views/shared/lines/line-recipe';
+import { moveAmong, type ICursor } from '../../../../views/shared/lines/line-tips';
+import { placeNear } from '../../../../views/shared/places';
+import { extentOf, padded, scaleOf } from '../../../../views/shared/scale';
+import type { ITip } from '../../../../views/shared/tip';
+
+/** Most bars, and points of a line, that are shown at once. */
+const MOST_POINTS = 1200;
+
+/** A range about one of the lines: of each of its points the least and the greatest value. */
+export interface IRange {
+  readonly low: Float64Array;
+  readonly high: Float64Array;
+}
+
+/** Lines over places of a text or of a sweep, or one of them as bars. */
+export interface IPlacesWish {
+  /** At least one. */
+  readonly lines: readonly ILine[];
+  /** Of each line; absent where there are none. */
+  readonly ranges?: readonly IRange[];
+  /** The first line as bars, each of the kind that the place at its index says, and the names of the kinds. */
+  readonly bars?: { readonly kinds: readonly number[]; readonly names: readonly string[] };
+  readonly transform: 'linear' | 'log';
+  readonly texts: Omit<ILinesWish['texts'], 'yScale'>;
+  /** Labels of the x axis, as its expressions read them. */
+  readonly params: Readonly<Record<string, unknown>>;
+  readonly rules: readonly Row[];
+  readonly x: readonly [number, number];
+  /** What is shown of it. */
+  readonly shown: readonly [number, number];
+  /** Half the width of a place; 0 is a point. */
+  readonly half: number;
+  /** Name a place. */
+  readonly nameOf: (x: number) => string;
+  /** What a place says. */
+  readonly tipOf: (x: number, color: (line: ILine) => string) => ITip['lines'];
+  /** What a line says at a place, for a screen reader. */
+  readonly valueOf: (line: ILine, x: number) => string;
+}
+
+/** A chart over places: what is drawn, what is under the pointer, and where a key goes. */
+export class PlacesPicture {
+  /** Draw something else. */
+  take(wish: IPlacesWish, isDark: boolean): Pick<IContent, 'extent' | 'printed' | 'recipe'> {
+    this._wish = wish;
+    this._xs = [...new Set(wish.lines.flatMap(({ x }) => [...x]))].sort((a, b) => a - b);
+    this._colors = lineColors(wish.lines, isDark);
+    const range = rangeOf(wish);
+    const isLog = wish.transform === 'log' && range !== null;
+    // Nothing here is below 0, and 0 is no change.
+    const y = padded(range && !isLog ? [Math.min(0, range[0]), range[1]] : range, isLog);
+    return {
+      recipe: this._recipe(wish, isDark, y, isLog),
+      printed: (dark = false) => this._recipe(wish, dark, y, isLog),
+      extent: { x: wish.x, y }
+    };
+  }
+
+  probe({ x }: IPlace): IMark | null {
+    const place = this._xs[placeNear(this._xs, x)];
+    return place === undefined ? null : this.markOf(place);
+  }
+
+  tipOf(mark: IMark): ITip | null {
+    const [wish, x] = [this._wish, placeOf(mark)];
+    if (!wish || !this._xs.includes(x)) {
+      return null;
+    }
+    const color = (line: ILine): string => this._colors[wish.lines.indexOf(line)] ?? '#000';
+    return { heading: wish.nameOf(x), lines: wish.tipOf(x, color) };
+  }
+
+  move(key: string): IMoved | null {
+    const wish = this._wish;
+    const at = moveAmong(key, this._at, wish?.lines ?? []);
+    const line = at && wish?.lines[at.line];
+    if (at === null || !wish || !line) {
+      return null;
+    }
+    this._at = at;
+    const value = wish.valueOf(line, at.x);
+    const mark = this.markOf(at.x);
+    const name = wish.lines.length > 1 ? `, ${line.name}` : '';
+    const said = `${wish.nameOf(at.x)}${name}: ${value}`;
+    return key === 'copy' ? { said, mark, copy: value } : { said, mark };
+  }
+
+  /** Put the cursor at a place. */
+  goTo(x: number): IMark {
+    this._at = { line: this._at?.line ?? 0, x };
+    return this.markOf(x);
+  }
+
+  markOf(x: number): IMark {
+    const half = this._wish?.half ?? 0;
+    return { facet: null, x: [x - half, x + half], y: null };
+  }
+
+  private _recipe(wish: IPlacesWish, dark: boolean, y: readonly [number, number], isLog: boolean): IRecipe {
+    const colors = lineColors(wish.lines, dark);
+    const texts = { ...wish.texts, yScale: scaleOf(isLog ? 'log' : 'linear', y[0]) };
+    const { bars, ranges = [] } = wish;
+    const lines = wish.lines.map(line =>
+      fewPoints(isLog ? { ...line, value: aboveZero(line.value) } : line, wish.shown)
+    );
+    const recipe = lineRecipe({ lines, colors, bad: [], x: wish.x, ys: [y], texts }, null);
+    const { rows = [] } = recipe.datasets;
+    const kinds = COLORS.categorical[dark ? 'dark' : 'light'];
+    return {
+      ...recipe,
+      params: { ...recipe.params, ...wish.params, ...(bars ? { keyText: bars.names } : {}) },
+      datasets: {
+        ...recipe.datasets,
+        ...(bars
+          ? {
+              rows: [],
+              bars: barRows(wish, kinds, isLog ? y[0] : 0),
+              key: bars.names.map((_, place) => ({ place, color: kinds[place] }))
+            }
+          : // Few places: each is seen.
+            { rows: rows.map(row => ({ ...row, alone: row['value'] !== null && wish.half === 0 })) }),
+        band: ranges.flatMap((range, at) => bandRows(lines[at], range, at, colors[at] ?? '#000', y[0])),
+        rules: wish.rules
+      }
+    };
+  }
+
+  private _wish: IPlacesWish | null = null;
+  private _xs: readonly number[] = [];
+  private _colors: readonly string[] = [];
+  private _at: ICursor | null = null;
+}
+
+/** The place of a mark. */
+export const placeOf = ({ x }: IMark): number => (x[0] + x[1]) / 2;
+
+/** A line of numbers at places, ascending. */
+export function lineAt(
+  name: string,
+  layer: number | null,
+  x: readonly number[],
+  value: readonly number[]
+): ILine {
+  const places = Float64Array.from(x);
+  return {
+    key: name,
+    name,
+    label: name,
+    run: 0,
+    layer,
+    step: places,
+    x: places,
+    value: Float64Array.from(value),
+    starts: [],
+    isThin: false,
+    nonFinite: new Float64Array(places.length)
+  };
+}
+
+/** Least and greatest value that is drawn; on a logarithmic axis of those above 0. */
+function rangeOf({ lines, ranges = [], transform }: IPlacesWish): readonly [number, number] | null {
+  const values = [...lines.map(({ value }) => value), ...ranges.flatMap(({ low, high }) => [low, high])];
+  return extentOf(transform === 'log' ? values.map(aboveZero) : values);
+}
+
+/** What a logarithmic axis has a place for. */
+const aboveZero = (values: Float64Array): Float64Array => values.map(each => (each > 0 ? each : NaN));
+
+/** Positions that share a bar or a point, where there are more than can be told apart. */
+export const sharing = ([from, to]: readonly [number, number]): number =>
+  Math.max(1, Math.ceil((to - from) / MOST_POINTS));
+
+/** Of the points that are shown, and of as many on either side, the largest of all that share a place. */
+function fewPoints(line: ILine, shown: readonly [number, number]): ILine {
+  const every = sharing(shown);
+  const kept = keptOf(line, shown);
+  const pick = (column: Float64Array): Float64Array => Float64Array.from(kept, at => column[at] ?? NaN);
+  return every === 1 ? line : mapColumns(line, pick);
+}
+
+function keptOf({ x, value }: ILine, [from, to]: readonly [number, number]): number[] {
+  const [every, around] = [sharing([from, to]), to - from];
+  const best = new Map<number, number>();
+  x.forEach((place, at) => {
+    const bucket = Math.floor(place / every);
+    const before = best.get(bucket);
+    if (
+      place >= from - around &&
+      place <= to + around &&
+      !((value[at] ?? NaN) <= (value[before ?? -1] ?? NaN))
+    ) {
+      best.set(bucket, at);
+    }
+  });
+  return [...best.values()];
+}
+
+function barRows({ lines: [line], bars, shown }: IPlacesWish, kinds: readonly string[], base: number): Row[] {
+  const every = sharing(shown);
+  return (line ? keptOf(line, shown) : []).flatMap(at => {
+    const [x, value] = [line?.x[at] ?? NaN, line?.value[at] ?? NaN];
+    const left = Math.floor(x / every) * every;
+    return value > base
+      ? [{ x: left - 0.4, x2: left + every - 0.6, value, base, color: kinds[bars?.kinds[at] ?? 0] }]
+      : [];
+  });
+}
+
+function bandRows(
+  line: ILine | undefined,
+  { low, high }: IRange,
+  number: number,
+  color: string,
+  least: number
+): Row[] {
+  return Array.from(line?.x ?? []).map((x, at) => {
+    const [bottom, top] = [low[at] ?? NaN, high[at] ?? NaN];
+    const isKnown = Number.isFinite(bottom) && Number.isFinite(top);
+    return {
+      x,
+      line: number,
+      low: isKnown ? Math.max(bottom, least) : null,
+      high: isKnown ? top : null,
+      color
+    };
+  });
+}

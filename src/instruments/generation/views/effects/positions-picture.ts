@@ -1,0 +1,168 @@
+import { formatInteger, formatNumber, type Row } from '../../../../charts';
+import type { EffectsOptions } from '../../../../protocol/views.generated';
+import type { IContent } from '../../../../views/shared/content';
+import { layerName } from '../../../../views/shared/layers';
+import type { ILine } from '../../../../views/shared/lines/line';
+import { tipLines, readLine } from '../../../../views/shared/lines/line-tips';
+import type { ITip } from '../../../../views/shared/tip';
+import { tokenLabels, tokenTicks, type ITokenWindow } from '../shared/token-axis';
+import type { Translate } from '../../../../views/shared/translate';
+import { comparedName, divergenceRows, nextLines, type IComparedTexts } from './compared-texts';
+import { lineAt, PlacesPicture } from './places-picture';
+import type { IPositionEffect, ISequenceEffects } from './position-facts';
+
+/** What is drawn. */
+export type Measure = Required<EffectsOptions>['measure'];
+
+/** What can be drawn of each kind. */
+export const MEASURES: Readonly<Record<Required<EffectsOptions>['kind'], readonly Measure[]>> = {
+  positions: ['kl', 'changed', 'distance'],
+  layers: ['distance'],
+  sweep: ['kl', 'changed', 'distance', 'divergence']
+};
+
+/** What is drawn: the first of its kind where that has no such measure. */
+export function measureOf({ kind, measure }: Pick<Required<EffectsOptions>, 'kind' | 'measure'>): Measure {
+  const [first = 'kl'] = MEASURES[kind];
+  return MEASURES[kind].includes(measure) ? measure : first;
+}
+
+/** A mark on the pictures that both themes and all colours leave to be seen. */
+export const RULE_COLOR = '#c94f9b';
+
+/** A measure of each next token of a sequence, over positions: KL divergence and change of the best as bars, distances as a line a layer. */
+export class PositionsPicture extends PlacesPicture {
+  constructor(private readonly _t: Translate) {
+    super();
+  }
+
+  /** Draw a sequence. */
+  draw(
+    effects: ISequenceEffects,
+    texts: IComparedTexts,
+    { measure, transform }: Pick<Required<EffectsOptions>, 'measure' | 'transform'>,
+    axis: ITokenWindow,
+    isDark: boolean
+  ): Pick<IContent, 'extent' | 'printed' | 'recipe'> {
+    const { _t: t } = this;
+    const isByLayer = measure === 'distance';
+    const { positions } = effects;
+    const xs = positions.map(({ position }) => position);
+    const lines = isByLayer
+      ? effects.layers.map(layer =>
+          lineAt(
+            layerName(layer, t),
+            layer,
+            xs,
+            positions.map(({ distances }) => distances.get(layer) ?? NaN)
+          )
+        )
+      : [
+          lineAt(
+            measureWords(measure, t),
+            null,
+            xs,
+            positions.map(each => valueOf(each, measure))
+          )
+        ];
+    const byPosition = new Map(positions.map(each => [each.position, each]));
+    return this.take(
+      {
+        lines,
+        ...(isByLayer
+          ? {}
+          : {
+              bars: {
+                kinds: positions.map(({ isChanged }) => (isChanged ? 1 : 0)),
+                names: [t('stays'), t('is another one')]
+              }
+            }),
+        transform: measure === 'changed' ? 'linear' : transform,
+        texts: {
+          xTitle: t('token of the clean text, and its position'),
+          yTitle: measureWords(measure, t),
+          colorTitle: isByLayer ? t('layer') : t('best next token'),
+          ...tokenTicks('width')
+        },
+        params: { labels: tokenLabels(texts.clean, axis), mostTicks: 1000 },
+        rules: divergenceRows(texts, RULE_COLOR, t) as Row[],
+        x: axis.x,
+        shown: axis.shown,
+        half: 0.5,
+        nameOf: x => comparedName(texts, x, t),
+        tipOf: (x, color) => [
+          ...this._effectLines(byPosition.get(x)),
+          ...(isByLayer ? tipLines(lines, line => readLine(line, x), null, color, t) : []),
+          ...nextLines(texts, x, t)
+        ],
+        valueOf: (line, x) => this._valueWords(line, x, measure)
+      },
+      isDark
+    );
+  }
+
+  private _effectLines(effect: IPositionEffect | undefined): ITip['lines'] {
+    const { _t: t } = this;
+    return effect === undefined || (Number.isNaN(effect.kl) && effect.isChanged === null)
+      ? []
+      : [
+          { name: t('KL divergence'), value: t('%1 nats', formatNumber(effect.kl, 3)) },
+          { name: t('best next token'), value: effect.isChanged ? t('is another one') : t('stays') }
+        ];
+  }
+
+  private _valueWords(line: ILine, x: number, measure: Measure): string {
+    const value = line.value[line.x.indexOf(x)] ?? NaN;
+    return measure === 'changed'
+      ? value > 0
+        ? this._t('best next token is another one')
+        : this._t('best next token stays')
+      : measure === 'kl'
+        ? this._t('%1 nats', formatNumber(value, 3))
+        : formatNumber(value, 3);
+  }
+}
+
+/** The measure as an axis names it. */
+export function measureWords(measure: Measure, t: Translate): string {
+  const words: Readonly<Record<Measure, string>> = {
+    kl: t('KL divergence (nats)'),
+    changed: t('change of the best next token'),
+    distance: t('relative distance of hidden states'),
+    divergence: t('first position at which the text differs')
+  };
+  return words[measure];
+}
+
+/** The number of a measure at a position. */
+export function valueOf({ kl, isChanged }: IPositionEffect, measure: Measure): number {
+  return measure === 'changed' ? (isChanged === null ? NaN : Number(isChanged)) : kl;
+}
+
+/** Say where the KL divergence is largest, and where the best next token changes; empty where nothing is known. */
+export function positionsSummary(
+  { positions }: ISequenceEffects,
+  texts: IComparedTexts,
+  t: Translate
+): string {
+  const known = positions.filter(({ isChanged }) => isChanged !== null);
+  const changed = known.filter(({ isChanged }) => isChanged).length;
+  const peak = peakOf(positions);
+  return known.length === 0 || peak === null
+    ? ''
+    : t(
+        'The best next token changes at %1 of %2 positions; KL is largest after %3, %4 nats.',
+        formatInteger(changed),
+        formatInteger(known.length),
+        comparedName(texts, peak.position, t),
+        formatNumber(peak.kl, 3)
+      );
+}
+
+/** The position of the largest KL divergence; null where none is finite. */
+export function peakOf(positions: readonly IPositionEffect[]): IPositionEffect | null {
+  return positions.reduce<IPositionEffect | null>(
+    (best, each) => (Number.isFinite(each.kl) && !(each.kl <= (best?.kl ?? -Infinity)) ? each : best),
+    null
+  );
+}

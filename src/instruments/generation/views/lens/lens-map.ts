@@ -1,0 +1,162 @@
+import {
+  contrastColor,
+  formatInteger,
+  formatNumber,
+  type ColorScale,
+  type IPlace,
+  type Row
+} from '../../../../charts';
+import type { ILensCell, Lens } from '../../store/lens';
+import type { IContent, IMark } from '../../../../views/shared/content';
+import { LayerMap, type ILayerPlace } from '../shared/layer-map';
+import type { ITip } from '../../../../views/shared/tip';
+import { positionName, type ITokenWindow, type TokenTexts } from '../shared/token-axis';
+import { surenessScale } from '../shared/sureness';
+import { fittedToken, quoted, tokenWords } from '../shared/token-text';
+import type { ILead } from './first-lead';
+import { colorValue, colorWords, type LensColor } from './lens-color';
+
+/** Pixels of a layer. */
+const ROW = 20;
+/** Narrower cells have no text, pixels. */
+export const LEAST_CELL = 24;
+/** Narrower ones have no outline: nothing else would be seen of them. */
+export const LEAST_OUTLINED = 8;
+
+/** A logit lens to draw. */
+export interface ILensWish {
+  readonly lens: Lens;
+  /** Layers that are drawn, ascending. */
+  readonly layers: readonly number[];
+  readonly leads: readonly ILead[];
+  readonly color: LensColor;
+  /** Tokens of the text. */
+  readonly texts: TokenTexts;
+  readonly axis: ITokenWindow;
+}
+
+/** What each layer says at each position: the pictures of a logit lens. */
+export class LensMap extends LayerMap {
+  protected override readonly firstColumn = Infinity;
+
+  /** Draw another lens. */
+  draw(wish: ILensWish): Pick<IContent, 'extent' | 'recipe'> {
+    const { axis, color, layers, leads, lens, texts } = wish;
+    this._lens = lens;
+    this._texts = texts;
+    return this.take({
+      layers,
+      positions: lens.positions,
+      axis,
+      texts,
+      pixels: ROW,
+      valueOf: (layer, position) => colorValue(lens, lens.rowAt(layer, position), color),
+      scaleOf: values => surenessScale(values, color),
+      xTitle: this.t('token that was read, and its position'),
+      legendTitle: colorWords(color, this.t),
+      marks: scale => ({
+        cells: this._textRows(wish, scale),
+        outlines: axis.pixels < LEAST_OUTLINED ? [] : leads.flatMap(lead => this._outline(lead, axis))
+      })
+    });
+  }
+
+  override probe(place: IPlace): IMark | null {
+    const layer = this.rows[Math.round(place.y)];
+    return layer === undefined || !this._lens?.at(layer, Math.round(place.x)) ? null : super.probe(place);
+  }
+
+  tipOf(mark: IMark): ITip | null {
+    const { t } = this;
+    const cell = this.cellOf(mark);
+    if (!cell) {
+      return null;
+    }
+    const final = this.finalOf(cell);
+    return {
+      heading: t('layer %1, %2', formatInteger(cell.layer), this._position(cell.position)),
+      lines: [
+        ...cell.candidates.map(({ id, text, probability }) => ({
+          name: `${id === cell.token && final !== null ? '▸ ' : ''}${quoted(text)}`,
+          value: formatNumber(probability, 3)
+        })),
+        ...(final === null
+          ? []
+          : [
+              {
+                name: t('in the end %1', final),
+                value: t('%1, rank %2', formatNumber(cell.probability, 3), formatInteger(cell.rank))
+              }
+            ]),
+        { name: t('entropy'), value: t('%1 nats', formatNumber(cell.entropy, 3)) }
+      ]
+    };
+  }
+
+  /** The cell of a mark; null where it was not read. */
+  cellOf(mark: IMark): ILensCell | null {
+    const { layer, position } = this.placeOf(mark);
+    return layer === null || position === null ? null : (this._lens?.at(layer, position) ?? null);
+  }
+
+  /** The token that came in the end, in quotation marks; null where none did. */
+  finalOf({ candidates, position, rank, token }: ILensCell): string | null {
+    const text = this._texts.get(position + 1) ?? candidates.find(candidate => candidate.id === token)?.text;
+    return rank < 0 || !(token >= 0) ? null : text === undefined ? this.t('token %1', token) : quoted(text);
+  }
+
+  /** Texts of the cells that are shown, and of as many on either side. */
+  private _textRows({ axis: { shown, pixels }, color, lens }: ILensWish, scale: ColorScale): Row[] {
+    const around = shown[1] - shown[0];
+    const columns =
+      pixels < LEAST_CELL
+        ? []
+        : lens.positions.filter(each => each > shown[0] - around && each < shown[1] + around);
+    return columns.flatMap(position =>
+      this.rows.flatMap((layer, y) => {
+        const cell = lens.at(layer, position);
+        const [best] = cell?.candidates ?? [];
+        const value = colorValue(lens, lens.rowAt(layer, position), color);
+        if (!best || value === null || !Number.isFinite(value)) {
+          return [];
+        }
+        const { text, pixels: taken } = fittedToken(best.text, pixels - 6);
+        const back = scale.colorAt(scale.entry(value) / 255);
+        return [{ x: position, y, text, color: contrastColor(back), room: taken + 4 }];
+      })
+    );
+  }
+
+  /** Where the final token leads, as far as that is about to be seen: from its first layer up to the deepest one, of those that are drawn. */
+  private _outline({ layer, position }: ILead, { shown }: ITokenWindow): Row[] {
+    const around = shown[1] - shown[0];
+    const rows = this.rows.flatMap((each, row) => (layer !== null && each >= layer ? [row] : []));
+    const last = rows.at(-1);
+    return last === undefined || position < shown[0] - around || position > shown[1] + around
+      ? []
+      : [{ x: position - 0.46, x2: position + 0.46, y: -0.46, y2: last + 0.46 }];
+  }
+
+  protected words({ layer, position }: ILayerPlace): { readonly where: string; readonly value: string } {
+    const cell = this._lens?.at(layer, position);
+    return { where: this._position(position), value: cell ? this._cellWords(cell) : this.t('not read') };
+  }
+
+  private _cellWords(cell: ILensCell): string {
+    const [best] = cell.candidates;
+    const final = this.finalOf(cell);
+    const words = best
+      ? `${tokenWords(best.text)} ${formatNumber(best.probability, 3)}`
+      : this.t('no candidates');
+    return final === null
+      ? words
+      : this.t('%1; in the end %2, rank %3', words, final, formatInteger(cell.rank));
+  }
+
+  private _position(position: number): string {
+    return positionName(position, this._texts, this.t);
+  }
+
+  private _lens: Lens | null = null;
+  private _texts: TokenTexts = new Map<number, string>();
+}

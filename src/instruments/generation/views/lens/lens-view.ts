@@ -1,0 +1,185 @@
+import { formatInteger } from '../../../../charts';
+import type { LensOptions } from '../../../../protocol/views.generated';
+import { readTokens, type IGeneration } from '../../store/generations';
+import { readLens, type ILensCell, type Lens } from '../../store/lens';
+import type { IPointed } from '../../../../store/run-link';
+import type { IMark, IMoved, INote, Loaded } from '../../../../views/shared/content';
+import type { Control } from '../../../../views/shared/control';
+import { positionChip } from '../../../../views/shared/controls';
+import { rangesField } from '../../../../views/shared/fields';
+import { GenerationView } from '../shared/generation-view';
+import { chosenLayers } from '../../../../views/shared/layers';
+import type { ILinkedMarks } from '../../../../views/shared/links';
+import type { IPictured } from '../../../../views/shared/pictured';
+import { positionShown } from '../../../../views/shared/pinned-position';
+import { selectControl } from '../../../../views/shared/select-control';
+import { columnOf, firstDrawn, tokenWindow, windowWords } from '../shared/token-axis';
+import { leadsOf } from './first-lead';
+import { colorWords, type LensColor } from './lens-color';
+import { LEAST_CELL, LEAST_OUTLINED, LensMap } from './lens-map';
+import { noLayer, noLens, SNIPPET } from './lens-states';
+import { lensCaption, lensSummary, lensTitle, type ILensFacts } from './lens-words';
+
+const COLORS: readonly LensColor[] = ['probability', 'final', 'rank', 'entropy'];
+
+/** What each layer would predict at each position of a text: layer × position, the deepest layer on top. */
+export class LensView extends GenerationView<Required<LensOptions>> {
+  protected override readonly streams = ['generations', 'lens', 'tokens'];
+
+  override readonly zooms = { axes: 'xy', least: 2 } as const;
+
+  override get followsPosition(): boolean {
+    return true;
+  }
+
+  readonly subject = this.t('Logit lens');
+
+  protected override has({ request }: IGeneration): boolean {
+    return (request?.lens ?? 0) > 0;
+  }
+
+  async load(signal: AbortSignal): Promise<Loaded> {
+    const { actions, env, options, source, t } = this;
+    const { all, asked } = await this.readGenerations();
+    const choose = (change: Partial<LensOptions>): void => this.choose(change);
+    this._shown = undefined;
+    const lens = asked && (await readLens(source, asked.generation, options.sequence, signal));
+    if (!asked || !lens || lens.layers.length === 0) {
+      return { state: noLens({ source, asked, newest: all.at(-1), options, choose, actions }, t) };
+    }
+    const layers = chosenLayers(options.layers, lens.layers);
+    if (layers.length === 0) {
+      return { state: noLayer(options.layers, choose, t) };
+    }
+    const { sequence } = options;
+    const text = { generation: asked.generation, sequence };
+    const tokens = await readTokens(source, asked.generation, sequence, signal);
+    const texts = new Map(tokens.map(({ position, piece }) => [position, piece]));
+    const leads = leadsOf(lens);
+    const first = firstDrawn(lens.positions, layers.length);
+    const chosen = positionShown(env, options.position, text);
+    const axis = tokenWindow(first, lens.positions.at(-1) ?? first, chosen, env);
+    const facts: ILensFacts = { generation: asked, sequence, lens, layers, leads };
+    this._shown = facts;
+    this._chosen = chosen;
+    const picture = this._map.draw({ lens, layers, leads, color: options.color, texts, axis });
+    const looked = this._lookedAt(lens);
+    return {
+      content: {
+        ...picture,
+        ...(axis.home ? { home: axis.home } : {}),
+        title: lensTitle(facts, t),
+        caption: [
+          ...windowWords(axis, env, t),
+          ...(axis.pixels < LEAST_OUTLINED
+            ? [t('Cells this narrow have no text and no outline: zoom in to see them.')]
+            : axis.pixels < LEAST_CELL
+              ? [t('Cells this narrow have no text: zoom in to read it.')]
+              : []),
+          ...lensCaption(facts, axis.pixels >= LEAST_OUTLINED, t)
+        ],
+        summary: lensSummary(facts, looked, looked && this._map.finalOf(looked), t),
+        notes: this._newerNote(all, asked)
+      }
+    };
+  }
+
+  override controls(): Control[] {
+    const { options, t } = this;
+    const colors = COLORS.map(value => ({ value, text: colorWords(value, t) }));
+    return [
+      ...this.textControls(this._shown?.generation),
+      rangesField('layers', t('Layers'), options.layers, this._shown?.lens.layers ?? [], layers =>
+        this.choose({ layers })
+      ),
+      selectControl('color', t('Colours'), options.color, colors, color => this.choose({ color })),
+      ...positionChip(options.position, change => this.choose(change), t)
+    ];
+  }
+
+  protected override get drawn(): IPictured {
+    return this._map;
+  }
+
+  override move(key: string): IMoved | null {
+    const moved = super.move(key);
+    const { at } = this._map;
+    if (moved && at) {
+      this.env.zoom?.reveal(at.position, ((moved.mark.y?.[0] ?? 0) + (moved.mark.y?.[1] ?? 0)) / 2);
+    }
+    return moved;
+  }
+
+  override pointedBy(mark: IMark): IPointed {
+    const cell = this._map.cellOf(mark);
+    return { step: null, layer: cell?.layer ?? null, ...this._text, position: cell?.position ?? null };
+  }
+
+  override marksOf({ layer, position, generation, sequence }: IPointed): ILinkedMarks {
+    const row = layer === null ? null : this._map.rowOf(layer);
+    const { _text: text } = this;
+    const isHere = generation === text.generation && sequence === text.sequence;
+    return {
+      marks: [...(isHere && typeof position === 'number' ? [columnOf(position)] : []), ...(row ? [row] : [])]
+    };
+  }
+
+  /** The position that is looked at. */
+  override pinned(): IMark | null {
+    return this._chosen !== null && this._shown?.lens.positions.includes(this._chosen)
+      ? columnOf(this._chosen)
+      : null;
+  }
+
+  /** The cell in which the final token of the position that is looked at first leads. */
+  override insight(): IMark | null {
+    const { _shown: shown } = this;
+    const cell = shown && this._lookedAt(shown.lens);
+    if (!shown || !cell) {
+      return null;
+    }
+    const first = shown.leads.find(({ position }) => position === cell.position)?.layer ?? cell.layer;
+    const layer = shown.layers.find(each => each >= first) ?? shown.layers.at(-1) ?? cell.layer;
+    this._map.at = { position: cell.position, layer };
+    return this._map.markOf(this._map.at);
+  }
+
+  /** What the deepest layer says at the position that is looked at, else at the last one after which a token came. */
+  private _lookedAt(lens: Lens): ILensCell | null {
+    const deepest = lens.layers.at(-1) ?? 0;
+    const known = this._shown?.leads.at(-1)?.position;
+    return lens.at(deepest, this._chosen ?? known ?? lens.positions.at(-1) ?? 0);
+  }
+
+  /** That there is a newer text, which was not read with the lens. */
+  private _newerNote(all: readonly IGeneration[], shown: IGeneration): INote[] {
+    const newer = all.filter(
+      ({ generation, control }) => generation > shown.generation && control !== shown.generation
+    );
+    const { t } = this;
+    return newer.length === 0 || this.options.generation !== null
+      ? []
+      : [
+          {
+            text: t(
+              'Generation %1, which is newer, was written without the logit lens: %2 reads with it.',
+              formatInteger(newer.at(-1)?.generation ?? NaN),
+              SNIPPET
+            ),
+            action: {
+              label: t('Copy this line'),
+              run: () => void this.actions.copy(SNIPPET)
+            }
+          }
+        ];
+  }
+
+  private get _text(): { generation: number | null; sequence: number } {
+    return { generation: this._shown?.generation.generation ?? null, sequence: this.options.sequence };
+  }
+
+  private readonly _map = new LensMap(this.t);
+  private _shown: ILensFacts | undefined;
+  /** Position that is looked at; null follows the newest. */
+  private _chosen: number | null = null;
+}

@@ -1,0 +1,157 @@
+import { formatInteger, formatNumber, type IPlace } from '../../../../charts';
+import type { IToken } from '../../store/generations';
+import type { IRunSource, SourceChange } from '../../../../store/source';
+import type { IMark, IMoved, Loaded } from '../../../../views/shared/content';
+import { positionShown } from '../../../../views/shared/pinned-position';
+import { hold, moveOf } from '../../../../views/shared/places';
+import { nothingYet } from '../../../../views/shared/states';
+import { tipSaid, type ITip } from '../../../../views/shared/tip';
+import { ViewModel, type IViewEnvironment } from '../../../../views/shared/view-model';
+import { barsExtent, barsOf, barsRecipe, MOST_BARS, type IBar } from './candidate-recipe';
+import type { TextReader, TokensChoice } from './text-facts';
+import type { Which } from './text-pane';
+import { CELL } from './text-recipe';
+import { isPredicted } from './token-color';
+import { tokenName } from './token-words';
+
+const BESIDE = 60;
+const LEAST_COLUMNS = 40;
+
+/** What the token that is looked at could have been. */
+export class CandidatesPane extends ViewModel {
+  constructor(
+    source: IRunSource,
+    env: IViewEnvironment,
+    private readonly _reader: TextReader,
+    private readonly _which: Which
+  ) {
+    super(source, env);
+  }
+
+  override readonly zooms = { axes: 'x', least: Infinity } as const;
+
+  override get followsPosition(): boolean {
+    return true;
+  }
+
+  readonly subject = this.t('Candidates');
+
+  concerns(change: SourceChange): boolean {
+    return this._reader.concerns(change);
+  }
+
+  async load(): Promise<Loaded> {
+    const { t } = this;
+    const options = this.options as TokensChoice;
+    const facts = await this._reader.facts(options);
+    const shown = facts.text;
+    const place = shown && { generation: shown.generation.generation, sequence: shown.sequence };
+    const position =
+      place && (positionShown(this.env, options.position, place) ?? shown.tokens.at(-1)?.position);
+    const token = typeof position === 'number' ? await facts[this._which]?.tokenAt(position) : undefined;
+    this._bars = token && token.candidates.length > 0 ? barsOf(token) : [];
+    if (!token || this._bars.length === 0) {
+      return { state: nothingYet(nothing(token, t), this.actions, t) };
+    }
+    const columns = Math.max(LEAST_COLUMNS, Math.floor((this.env.width - BESIDE) / CELL.width));
+    const bars = this._bars;
+    this._columns = columns;
+    const left = token.candidates.length - MOST_BARS;
+    return {
+      content: {
+        recipe: barsRecipe(bars, columns, this.env.isDark, t),
+        printed: (dark = false) => barsRecipe(bars, columns, dark, t),
+        extent: barsExtent(bars, columns),
+        title: t('Candidates at position %1', formatInteger(token.position)),
+        caption: [
+          ...(token.isPrompt
+            ? [t('Bars: probability at temperature 1.'), t('Outline: the token of the prompt.')]
+            : [
+                t('Upper bars: probability at temperature 1.'),
+                t('Lower bars: after temperature, top-k and top-p, from which the token was drawn.'),
+                t('Outline: the token that was taken.')
+              ]),
+          ...(left > 0 ? [t('%1 more candidates are not drawn.', formatInteger(left))] : [])
+        ],
+        summary: this._summary(token)
+      }
+    };
+  }
+
+  override probe({ y }: IPlace): IMark | null {
+    return this._markOf(Math.round(y));
+  }
+
+  override tipOf({ y }: IMark): ITip | null {
+    const { t } = this;
+    const bar = y && this._bars[Math.round((y[0] + y[1]) / 2)];
+    return bar
+      ? {
+          heading: bar.name,
+          lines: [
+            { name: t('probability'), value: formatNumber(bar.probability, 4) },
+            ...(Number.isNaN(bar.sampled)
+              ? []
+              : [{ name: t('after the filters'), value: formatNumber(bar.sampled, 4) }]),
+            ...(bar.rank < 0 ? [] : [{ name: t('rank'), value: formatInteger(bar.rank) }]),
+            ...(bar.isTaken ? [{ name: t('taken'), value: t('yes') }] : [])
+          ]
+        }
+      : null;
+  }
+
+  override move(key: string): IMoved | null {
+    const by = moveOf(key);
+    if (by === undefined || this._bars.length === 0) {
+      return null;
+    }
+    this._row = this._row === null ? 0 : hold(this._row + (by[1] || by[0]), this._bars.length);
+    const mark = this._markOf(this._row);
+    const tip = mark && this.tipOf(mark);
+    if (!mark || !tip) {
+      return null;
+    }
+    const said = tipSaid(tip);
+    return key === 'copy' ? { said, mark, copy: said } : { said, mark };
+  }
+
+  override restyled(): void {
+    this.env.refresh();
+  }
+
+  private _markOf(row: number): IMark | null {
+    return row in this._bars ? { facet: null, x: [0, this._columns], y: [row - 0.5, row + 0.5] } : null;
+  }
+
+  private _summary(token: IToken): string {
+    const { t } = this;
+    const [first] = token.candidates;
+    const name = tokenName(token);
+    const probability = formatNumber(token.probability, 3);
+    const said = token.isPrompt
+      ? t('The prompt has %1: probability %2, rank %3.', name, probability, formatInteger(token.rank))
+      : t('%1 was taken: probability %2, rank %3.', name, probability, formatInteger(token.rank));
+    return token.rank === 0 || !first
+      ? said
+      : t(
+          '%1 Most probable was %2, %3.',
+          said,
+          this._bars[0]?.name ?? '',
+          formatNumber(first.probability, 3)
+        );
+  }
+
+  private _bars: readonly IBar[] = [];
+  private _columns = 0;
+  private _row: number | null = null;
+}
+
+/** Why a position has no candidates. */
+function nothing(token: IToken | undefined, t: IViewEnvironment['t']): string {
+  if (!token) {
+    return t('Nothing is written at this position.');
+  }
+  return isPredicted(token)
+    ? t('No candidates were kept: ask with candidates above 0.')
+    : t('Nothing predicts the first token of a prompt.');
+}

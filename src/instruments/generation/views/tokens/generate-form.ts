@@ -1,0 +1,278 @@
+import type { GenerateRequest, GenerationInfo } from '../../../../protocol/messages.generated';
+import { ProtocolError } from '../../../../protocol/protocol-error';
+import { isUnderWay, type IGeneration } from '../../store/generations';
+import type { IGenerationStart, IRunSource } from '../../../../store/source';
+import { PerturbDraft } from './perturb-draft';
+import { SweepDraft } from './sweep-draft';
+
+/** What became of the last request. */
+export type Asked =
+  | { readonly kind: 'idle' | 'sent' }
+  | { readonly kind: 'started'; readonly start: IGenerationStart }
+  | { readonly kind: 'refused'; readonly message: string; readonly field: string | null };
+
+/** The numbers of a request, as they are written in the form. */
+export interface INumbers {
+  readonly tokens: number;
+  readonly temperature: number;
+  readonly topK: number;
+  readonly topP: number;
+  readonly seed: number;
+  readonly samples: number;
+  readonly lens: number;
+  readonly candidates: number;
+}
+
+/** What is asked for beside prompts and a perturbation. */
+interface IWishes {
+  readonly attention: boolean;
+  readonly numbers: INumbers;
+  readonly stop: string;
+  readonly stopTokens: string;
+  readonly isWhole: boolean;
+}
+
+const NUMBERS: INumbers = {
+  tokens: 64,
+  temperature: 1,
+  topK: 0,
+  topP: 1,
+  seed: 0,
+  samples: 1,
+  lens: 0,
+  candidates: 20
+};
+const [MOST_STOP_TOKENS, LAST_TOKEN] = [64, 2 ** 31 - 1];
+/** What a model takes that does not say it. */
+const BOUNDS: GenerationInfo = { prompts: 128, tokens: 1048576 };
+
+/** A request as a person writes it, and what became of it. It outlives what is shown. */
+export class GenerateForm {
+  /**
+   * @param _source - The run.
+   * @param _started - A generation was taken: show it.
+   * @param _changed - Shows the controls anew.
+   */
+  constructor(
+    private readonly _source: IRunSource,
+    private readonly _started: (start: IGenerationStart) => void,
+    private readonly _changed: () => void
+  ) {
+    this.perturb = new PerturbDraft(
+      () => (this.mayPerturb ? (_source.hello?.sites ?? []) : []),
+      () => this.set({})
+    );
+  }
+
+  readonly perturb: PerturbDraft;
+
+  readonly sweep = new SweepDraft(() => this.set({}));
+
+  /** Whether what is rarely asked for is shown too. */
+  get isWhole(): boolean {
+    return this._isWhole;
+  }
+
+  /** Ids of tokens after which a sequence ends, as they are written; empty is the tokenizer's end of text. */
+  get stopTokens(): string {
+    return this._stopTokens;
+  }
+
+  get prompts(): readonly string[] {
+    return this._prompts;
+  }
+
+  /** A text at which a sequence ends; empty is none. */
+  get stop(): string {
+    return this._stop;
+  }
+
+  /** Whether attention is traced too. */
+  get attention(): boolean {
+    return this._attention;
+  }
+
+  get numbers(): INumbers {
+    return this._numbers;
+  }
+
+  /** Whether the model can be asked now. */
+  get isOffered(): boolean {
+    return this._source.generate !== undefined;
+  }
+
+  get asked(): Asked {
+    return this._asked;
+  }
+
+  /** What the model takes. */
+  get bounds(): GenerationInfo {
+    return this._source.hello?.generation ?? BOUNDS;
+  }
+
+  get mayPerturb(): boolean {
+    return this._source.hello?.controls?.includes('perturb') ?? false;
+  }
+
+  /** The request, without what is as it is when absent. */
+  get request(): GenerateRequest {
+    const { attention, bounds, numbers, perturb, prompts, stop, sweep } = this;
+    const wish = perturb.wish;
+    const tokens = idsOf(this.stopTokens);
+    return {
+      prompts: [...prompts],
+      tokens: Math.min(numbers.tokens, bounds.tokens),
+      temperature: numbers.temperature,
+      top_k: numbers.topK,
+      top_p: numbers.topP,
+      seed: numbers.seed,
+      samples: numbers.samples,
+      ...(stop === '' ? {} : { stop: [stop.replace(/\\n/g, '\n').replace(/\\t/g, '\t')] }),
+      ...(tokens.length > 0 ? { stop_tokens: tokens } : {}),
+      ...(numbers.candidates === NUMBERS.candidates ? {} : { candidates: numbers.candidates }),
+      ...(attention && bounds.no_attention === undefined ? { attention } : {}),
+      ...(numbers.lens > 0 && bounds.no_lens === undefined ? { lens: numbers.lens } : {}),
+      ...(wish ? { perturb: wish } : {}),
+      ...(wish && sweep.wish ? { sweep: sweep.wish } : {})
+    };
+  }
+
+  /** Change a prompt: nothing is drawn anew while it is typed. */
+  write(at: number, prompt: string): void {
+    this._prompts = this._prompts.map((each, place) => (place === at ? prompt : each));
+    this._settle();
+  }
+
+  /** Add an empty prompt. */
+  add(): void {
+    this._prompts = [...this._prompts, ''];
+    this.set({});
+  }
+
+  /** Take a prompt away. */
+  remove(at: number): void {
+    this._prompts = this._prompts.filter((_, place) => place !== at);
+    this.set({});
+  }
+
+  /** Change what is not a prompt, and show it. */
+  set({
+    attention = this._attention,
+    isWhole = this._isWhole,
+    numbers = this._numbers,
+    stop = this._stop,
+    stopTokens = this._stopTokens
+  }: Partial<IWishes>): void {
+    [this._attention, this._isWhole, this._numbers] = [attention, isWhole, numbers];
+    [this._stop, this._stopTokens] = [stop, stopTokens];
+    this._settle();
+    this._changed();
+  }
+
+  /** What was said against a field of the request, by its dotted path or one within it. */
+  faultAt(path: string): string | undefined {
+    const { _asked: asked } = this;
+    const field = asked.kind === 'refused' ? asked.field?.replace(/^request\./, '') : undefined;
+    return asked.kind === 'refused' && (field === path || field?.startsWith(`${path}.`))
+      ? asked.message
+      : this._wrong.get(path);
+  }
+
+  /** What cannot be asked as it is written, by path of the request. */
+  private get _wrong(): ReadonlyMap<string, string> {
+    const ids = idsOf(this.stopTokens);
+    const isList = ids.every(id => Number.isInteger(id) && id >= 0 && id <= LAST_TOKEN);
+    const stop = !isList
+      ? `Must be whole numbers from 0, such as 2, 50256, got ${this.stopTokens}.`
+      : ids.length > MOST_STOP_TOKENS
+        ? `Must be at most ${MOST_STOP_TOKENS} token ids, got ${ids.length}.`
+        : undefined;
+    const sweep = this.perturb.wish ? this.sweep.fault : undefined;
+    return new Map([
+      ...(stop === undefined ? [] : [['stop_tokens', stop] as const]),
+      ...(sweep === undefined ? [] : [['sweep', sweep] as const])
+    ]);
+  }
+
+  /** Ask. Never rejects: what came of it is in `asked`. */
+  async submit(): Promise<void> {
+    const { _source: source } = this;
+    const empty = this.prompts.findIndex(each => each === '');
+    if (source.generate === undefined || this._asked.kind === 'sent') {
+      return;
+    }
+    if (empty >= 0) {
+      this._tell({
+        kind: 'refused',
+        message: 'Write a prompt, or take this one away.',
+        field: `prompts.${empty}`
+      });
+      return;
+    }
+    const [wrong] = this._wrong;
+    if (wrong) {
+      const [field, message] = wrong;
+      this._isWhole ||= field === 'stop_tokens';
+      this._tell({ kind: 'refused', message, field });
+      return;
+    }
+    this._tell({ kind: 'sent' });
+    try {
+      const start = await source.generate(this.request);
+      this._tell({ kind: 'started', start });
+      this._started(start);
+    } catch (error) {
+      this._tell(refusal(error));
+    }
+  }
+
+  /** End a generation and, where it waits or is written too, the clean one beside it. Never rejects. */
+  async end(generations: readonly IGeneration[], number: number): Promise<void> {
+    const shown = generations.find(({ generation }) => generation === number);
+    const beside = generations.find(each => each.generation === shown?.control && isUnderWay(each));
+    try {
+      for (const each of [number, ...(beside ? [beside.generation] : [])]) {
+        await this._source.cancelGeneration?.(each);
+      }
+    } catch (error) {
+      this._tell(refusal(error));
+    }
+  }
+
+  /** The generation that waits or is written: the one that was asked for here, else the newest. */
+  underWay(generations: readonly IGeneration[]): IGeneration | null {
+    const running = generations.filter(isUnderWay);
+    const own = this._asked.kind === 'started' ? this._asked.start.generation : null;
+    return running.find(({ generation }) => generation === own) ?? running.at(-1) ?? null;
+  }
+
+  private _settle(): void {
+    if (this._asked.kind === 'refused') {
+      this._asked = { kind: 'idle' };
+    }
+  }
+
+  private _tell(asked: Asked): void {
+    this._asked = asked;
+    this._changed();
+  }
+
+  private _asked: Asked = { kind: 'idle' };
+  private _prompts: readonly string[] = [''];
+  private _stop = '';
+  private _stopTokens = '';
+  private _attention = false;
+  private _isWhole = false;
+  private _numbers = NUMBERS;
+}
+
+const idsOf = (text: string): number[] =>
+  text
+    .split(/[\s,;]+/)
+    .filter(Boolean)
+    .map(Number);
+
+function refusal(error: unknown): Asked {
+  const message = error instanceof Error ? error.message : String(error);
+  return { kind: 'refused', message, field: error instanceof ProtocolError ? (error.field ?? null) : null };
+}

@@ -1,0 +1,95 @@
+import { formatInteger } from '../../../../charts';
+import type { INote } from '../../../../views/shared/content';
+import { omissionWords } from '../../../../views/shared/describe';
+import type { Translate } from '../../../../views/shared/translate';
+import { lengthOf } from './first-difference';
+import type { ITextFacts, IWrittenText, TokensChoice } from './text-facts';
+import type { ITextWish } from './text-recipe';
+import { MOST_LINES } from './lines-in-sight';
+import { differenceWords, missingWords } from './token-words';
+
+/** What the sentences above a text can do. */
+export interface INoteActions {
+  choose(options: Partial<TokensChoice>): void;
+  copy(text: string): void;
+  goTo(position: number): void;
+  /** Shows the lines before or after. */
+  turn(by: -1 | 1): void;
+}
+
+/** What became of a text, and which lines are not in sight: a sentence each, with what can be done. */
+export function textNotes(
+  { generation }: IWrittenText,
+  { layout, inSight: [from, to] }: Pick<ITextWish, 'layout' | 'inSight'>,
+  { copy, turn }: Pick<INoteActions, 'copy' | 'turn'>,
+  t: Translate
+): INote[] {
+  const notes: INote[] = [];
+  if (generation.state === 'failed') {
+    const said = generation.message || t('Nobody said why.');
+    const action = { label: t('Copy this sentence'), run: () => copy(said) };
+    notes.push({ text: t('It failed: %1', said), tone: 'nonfinite', action });
+  }
+  if (from > 0) {
+    const action = { label: t('Show the lines before'), run: () => turn(-1) };
+    notes.push({ text: t('%1 lines before these.', formatInteger(from)), action });
+  }
+  if (to < layout.lines) {
+    const action = { label: t('Show the lines after'), run: () => turn(1) };
+    notes.push({ text: t('%1 lines after these.', formatInteger(layout.lines - to)), action });
+  }
+  return notes;
+}
+
+/** How a text differs from the one beside it, or that there is none. */
+export function besideNotes(
+  { difference, missing, other, text }: ITextFacts,
+  { choose, goTo }: Pick<INoteActions, 'choose' | 'goTo'>,
+  t: Translate
+): INote[] {
+  if (missing) {
+    const action = {
+      label: t('Show nothing beside it'),
+      run: () => choose({ other: null, other_run: null })
+    };
+    return [{ text: missingWords(missing, t), tone: 'finding', action }];
+  }
+  if (!text || !other) {
+    return [];
+  }
+  const run = (): void => (difference === null ? undefined : goTo(difference));
+  const action = { label: t('Go there'), isDisabled: difference === null, run };
+  return [{ text: differenceWords(text, other, difference, t), tone: 'finding', action }];
+}
+
+/** What of a text is not literal or not here, a sentence each. */
+export function textCaption(
+  text: IWrittenText,
+  { difference, layout, upTo, inSight: [from, to] }: ITextWish,
+  t: Translate
+): string[] {
+  const { generation, tokens } = text;
+  const shown = layout.boxes.filter(({ line }) => line >= from && line < to);
+  const position = (at: number): string => formatInteger(tokens[shown.at(at)?.at ?? -1]?.position ?? NaN);
+  const length = lengthOf(text);
+  return [
+    ...(layout.lines > MOST_LINES
+      ? [
+          t(
+            'Lines %1 to %2 of %3: positions %4 to %5 of %6.',
+            formatInteger(from + 1),
+            formatInteger(to),
+            formatInteger(layout.lines),
+            position(0),
+            position(-1),
+            formatInteger(length)
+          )
+        ]
+      : []),
+    ...(upTo === null ? [] : [t('Up to position %1; what came after it is pale.', formatInteger(upTo))]),
+    ...(tokens.some(({ isPrompt }) => isPrompt) ? [t('Tokens of the prompt are underlined.')] : []),
+    ...(difference === null ? [] : [t('The first difference has an orange outline.')]),
+    ...omissionWords({ evictedRows: length - tokens.length }, t),
+    ...(generation.state !== 'failed' && generation.message !== '' ? [generation.message] : [])
+  ];
+}

@@ -1,0 +1,291 @@
+import type { IPlace } from '../../../../charts';
+import type { ViewOptions } from '../../../../protocol/views.generated';
+import { isUnderWay, type IToken } from '../../store/generations';
+import type { IPointed } from '../../../../store/run-link';
+import type { IRunSource, SourceChange } from '../../../../store/source';
+import type { IMark, IMoved, Loaded } from '../../../../views/shared/content';
+import type { Control } from '../../../../views/shared/control';
+import type { ILinkedMarks } from '../../../../views/shared/links';
+import { positionShown } from '../../../../views/shared/pinned-position';
+import { hold, moveOf } from '../../../../views/shared/places';
+import { surenessScale } from '../shared/sureness';
+import { tipSaid, type ITip } from '../../../../views/shared/tip';
+import { tokenWords } from '../shared/token-text';
+import { ViewModel, type IViewEnvironment } from '../../../../views/shared/view-model';
+import { textControls } from './text-controls';
+import type { ITextFacts, IWrittenText, TextReader, TokensChoice } from './text-facts';
+import { besideNotes, textCaption, textNotes, type INoteActions } from './text-notes';
+import { boxSpan, CELL, textExtent, textRecipe, type ITextWish } from './text-recipe';
+import { noText } from './text-states';
+import { LinesInSight } from './lines-in-sight';
+import { colorValue } from './token-color';
+import { layOut, tokenBeside } from './token-layout';
+import { mostSurprising, surpriseWords, textTitle, tokenTip } from './token-words';
+
+/** Pixels that stand beside the text: the numbers of positions. */
+const BESIDE = 60;
+const LEAST_COLUMNS = 16;
+/** Characters of a text that its summary says. */
+const MOST_SAID = 300;
+
+/** One of the two texts: what the view shows, or what stands beside it. */
+export type Which = 'other' | 'text';
+
+/** A text, token by token, in boxes that say how sure the model was. */
+export class TextPane extends ViewModel {
+  /**
+   * @param reader - What the parts of the view share.
+   * @param which - Which of the two texts.
+   * @param end - Ends a generation.
+   */
+  constructor(
+    source: IRunSource,
+    env: IViewEnvironment,
+    private readonly _reader: TextReader,
+    private readonly _which: Which,
+    private readonly _end: (generation: number) => void
+  ) {
+    super(source, env);
+  }
+
+  // A text is read, not zoomed into.
+  override readonly zooms = { axes: 'x', least: Infinity } as const;
+
+  override get followsPosition(): boolean {
+    return true;
+  }
+
+  override get isAwaited(): boolean {
+    return true;
+  }
+
+  readonly subject = this.t('Tokens');
+
+  concerns(change: SourceChange): boolean {
+    return this._reader.concerns(change);
+  }
+
+  async load(): Promise<Loaded> {
+    const { _noteActions: actions, chosen, t } = this;
+    const facts = await this._reader.facts(chosen);
+    const text = facts[this._which];
+    this._drawn = null;
+    if (text === null || text.tokens.length === 0) {
+      const shown = { ...facts, text };
+      const end = this.source.cancelGeneration && this._end;
+      return { state: noText(this.source, shown, chosen, { ...this.actions, ...actions, end }, t) };
+    }
+    const wish = this._wish(facts, text);
+    this._drawn = { text, wish };
+    return {
+      content: {
+        recipe: textRecipe(wish, this.env.isDark, t),
+        printed: (dark = false) => textRecipe(wish, dark, t),
+        extent: textExtent(wish),
+        title: textTitle(text, this.source.hello?.sites ?? [], t),
+        notes: [
+          ...(this._which === 'text' ? besideNotes(facts, actions, t) : []),
+          ...textNotes(text, wish, actions, t)
+        ],
+        caption: textCaption(text, wish, t),
+        summary: this._summary(text, wish)
+      }
+    };
+  }
+
+  override controls(): Control[] {
+    const { last: facts } = this._reader;
+    const { chosen, env, source, t } = this;
+    return this._which === 'other' || facts === null
+      ? []
+      : textControls(source.name, facts, chosen, {
+          connection: source.connection,
+          looked: this._lookedAt(facts.text),
+          isFollowing: chosen.position === null && env.pinnedPosition === null,
+          choose: options => this.pick(options),
+          replay: position => this._replay(facts.text, position),
+          copy: () => void this.actions.copy(plainText(facts.text)),
+          t
+        });
+  }
+
+  override probe({ x, y }: IPlace): IMark | null {
+    const { boxes = [] } = this._drawn?.wish.layout ?? {};
+    const line = Math.round(y);
+    const box = boxes.find(each => each.line === line && x >= each.x && x < each.x2);
+    return box ? { facet: null, ...boxSpan(box) } : null;
+  }
+
+  override tipOf(mark: IMark): ITip | null {
+    const token = this._tokenAt(mark);
+    return token && tokenTip(token, this.t);
+  }
+
+  override move(key: string): IMoved | null {
+    const { text, wish } = this._drawn ?? {};
+    const by = moveOf(key);
+    if (by === undefined || !text || !wish) {
+      return null;
+    }
+    const [across, down] = by;
+    const last = text.tokens.length;
+    // The first key shows where the cursor is: at the token that is looked at.
+    const from =
+      this._cursor ?? hold(this._placeOf(wish.looked) - (Number.isFinite(across) ? across : 0), last);
+    this._cursor = down === 0 ? hold(from + across, last) : tokenBeside(wish.layout, from, down);
+    const token = text.tokens[this._cursor];
+    const mark = token && this._show(token.position);
+    if (!token || !mark) {
+      return null;
+    }
+    return key === 'copy'
+      ? { said: this.t('The text was copied.'), mark, copy: plainText(text) }
+      : { said: tipSaid(tokenTip(token, this.t)), mark };
+  }
+
+  override pointedBy(mark: IMark): IPointed {
+    // What stands beside is the same position of another text: views follow the one that is shown.
+    const text = this._reader.last?.text;
+    return {
+      step: null,
+      layer: null,
+      position: this._tokenAt(mark)?.position ?? null,
+      generation: text?.generation.generation ?? null,
+      sequence: text?.sequence ?? null
+    };
+  }
+
+  override marksOf({ generation, position, sequence }: IPointed): ILinkedMarks {
+    const text = this._reader.last?.text;
+    const isOurs = generation === text?.generation.generation && (sequence ?? 0) === text?.sequence;
+    const mark = isOurs && typeof position === 'number' ? this._markOf(position) : null;
+    return { marks: mark ? [mark] : [] };
+  }
+
+  override insight(): IMark | null {
+    const { text, wish } = this._drawn ?? {};
+    const token = text && wish && mostSurprising(written(text, wish.upTo));
+    return token ? this._show(token.position) : null;
+  }
+
+  override restyled(): void {
+    this.env.refresh();
+  }
+
+  private get chosen(): TokensChoice {
+    return this.options as TokensChoice;
+  }
+
+  private get _noteActions(): INoteActions {
+    return {
+      choose: options => this.pick(options),
+      copy: text => void this.actions.copy(text),
+      goTo: position => this.env.goTo(this._show(position)),
+      turn: by => {
+        this._lines.turn(by);
+        this.env.refresh(true);
+      }
+    };
+  }
+
+  private pick(options: Partial<TokensChoice>): void {
+    this.choose(options as Partial<ViewOptions>);
+  }
+
+  /** Show the text up to a position, which all views go to; null shows all of it. */
+  private _replay(text: IWrittenText | null, position: number | null): void {
+    const { generation, sequence } = text ?? {};
+    this.env.pinPosition(
+      position === null || !generation
+        ? null
+        : { generation: generation.generation, sequence: sequence ?? 0, position }
+    );
+    this.pick({ position });
+  }
+
+  private _wish(facts: ITextFacts, text: IWrittenText): ITextWish {
+    const { chosen, env } = this;
+    const { color, position: upTo } = chosen;
+    const columns = Math.max(LEAST_COLUMNS, Math.floor((env.width - BESIDE) / CELL.width));
+    const layout = layOut(text.tokens, columns);
+    const looked = this._lookedAt(facts.text);
+    const place = text.tokens.findIndex(({ position }) => position === looked);
+    const line = layout.boxes[layout.firstOf[place] ?? -1]?.line ?? null;
+    const isFollowing = upTo === null && looked === newestOf(facts.text);
+    // Both texts are told by the same colours.
+    const values = [facts.text, facts.other].flatMap(each =>
+      (each?.tokens ?? []).flatMap(token => colorValue(token, color) ?? [])
+    );
+    return {
+      tokens: text.tokens,
+      layout,
+      columns,
+      inSight: this._lines.over(layout.lines, isFollowing ? null : line),
+      color,
+      scale: surenessScale(values, color),
+      isGrowing: isUnderWay(text.generation),
+      looked,
+      upTo,
+      difference: facts.difference
+    };
+  }
+
+  /** What the page says above the picture, and a screen reader of it. */
+  private _summary(text: IWrittenText, { upTo }: ITextWish): string {
+    const most = mostSurprising(written(text, upTo));
+    const said = tokenWords(plainText(text).slice(0, MOST_SAID));
+    return [most ? surpriseWords(most, this.t) : '', this.t('Text: %1', said)].filter(Boolean).join(' ');
+  }
+
+  /** Position that is looked at: the pinned or chosen one, else the newest. */
+  private _lookedAt(text: IWrittenText | null): number | null {
+    return text
+      ? (positionShown(this.env, this.chosen.position, {
+          generation: text.generation.generation,
+          sequence: text.sequence
+        }) ?? newestOf(text))
+      : null;
+  }
+
+  /** Bring a position into sight, and the cursor there. */
+  private _show(position: number): IMark | null {
+    const mark = this._markOf(position);
+    this._cursor = mark ? this._placeOf(position) : this._cursor;
+    if (mark?.y && this._lines.show(Math.round((mark.y[0] + mark.y[1]) / 2))) {
+      this.env.refresh(true);
+    }
+    return mark;
+  }
+
+  private _placeOf(position: number | null): number {
+    return (this._drawn?.text.tokens ?? []).findIndex(each => each.position === position);
+  }
+
+  private _markOf(position: number): IMark | null {
+    const { boxes = [], firstOf = [] } = this._drawn?.wish.layout ?? {};
+    const box = boxes[firstOf[this._placeOf(position)] ?? -1];
+    return box ? { facet: null, ...boxSpan(box) } : null;
+  }
+
+  private _tokenAt({ x, y }: IMark): IToken | null {
+    const { boxes = [] } = this._drawn?.wish.layout ?? {};
+    const line = y ? Math.round((y[0] + y[1]) / 2) : NaN;
+    const box = boxes.find(each => each.line === line && each.x === x[0]);
+    return this._drawn?.text.tokens[box?.at ?? -1] ?? null;
+  }
+
+  private readonly _lines = new LinesInSight();
+  private _drawn: { readonly text: IWrittenText; readonly wish: ITextWish } | null = null;
+  /** Place of the token under the keyboard's cursor. */
+  private _cursor: number | null = null;
+}
+
+/** The newest position of a text; null where nothing is written. */
+const newestOf = (text: IWrittenText | null): number | null => text?.tokens.at(-1)?.position ?? null;
+
+/** The tokens of a text that are written in its replay. */
+const written = ({ tokens }: IWrittenText, upTo: number | null): readonly IToken[] =>
+  upTo === null ? tokens : tokens.filter(({ position }) => position <= upTo);
+
+/** A text as it is copied: whole characters only. */
+const plainText = (text: IWrittenText | null): string => (text?.tokens ?? []).map(each => each.text).join('');

@@ -1,0 +1,185 @@
+import { own } from '../../../protocol/own';
+import { readableStreams } from '../../../protocol/streams';
+import { boundedText } from '../../../protocol/whole-text';
+import { parseName } from '../../../protocol/tensor-name';
+import type { IStreamRows } from '../../../store/row-store';
+import type { IRunEvent } from '../../../store/run-events';
+import type { IRunSource } from '../../../store/source';
+
+/** How grave an alarm is, the gravest first. */
+export const SEVERITIES = ['critical', 'warning', 'note'] as const;
+
+export type Severity = (typeof SEVERITIES)[number];
+
+/** A row of the stream `alarms`: see `protocol/streams.json`. */
+export interface IAlarm {
+  readonly step: number;
+  /** -1 where it is of no single rank. */
+  readonly rank: number;
+  /** -1 where it is of the whole step. */
+  readonly microBatch: number;
+  readonly rule: string;
+  readonly severity: Severity;
+  readonly direction: string;
+  readonly stat: string;
+  readonly name: string;
+  readonly statistic: string;
+  readonly value: number;
+  /** NaN where no number says it. */
+  readonly expected: number;
+  readonly sentence: string;
+  /** Place in the order of the step's computation. */
+  readonly place: number;
+  /** Ids of the step's training samples as JSON; empty where nobody said them. */
+  readonly samples: string;
+}
+
+/** A text of anybody's rules, as a page can show it. */
+const shownText = (text: string): string => boundedText(text, 400).replace(/[\p{C}\p{Zl}\p{Zp}]/gu, '\ufffd');
+
+/** The alarms of a run's rows, in the order in which they happened. */
+export function alarmsOf({ length, columns }: IStreamRows): IAlarm[] {
+  const number = (name: string, at: number): number => Number(own(columns, name)?.[at] ?? NaN);
+  const text = (name: string, at: number): string => String(own(columns, name)?.[at] ?? '');
+  const alarms = Array.from({ length }, (_, at): IAlarm => ({
+    step: number('step', at),
+    rank: number('rank', at),
+    microBatch: number('micro_batch', at),
+    rule: text('rule', at),
+    // A severity of a later version is a note here.
+    severity: SEVERITIES.find(each => each === text('severity', at)) ?? 'note',
+    direction: text('direction', at),
+    stat: text('stat', at),
+    name: text('name', at),
+    statistic: text('statistic', at),
+    value: number('value', at),
+    expected: number('expected', at),
+    sentence: shownText(text('sentence', at)),
+    place: number('place', at),
+    samples: shownText(text('samples', at))
+  }));
+  return alarms.sort((a, b) => a.step - b.step || a.place - b.place);
+}
+
+/** Read every alarm of a run, in the order in which they happened. */
+export async function readAlarms(
+  source: Pick<IRunSource, 'hello' | 'table'>,
+  signal?: AbortSignal
+): Promise<IAlarm[]> {
+  return readableStreams(source.hello?.streams).has('alarms')
+    ? alarmsOf(await source.table('alarms', {}, signal))
+    : [];
+}
+
+/** Reads a run's alarms once, and again when there are more. */
+export class AlarmReader {
+  /** There are more, or all are others. */
+  renew(): void {
+    this._read = null;
+  }
+
+  read(source: Pick<IRunSource, 'hello' | 'table'>): Promise<readonly IAlarm[]> {
+    const read = (this._read ??= readAlarms(source));
+    read.catch(() => {
+      if (this._read === read) {
+        this._read = null;
+      }
+    });
+    return read;
+  }
+
+  private _read: Promise<readonly IAlarm[]> | null = null;
+}
+
+/** The first thing that went wrong, of alarms in their order; null where nothing did. */
+export function firstAnomaly(alarms: readonly IAlarm[]): IAlarm | null {
+  return alarms.find(each => each.severity !== 'note') ?? null;
+}
+
+/** The module that an alarm's tensor belongs to: its name without its last component. */
+export function moduleOf({ name }: Pick<IAlarm, 'name'>): string {
+  const { kind } = parseName(name);
+  const rest = name.slice(0, -kind.length - 1);
+  return name.endsWith(kind) && rest !== '' ? rest : name;
+}
+
+/** What an anomaly reached after it: the first alarm of each other part of the step, module and rank, in their order. */
+export function reachedFrom(alarms: readonly IAlarm[], first: IAlarm): IAlarm[] {
+  const key = (each: IAlarm): string => `${each.direction}\n${moduleOf(each)}\n${each.rank}`;
+  const seen = new Set([key(first)]);
+  return alarms.slice(alarms.indexOf(first) + 1).filter(each => {
+    const isNew = each.severity !== 'note' && !seen.has(key(each));
+    seen.add(key(each));
+    return isNew;
+  });
+}
+
+/** A rule, or a tensor under it, whose alarms nobody is to be told of. `*` and `?` stand for anything. */
+export interface IMuted {
+  readonly rule?: string;
+  readonly name?: string;
+}
+
+/** Whether an alarm is muted. */
+export function isMuted(alarm: Pick<IAlarm, 'name' | 'rule'>, muted: readonly IMuted[]): boolean {
+  return muted.some(
+    ({ rule = '*', name = '*' }) => globbed(rule).test(alarm.rule) && globbed(name).test(alarm.name)
+  );
+}
+
+function globbed(pattern: string): RegExp {
+  const escaped = pattern.replace(/[.+^${}()|[\]\\]/g, '\\$&');
+  return new RegExp(`^${escaped.replace(/\*/g, '.*').replace(/\?/g, '.')}$`, 's');
+}
+
+/** Settings of the rules of a run; undefined where nothing judges it. */
+export function monitorSettings({ hello }: Pick<IRunSource, 'hello'>): unknown {
+  return own(hello?.config.instruments ?? {}, 'monitor');
+}
+
+/** What settings of the rules say is muted. */
+export function mutesOf(settings: unknown): IMuted[] {
+  const muted = memberOf(settings, 'muted');
+  return Array.isArray(muted) ? muted.filter(isMute) : [];
+}
+
+function memberOf(value: unknown, name: string): unknown {
+  return typeof value === 'object' && value !== null
+    ? own(value as Record<string, unknown>, name)
+    : undefined;
+}
+
+function isMute(value: unknown): value is IMuted {
+  const texts = [memberOf(value, 'rule') ?? '*', memberOf(value, 'name') ?? '*'];
+  return typeof value === 'object' && texts.every(text => typeof text === 'string');
+}
+
+/** Alarms as events of a run: one for each step and severity. */
+export function alarmEvents(alarms: readonly IAlarm[]): IRunEvent[] {
+  const groups = new Map<string, IAlarm[]>();
+  for (const alarm of alarms.filter(each => each.severity !== 'note')) {
+    const key = `${alarm.step} ${alarm.severity}`;
+    const group = groups.get(key) ?? [];
+    group.push(alarm);
+    groups.set(key, group);
+  }
+  return [...groups.values()].flatMap(group => {
+    const [first] = group;
+    const more = group.length > 1 ? ` And ${group.length - 1} more of this step.` : '';
+    return first
+      ? [
+          {
+            kind: 'alarm' as const,
+            first: first.step,
+            last: first.step,
+            text: `${first.rule}, ${first.name}: ${first.sentence}${more}`
+          }
+        ]
+      : [];
+  });
+}
+
+/** Events of a run with those of its alarms, by their first steps. */
+export function withAlarms(events: readonly IRunEvent[], alarms: readonly IAlarm[]): readonly IRunEvent[] {
+  return alarms.length === 0 ? events : [...events, ...alarmEvents(alarms)].sort((a, b) => a.first - b.first);
+}

@@ -1,0 +1,190 @@
+import { own } from '../../../protocol/own';
+import { asArray, asObject, badAnswer } from '../../../client/rest';
+
+/** Which steps of a pipeline are asked for; the newest 10 whole ones when absent. */
+export interface IPipelineRequest {
+  readonly first?: number;
+  readonly last?: number;
+  /** Which pipeline, from 0: the how-manieth rank of each stage. */
+  readonly replica?: number;
+}
+
+/** Forward; backward; the gradients of inputs, and those of weights, where they are computed apart; optimizer. */
+export type PipelineKind = 'F' | 'B' | 'I' | 'W' | 'O';
+
+/** How chunks lie on stages: each begins at the first stage again, or every second one runs back from the last. */
+export type Placement = 'loop' | 'v';
+
+/** Operations as columns of one length, ordered by step, stage and beginning. */
+export interface IPipelineColumns {
+  readonly step: readonly number[];
+  readonly stage: readonly number[];
+  readonly rank: readonly number[];
+  /** -1 of an optimizer, as micro-batch and virtual stage. */
+  readonly chunk: readonly number[];
+  /** Place in the order in which a micro-batch runs through all chunks. */
+  readonly virtualStage: readonly number[];
+  readonly kind: readonly PipelineKind[];
+  readonly microBatch: readonly number[];
+  /** ms since the step began, on one clock. */
+  readonly begin: readonly number[];
+  readonly end: readonly number[];
+}
+
+/** A step that was measured. */
+export interface IPipelineStep {
+  readonly step: number;
+  /** ms from when its first stage began it to when its last stage ended it. */
+  readonly duration: number;
+}
+
+/** The steps of one pipeline as they were measured: see protocol/README.md. */
+export interface IPipelineSteps {
+  /** First and last step that there are. */
+  readonly there: readonly [number, number];
+  /** The newest of those that were asked for, and how many of them were left out. */
+  readonly steps: readonly IPipelineStep[];
+  readonly left: number;
+  /** 1 of a run that has no pipeline. */
+  readonly stages: number;
+  /** Of the model on each stage. */
+  readonly chunks: number;
+  readonly microBatches: number;
+  readonly placement: Placement;
+  /** How many pipelines there are, and which this is. */
+  readonly replicas: number;
+  readonly replica: number;
+  /** Of each stage. */
+  readonly ranks: readonly number[];
+  readonly operations: IPipelineColumns;
+  readonly problems: readonly string[];
+}
+
+const KINDS: readonly string[] = ['F', 'B', 'I', 'W', 'O'];
+const MOST_OPERATIONS = 200_000;
+const MOST_STEPS = 20;
+const MOST_STAGES = 65_536;
+const MOST_PROBLEMS = 100;
+const MOST_LETTERS = 1000;
+/** ms; some thirty years. */
+const MOST_TIME = 1e12;
+
+/**
+ * Take an answer; null where there are no spans.
+ *
+ * @throws ClientError `bad-answer` for one whose columns do not fit each other, or hold what is no such number.
+ */
+export function pipelineOf(value: unknown): IPipelineSteps | null {
+  const answer = asObject(value);
+  if (answer['steps_there'] === null) {
+    return null;
+  }
+  const [first, last] = wholes(answer['steps_there'], 'steps_there', 2);
+  const stages = count(answer['stages'], 'stages', 1, MOST_STAGES);
+  const ranks = wholes(answer['ranks'], 'ranks', stages);
+  if (first === undefined || last === undefined || ranks.length !== stages) {
+    throw badAnswer('a pipeline whose ranks or steps are not all there');
+  }
+  const [chunks, microBatches] = [count(answer['chunks'], 'chunks'), count(answer['micro_batches'], 'micro')];
+  const placement = answer['placement'];
+  if (placement !== 'loop' && placement !== 'v') {
+    throw badAnswer('chunks that lie neither in loops nor as a v');
+  }
+  const steps = list(answer['steps'], 'steps', MOST_STEPS).map(each => {
+    const { step, duration } = asObject(each);
+    return { step: count(step, 'step'), duration: Math.max(time(duration), 0) };
+  });
+  const operations = columnsOf(asObject(answer['operations']));
+  const known = new Set(steps.map(({ step }) => step));
+  const places: [readonly number[], number, number][] = [
+    [operations.stage, 0, stages],
+    [operations.chunk, -1, chunks],
+    [operations.microBatch, -1, microBatches],
+    [operations.virtualStage, -1, stages * chunks]
+  ];
+  const outside = places.some(([column, least, most]) => column.some(each => each < least || each >= most));
+  if (outside || operations.step.some(step => !known.has(step))) {
+    throw badAnswer('operations of stages, chunks, micro-batches or steps that are not there');
+  }
+  return {
+    there: [first, last],
+    steps,
+    left: count(answer['left'], 'left'),
+    stages,
+    chunks,
+    microBatches,
+    placement,
+    replicas: count(answer['replicas'], 'replicas', 1),
+    replica: count(answer['replica'], 'replica'),
+    ranks,
+    operations,
+    problems: asArray(answer['problems'])
+      .slice(0, MOST_PROBLEMS)
+      .map(each => String(each).slice(0, MOST_LETTERS))
+  };
+}
+
+function columnsOf(columns: Record<string, unknown>): IPipelineColumns {
+  const kind = list(columns['kind'], 'kind', MOST_OPERATIONS).map(kindOf);
+  const column = (name: string): number[] => {
+    const values = wholes(own(columns, name), name, kind.length);
+    return fitting(values, kind.length, name);
+  };
+  const times = (name: string): number[] =>
+    fitting(list(own(columns, name), name, kind.length).map(time), kind.length, name);
+  const [begin, end] = [times('begin_ms'), times('end_ms')];
+  if (end.some((each, at) => each < (begin[at] ?? NaN))) {
+    throw badAnswer('operations that end before they begin');
+  }
+  return {
+    step: column('step'),
+    stage: column('stage'),
+    rank: column('rank'),
+    chunk: column('chunk'),
+    virtualStage: column('virtual_stage'),
+    kind,
+    microBatch: column('micro_batch'),
+    begin,
+    end
+  };
+}
+
+function kindOf(value: unknown): PipelineKind {
+  if (typeof value !== 'string' || !KINDS.includes(value)) {
+    throw badAnswer('an operation of a kind that is none of F, B, I, W and O');
+  }
+  return value as PipelineKind;
+}
+
+function fitting<T>(values: T[], length: number, name: string): T[] {
+  if (values.length !== length) {
+    throw badAnswer(`${values.length} values of ${name} for ${length} operations`);
+  }
+  return values;
+}
+
+function list(value: unknown, name: string, most: number): unknown[] {
+  const values = asArray(value);
+  if (values.length > most) {
+    throw badAnswer(`${values.length} values of ${name} where ${most} are the most`);
+  }
+  return values;
+}
+
+function wholes(value: unknown, name: string, most: number): number[] {
+  return list(value, name, most).map(each => count(each, name, -1));
+}
+
+function count(value: unknown, name: string, least = 0, most = Number.MAX_SAFE_INTEGER): number {
+  if (!Number.isSafeInteger(value) || Number(value) < least || Number(value) > most) {
+    throw badAnswer(`no whole number as ${name}`);
+  }
+  return Number(value);
+}
+
+function time(value: unknown): number {
+  if (typeof value !== 'number' || !(Math.abs(value) <= MOST_TIME)) {
+    throw badAnswer('a time that is no number');
+  }
+  return value;
+}

@@ -1,0 +1,281 @@
+import { byteWords } from './byte-words';
+import type { PipelineTimes, Plan } from '../protocol/pipeline.generated';
+import { SeededRandom } from '../../../protocol/seeded-random';
+import { checkPlan } from './check-plan';
+import { ExactOrder } from './exact-order';
+import { greedyOrder, type IGreedyRule } from './greedy-order';
+import { MADE_SCHEDULES, makePlan, shapeOf, type MadeSchedule } from './make-plan';
+import { overLimit, peakMemory } from './memory';
+import { FORWARD, operationName } from './operation';
+import { OrderSearch } from './order-search';
+import { PlanError } from './plan-error';
+import { checkShape, stageOf, virtualStages, type IPlanShape } from './plan-shape';
+import { Simulation } from './simulation';
+import { timesFor, type IStageTimes } from './stage-times';
+
+/** What a search is asked. */
+export interface ISearchRequest {
+  readonly stages: number;
+  readonly micro_batches: number;
+  /** Chunks of a stage in the orders that take several. */
+  readonly chunks: number;
+  readonly times: PipelineTimes;
+  /** Bytes that a stage may hold; Infinity where there is no limit. */
+  readonly memoryBytes: number;
+  readonly seed: number;
+  /** Orders that may be tried. */
+  readonly effort: number;
+}
+
+/** Operations that a search simulates at most, however many orders it may try: of 100,000 operations it tries some hundred. */
+const MOST_OPERATIONS = 4e7;
+
+/** Forward passes of all list schedules of a shape, at most: of a large plan there are a few only. */
+const LIST_PASSES = 2e5;
+
+/** Passes of list schedules by random preference, at most: 100 of 50 passes each. */
+const RANDOM_PASSES = 5000;
+
+/** States that the exact search may look at, however many orders may be tried: it does not breathe. */
+const MOST_STATES = 20_000;
+
+/** Of so many of the best first orders the search goes on, for a while. */
+const KEPT = 4;
+
+interface IStart {
+  readonly plan: Plan;
+  readonly simulation: Simulation;
+  readonly step: number;
+  readonly peak: number;
+}
+
+/** First orders: how many there were, and the best of them. */
+interface IStarts {
+  count: number;
+  best: IStart[];
+}
+
+/**
+ * Look for the order with the shortest step under a memory limit.
+ *
+ * First orders are all other schedules with one copy of the model, their backward passes in two parts, and list schedules of several rules for one chunk, for as many as are asked for, and for two in a V, all as
+ * far as they are within the limit. The best of them are improved by moves along their critical paths; small plans are then searched for certain. So the result is no longer than any of those schedules that is within the
+ * limit, and the same for the same request.
+ *
+ * @throws PlanError `memory` where the weights and one micro-batch exceed the limit on a stage, whatever the order.
+ */
+export function* searchPlan(request: ISearchRequest): Generator<void, Plan> {
+  const { stages, micro_batches, chunks } = request;
+  const shapes: IPlanShape[] = [{ stages, chunks: 1, micro_batches, placement: 'loop' }];
+  if (stages > 1) {
+    shapes.push({ stages, chunks: 2, micro_batches, placement: 'v' });
+    if (chunks > 1) {
+      shapes.push({ stages, chunks, micro_batches, placement: 'loop' });
+    }
+  }
+  const starts: IStarts = { count: 0, best: [] };
+  for (const name of MADE_SCHEDULES) {
+    const plan = made(name, request);
+    // Two copies of a model are another thing: what they exchange at a step's end is in no times.
+    if (plan !== null && plan.placement !== 'two_way') {
+      keep(starts, plan, request);
+      yield;
+    }
+  }
+  let refused: PlanError | null = null;
+  for (const shape of shapes) {
+    try {
+      yield* listSchedules(starts, shape, request);
+    } catch (error) {
+      if (!(error instanceof PlanError)) {
+        throw error;
+      }
+      refused ??= error;
+    }
+  }
+  // Layers may lie so that one shape fits where another does not.
+  if (starts.count === 0 && refused !== null) {
+    throw refused;
+  }
+  return yield* improved(starts, request);
+}
+
+/**
+ * Look for the best order of one shape, as `searchPlan` does.
+ */
+export function* searchShape(shape: IPlanShape, request: ISearchRequest): Generator<void, Plan> {
+  const starts: IStarts = { count: 0, best: [] };
+  yield* listSchedules(starts, shape, request);
+  return yield* improved(starts, request);
+}
+
+function* improved(starts: IStarts, { seed, effort, memoryBytes }: ISearchRequest): Generator<void, Plan> {
+  const random = new SeededRandom(seed);
+  const kept = starts.best.map(({ plan, simulation }) => ({
+    plan,
+    simulation,
+    search: new OrderSearch(simulation, memoryBytes)
+  }));
+  const count = kept[0]!.simulation.table.count;
+  const tries = Math.max(1, Math.min(effort, Math.ceil(MOST_OPERATIONS / count)) - starts.count);
+  for (const { search } of kept) {
+    yield* search.improve(Math.ceil(tries / 2 / kept.length), random);
+  }
+  let best = kept.reduce((a, b) => (b.search.best < a.search.best ? b : a));
+  yield* best.search.improve(Math.ceil(tries / 2), random);
+  // Where there is less to try than that, the best order of each shape can be found for certain.
+  let shortest = best.search.best;
+  const tried = new Set<string>();
+  for (const each of kept) {
+    const shape = `${each.plan.chunks} ${each.plan.placement}`;
+    if (!tried.has(shape)) {
+      tried.add(shape);
+      const { table, times, order } = each.simulation;
+      const found = new ExactOrder(table, times, memoryBytes).find(
+        shortest,
+        Math.min(MOST_STATES, 10 * effort)
+      );
+      if (found !== null) {
+        order.set(found);
+        shortest = each.simulation.run();
+        best = each;
+      }
+      yield;
+    }
+  }
+  return { ...best.plan, schedule: 'search', order: ordered(best.simulation) };
+}
+
+/** Write an order down. Micro-batches are alike, and numbered as they begin. */
+function ordered({ table, order }: Simulation): string[] {
+  const { kind, virtual, microBatch, starts, shape } = table;
+  const numbers = new Map<number, number>();
+  for (const at of order) {
+    if (kind[at] === FORWARD && virtual[at] === 0) {
+      numbers.set(microBatch[at]!, numbers.size);
+    }
+  }
+  return Array.from({ length: shape.stages }, (_, stage) =>
+    Array.from(order.subarray(starts[stage], starts[stage + 1]), at =>
+      operationName(virtual[at]!, kind[at]!, numbers.get(microBatch[at]!)!)
+    ).join(' ')
+  );
+}
+
+function made(name: MadeSchedule, { times, ...numbers }: ISearchRequest): Plan | null {
+  try {
+    const shape = shapeOf(name, numbers);
+    return makePlan(name, shape, timesFor(times, shape));
+  } catch (error) {
+    if (error instanceof PlanError) {
+      return null;
+    }
+    throw error;
+  }
+}
+
+/** Keep a plan, its backward passes in two parts, as a first order where it is within the limit. */
+function keep(starts: IStarts, plan: Plan, { times: all, memoryBytes }: ISearchRequest): void {
+  const split = { ...plan, order: plan.order.map(text => text.split(' ').map(inTwoParts).join(' ')) };
+  const table = checkPlan(split);
+  const times = timesFor(all, plan);
+  const peak = Math.max(...peakMemory(table, times));
+  if (overLimit(peak, memoryBytes) > 0) {
+    return;
+  }
+  const simulation = new Simulation(table, times);
+  const step = simulation.run();
+  starts.count += 1;
+  // Of orders of one shape that take the same time, the one that holds least: they are mostly alike.
+  const twin = starts.best.find(
+    each => each.step === step && each.plan.chunks === plan.chunks && each.plan.placement === plan.placement
+  );
+  if (twin === undefined || peak < twin.peak) {
+    const others = starts.best.filter(each => each !== twin);
+    starts.best = [...others, { plan: split, simulation, step, peak }]
+      .sort((a, b) => a.step - b.step || a.peak - b.peak)
+      .slice(0, KEPT);
+  }
+}
+
+function inTwoParts(word: string): string {
+  return word.includes('B') ? `${word.replace('B', 'I')} ${word.replace('B', 'W')}` : word;
+}
+
+/** Orders of one shape by several rules: which kind of pass comes first, in which order micro-batches go through chunks, how many are begun at once. */
+function* listSchedules(starts: IStarts, shape: IPlanShape, request: ISearchRequest): Generator<void> {
+  checkShape(shape);
+  const times = timesFor(request.times, shape);
+  const fit = microBatchesThatFit(shape, times, request.memoryBytes);
+  const { stages, micro_batches } = shape;
+  const limits = [
+    // As many as there is memory for, in part; whole; and as 1F1B, ZB-H2 and nobody have.
+    undefined,
+    fit,
+    fit.map((_, stage) => stages - stage),
+    fit.map((_, stage) => 2 * (stages - stage) - 1),
+    fit.map(() => 1)
+  ];
+  const room = times.weights.map(weights => request.memoryBytes * (1 + 1e-9) - weights);
+  const ranks: IGreedyRule['rank'][] = [
+    (virtual, microBatch) => microBatch * virtualStages(shape) + virtual,
+    (virtual, microBatch) => virtual * micro_batches + microBatch,
+    (virtual, microBatch, backward) => (backward ? virtual : -virtual) * micro_batches + microBatch
+  ];
+  const firsts = [{ turns: true }, { turns: false }, { turns: false, forwardFirst: true }];
+  const enter = (rule: IGreedyRule): void => {
+    const order = greedyOrder(shape, times, {
+      ...rule,
+      ...(Number.isFinite(request.memoryBytes) ? { room } : {}),
+      split: true
+    });
+    keep(starts, { schedule: 'search', ...shape, order: order.map(words => words.join(' ')) }, request);
+  };
+  let left = LIST_PASSES;
+  for (const most of limits) {
+    for (const rank of shape.chunks > 1 ? ranks : ranks.slice(0, 1)) {
+      for (const first of firsts) {
+        if (left > 0) {
+          enter({ rank, most, ...first });
+          left -= virtualStages(shape) * micro_batches;
+          yield;
+        }
+      }
+    }
+  }
+  const count = virtualStages(shape) * micro_batches;
+  const random = new SeededRandom(request.seed);
+  for (let at = 0; at < Math.min(request.effort / 20, RANDOM_PASSES / count); at += 1) {
+    const keys = Float64Array.from({ length: 2 * count }, () => random.centred());
+    enter({
+      rank: (virtual, microBatch, backward) =>
+        keys[(backward ? count : 0) + virtual * micro_batches + microBatch]!,
+      most: limits[random.below(limits.length)],
+      ...firsts[random.below(firsts.length)]!
+    });
+    yield;
+  }
+}
+
+/**
+ * How many micro-batches each stage can hold at once, whole.
+ *
+ * @throws PlanError `memory` where one does not fit.
+ */
+function microBatchesThatFit(shape: IPlanShape, times: IStageTimes, memoryBytes: number): number[] {
+  const each = new Float64Array(shape.stages);
+  times.activation.forEach((bytes, virtual) => (each[stageOf(virtual, shape)]! += bytes));
+  return Array.from(each, (bytes, stage) => {
+    const weights = times.weights[stage]!;
+    if (overLimit(weights + bytes, memoryBytes) > 0) {
+      throw new PlanError(
+        'memory',
+        `Stage ${stage} needs ${byteWords(weights + bytes)} for its weights and one micro-batch, got a limit of ${byteWords(memoryBytes)}. Try more stages, or to compute activations again.`,
+        { stage }
+      );
+    }
+    return bytes === 0
+      ? shape.micro_batches
+      : Math.min(shape.micro_batches, Math.max(1, Math.floor((memoryBytes * (1 + 1e-9) - weights) / bytes)));
+  });
+}

@@ -1,0 +1,66 @@
+import type { SplitLayout } from '../protocol/split.generated';
+import type { SplitSimulation } from './split-simulation';
+
+/** A layout with the ms of its step. */
+export interface ICostedLayout {
+  readonly layout: SplitLayout;
+  readonly stepMs: number;
+}
+
+/** The few best of the layouts that were tried and fit in memory, each once. Of equal ones the first stays in front. */
+export class BestLayouts {
+  /**
+   * @param most - How many are kept.
+   * @param isLenient - Whether those that do not fit in memory are kept, too, behind all others: a few changes may make them fit.
+   */
+  constructor(
+    private readonly simulation: SplitSimulation,
+    private readonly most: number,
+    private readonly isLenient = false
+  ) {}
+
+  readonly found: ICostedLayout[] = [];
+  /** Operations that were simulated: what the search has cost. */
+  work = 0;
+  /** Layouts that were tried, and the least by which one exceeded the memory. */
+  tried = 0;
+  leastOver = Infinity;
+
+  /** Try a layout; it may be changed afterwards. Returns ms of its step; where it does not fit in memory a number far above, which grows with what is lacking. */
+  offer(layout: SplitLayout): number {
+    const { stepMs, overBytes } = this.simulation.cost(layout);
+    this.work += 3 * layout.stages.length * this.simulation.microBatches;
+    this.tried += 1;
+    this.leastOver = Math.min(this.leastOver, overBytes);
+    const rank = overBytes > 0 ? 1e30 * (1 + overBytes) : stepMs;
+    if (overBytes === 0 || this.isLenient) {
+      this.keep(layout, rank);
+    }
+    return rank;
+  }
+
+  /** The shortest step so far, far above any where none fits in memory. */
+  get leastMs(): number {
+    return this.found[0]?.stepMs ?? Infinity;
+  }
+
+  private keep(layout: SplitLayout, stepMs: number): void {
+    const { found, most } = this;
+    if (found.length < most || stepMs < found[most - 1]!.stepMs) {
+      const at = found.findIndex(each => stepMs < each.stepMs);
+      const place = at < 0 ? found.length : at;
+      const key = JSON.stringify(layout);
+      // The same has the same ms, and so stands right before the place.
+      for (let same = place - 1; same >= 0 && found[same]!.stepMs === stepMs; same -= 1) {
+        if (JSON.stringify(found[same]!.layout) === key) {
+          return;
+        }
+      }
+      found.splice(place, 0, {
+        layout: { ...layout, stages: layout.stages.map(stage => ({ ...stage })) },
+        stepMs
+      });
+      found.length = Math.min(found.length, most);
+    }
+  }
+}

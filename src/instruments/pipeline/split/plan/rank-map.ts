@@ -1,0 +1,200 @@
+import { SPLIT_SCHEMA, type RankMapName, type RankMapRequest } from '../protocol/split.generated';
+import { schemaCheck } from '../../../../protocol/schema-check';
+import { PlanError } from '../../plan/plan-error';
+import { hostsOf, seatsOf, type ISeat } from './hosts';
+
+/** What a process does. coordinator: MegaFBD's rank 0, which holds no model and takes a place all the same. */
+export type ProcessRole = 'backward' | 'coordinator' | 'forward';
+
+/** A rank as Megatron counts it, tensor before data before pipeline, and the process that stands for it. */
+export interface IVirtualRank {
+  readonly virtual: number;
+  /** Rank of the process. */
+  readonly real: number;
+  readonly role: 'backward' | 'forward';
+  /** Place in the tensor-parallel group, stage, place in Megatron's data-parallel group: all counted from 0. */
+  readonly tensor: number;
+  readonly pipeline: number;
+  readonly data: number;
+  /** Whose samples it trains on: half of data, rounded down. */
+  readonly replica: number;
+}
+
+/** One process. */
+export interface IMappedProcess {
+  readonly real: number;
+  readonly role: ProcessRole;
+  /** -1 of a coordinator, as the two below. */
+  readonly pipeline: number;
+  readonly replica: number;
+  /** Place among the processes of its role that share a stage. */
+  readonly tensor: number;
+  /** The virtual ranks that it stands for. */
+  readonly virtual: readonly number[];
+  /** Where it runs; null where no host file says it. */
+  readonly seat: ISeat | null;
+}
+
+/** Which process does what. */
+export interface IRankMap {
+  readonly layout: RankMapName;
+  readonly tensor: number;
+  readonly forwardTensor: number;
+  readonly stages: number;
+  readonly replicas: number;
+  readonly lastForward: boolean;
+  /** By virtual rank; without those of forward processes that are left out. */
+  readonly ranks: readonly IVirtualRank[];
+  /** By real rank. */
+  readonly processes: readonly IMappedProcess[];
+}
+
+const MOST_PROCESSES = 1 << 18;
+
+const check = schemaCheck({ $ref: '#/$defs/RankMapRequest' }, SPLIT_SCHEMA.$defs);
+
+/**
+ * Say which process does what.
+ *
+ * Megatron's data-parallel indices count forward and backward apart: the even one of a pair is the forward, the odd one the backward part, and both see the same samples. Blocks
+ * of a pair of tensor-parallel groups follow one another by stage, within a stage by replica; each has its forward processes first.
+ *
+ * @throws PlanError `request` for what is no such request; `fit` with the field where numbers do not go together, or hosts have too few slots.
+ */
+export function rankMap(value: unknown): IRankMap {
+  const wrong = check(value);
+  if (wrong !== null) {
+    const field = wrong.path.join('.');
+    throw new PlanError('request', `${field || 'The request'} ${wrong.words}.`, { field });
+  }
+  const request = value as RankMapRequest;
+  const shape = shapeOf(request);
+  const processes = processesOf(shape);
+  const needed = processes.length;
+  if (request.world !== null && request.world !== undefined && request.world !== needed) {
+    throw misfit(
+      'world',
+      `This layout needs ${needed} processes (${countWords(processes)}), got ${request.world}. Start ${needed}, or change the degrees.`
+    );
+  }
+  const seats = request.hosts ? seatsOf(hostsOf(request.hosts), processes) : null;
+  return {
+    ...shape,
+    ranks: ranksOf(shape, processes),
+    processes: processes.map((each, at) => ({ ...each, seat: seats?.[at] ?? null }))
+  };
+}
+
+/** Table by virtual rank as MegaFBD keeps it: the tensor index of a forward rank; of a backward rank minus one and that index below it. */
+export function deletedRanks({ ranks }: IRankMap): number[] {
+  return ranks.map(({ role, tensor }) => (role === 'forward' ? tensor : -tensor - 1));
+}
+
+type Shape = Omit<IRankMap, 'processes' | 'ranks'>;
+
+function shapeOf(request: RankMapRequest): Shape {
+  const { layout = 'megalens', tensor, pipeline, data } = request;
+  const isOurs = layout === 'megalens';
+  for (const field of ['context', 'expert'] as const) {
+    const degree = request[field] ?? 1;
+    if (degree > 1) {
+      throw misfit(
+        field,
+        `${field} must be 1, got ${degree}: forward and backward processes do not share a sequence or experts. Train this model without a split.`
+      );
+    }
+  }
+  if (!isOurs && data % 2 === 1) {
+    throw misfit(
+      'data',
+      `data must be even for ${layout}, got ${data}: one half of it is forward, the other backward. layout megalens takes any number of replicas.`
+    );
+  }
+  const forwardTensor = request.forward_tensor ?? (layout === 'megafbd' ? 1 : tensor);
+  const lastForward = request.last_forward ?? true;
+  const fixed = layout === 'megafbd' ? 1 : tensor;
+  if (!isOurs && forwardTensor !== fixed) {
+    throw misfit('forward_tensor', `forward_tensor of ${layout} is always ${fixed}, got ${forwardTensor}.`);
+  }
+  if (tensor % forwardTensor > 0) {
+    throw misfit(
+      'forward_tensor',
+      `forward_tensor must divide tensor, ${tensor}, got ${forwardTensor}. Try ${divisors(tensor)}.`
+    );
+  }
+  if (!lastForward && (!isOurs || pipeline === 1)) {
+    throw misfit(
+      'last_forward',
+      isOurs
+        ? 'last_forward must be true with one stage: without its forward processes nothing is split.'
+        : `Only layout megalens does without the last stage's forward processes, got ${layout}.`
+    );
+  }
+  const replicas = isOurs ? data : data / 2;
+  if (replicas * pipeline * (tensor + forwardTensor) > MOST_PROCESSES) {
+    throw misfit('data', `A map has at most ${MOST_PROCESSES} processes; these degrees need more.`);
+  }
+  return { layout, tensor, forwardTensor, stages: pipeline, replicas, lastForward };
+}
+
+function processesOf(shape: Shape): IMappedProcess[] {
+  const { layout, tensor, forwardTensor, stages, replicas, lastForward } = shape;
+  const processes: IMappedProcess[] = [];
+  const enter = (each: Omit<IMappedProcess, 'real' | 'seat'>): void => {
+    processes.push({ real: processes.length, seat: null, ...each });
+  };
+  if (layout === 'megafbd') {
+    enter({ role: 'coordinator', pipeline: -1, replica: -1, tensor: -1, virtual: [] });
+  }
+  for (let pipeline = 0; pipeline < stages; pipeline += 1) {
+    for (let replica = 0; replica < replicas; replica += 1) {
+      const first = 2 * tensor * (replica + replicas * pipeline);
+      const each = tensor / forwardTensor;
+      for (let at = 0; at < forwardTensor && (lastForward || pipeline < stages - 1); at += 1) {
+        const virtual = Array.from({ length: each }, (_, thread) => first + at * each + thread);
+        enter({ role: 'forward', pipeline, replica, tensor: at, virtual });
+      }
+      for (let at = 0; at < tensor; at += 1) {
+        enter({ role: 'backward', pipeline, replica, tensor: at, virtual: [first + tensor + at] });
+      }
+    }
+  }
+  return processes;
+}
+
+function ranksOf({ tensor, replicas }: Shape, processes: readonly IMappedProcess[]): IVirtualRank[] {
+  return processes
+    .flatMap(({ role, real, virtual }) =>
+      role === 'coordinator'
+        ? []
+        : virtual.map(rank => {
+            const data = Math.floor(rank / tensor) % (2 * replicas);
+            return {
+              virtual: rank,
+              real,
+              role,
+              tensor: rank % tensor,
+              pipeline: Math.floor(rank / (tensor * 2 * replicas)),
+              data,
+              replica: Math.floor(data / 2)
+            };
+          })
+    )
+    .sort((a, b) => a.virtual - b.virtual);
+}
+
+/** How many processes of each role there are: `4 forward, 8 backward`. */
+export function countWords(processes: readonly { readonly role: ProcessRole }[]): string {
+  return (['coordinator', 'forward', 'backward'] as const)
+    .map(role => [role, processes.filter(each => each.role === role).length] as const)
+    .filter(([, count]) => count > 0)
+    .map(([role, count]) => `${count} ${role}`)
+    .join(', ');
+}
+
+const divisors = (of: number): string =>
+  Array.from({ length: of }, (_, at) => at + 1)
+    .filter(each => of % each === 0)
+    .join(', ');
+
+const misfit = (field: string, message: string): PlanError => new PlanError('fit', message, { field });

@@ -1,0 +1,185 @@
+import type { IPipelineSteps } from '../../client/pipeline-api';
+import type { InstrumentInfo } from '../../../../protocol/messages.generated';
+import type { PipelineOptions } from '../../../../protocol/views.generated';
+import { HELLO, MemoryRun } from '../../../../store/__tests__/memory-run';
+import type { IRunSource } from '../../../../store/source';
+import { mountView } from '../../../../views/registry';
+import { readView } from '../../../../views/still';
+import type { IView } from '../../../../views/view';
+import { measuredPipeline, measuredWhole } from './measured-pipeline';
+
+// The first test also loads and transforms Vega.
+jest.setTimeout(30_000);
+
+let run: MemoryRun & Pick<IRunSource, 'pipeline'>;
+let steps: IPipelineSteps | null;
+let view: IView;
+
+beforeEach(() => {
+  run = new MemoryRun();
+  steps = null;
+  run.pipeline = () => Promise.resolve(steps);
+});
+
+afterEach(() => {
+  view?.dispose();
+  document.body.replaceChildren();
+});
+
+async function show(options: Partial<PipelineOptions> = {}): Promise<void> {
+  const node = document.createElement('div');
+  document.body.append(node);
+  view = await mountView(node, run, { view: 'pipeline', ...options }, { renderer: 'svg' });
+  await view.settled();
+}
+
+const plain = (text: string): string => text.replace(/[\u2009\u202f]/g, ' ').replace(/\u2212/g, '-');
+const said = (): string => plain(document.body.textContent ?? '');
+const titles = (): string[] =>
+  [...document.querySelectorAll('.jp-MegalensView-title')].map(each => plain(each.textContent ?? ''));
+const bars = (): number => document.querySelectorAll('.pieces_marks path, .pieces_marks rect').length;
+const control = <T extends Element>(id: string, tag: string): T | null =>
+  document.querySelector<T>(`[data-control="${id}"] ${tag}, ${tag}[data-control="${id}"]`);
+const press = (text: string): void =>
+  [...document.querySelectorAll('button')].find(each => each.textContent === text)?.click();
+
+it('plans a schedule from typed times: 1F1B of 4 stages and 8 micro-batches takes (8 + 3) × 3 ms', async () => {
+  await show({ schedule: '1f1b', kind: 'plan' });
+  expect(titles()).toEqual(['1F1B: 4 stages, 8 micro-batches, 33 ms a step']);
+  // Three of eleven parts of the step: (P - 1) / (M + P - 1).
+  expect(said()).toContain('stages are idle for 27.3 % of it');
+  expect(said()).toContain('It cannot deadlock: its 64 operations');
+  expect(bars()).toBe(64);
+});
+
+it('shows every schedule with its time, bubble and memory, the fastest first, and goes to the one that is clicked', async () => {
+  await show({ kind: 'schedules', activation_mb: 100 });
+  expect(titles()).toEqual(['12 schedules side by side']);
+  expect(said()).toContain('1F1B · 33 ms a step · bubble 27.3 % · 400 MB');
+  expect(said()).toContain('GPipe · 33 ms a step · bubble 27.3 % · 800 MB');
+  expect(said()).toMatch(/is the fastest with 2\d(\.\d)? ms/);
+});
+
+it('leaves out schedules that do not take these numbers, with the reason', async () => {
+  await show({ kind: 'schedules', stages: 3, micro_batches: 4 });
+  expect(said()).not.toContain('DualPipe ·');
+  await view.update({ schedule: 'dualpipe', kind: 'plan' } as Partial<PipelineOptions>);
+  await view.settled();
+  expect(said()).toContain('DualPipe must have an even number of stages, got 3. Try DualPipeV.');
+});
+
+it('draws memory once sizes are set, and says which stage holds most', async () => {
+  await show({ schedule: '1f1b' });
+  expect(titles()).not.toContain('Memory of stages, 1F1B');
+  await view.update({ activation_mb: 100, weight_mb: 500 } as Partial<PipelineOptions>);
+  await view.settled();
+  expect(titles()).toContain('Memory of stages, 1F1B');
+  // The first stage holds as many activations as there are stages: 4 × 100 MB and its weights.
+  expect(said()).toContain('Stage 0 holds most: 900 MB.');
+});
+
+it('says that no schedule stays within the memory, and what to do', async () => {
+  await show({ kind: 'plan', weight_mb: 5000, memory_gb: 4 });
+  expect(said()).toContain('No schedule stays within this memory.');
+  press('Show the best');
+  await view.settled();
+  expect(bars()).toBeGreaterThan(0);
+});
+
+it('lays the last measured step over the plan of the measured order, and says why stages departed from it', async () => {
+  steps = measuredPipeline();
+  await show({ schedule: 'measured', kind: 'plan' });
+  expect(titles()).toEqual(['1F1B as measured: 2 stages, 2 micro-batches, 90 ms a step']);
+  expect(said()).toContain('Stage 1 ended 6 ms later than planned: compute +6 ms.');
+  expect(said()).toContain('Stage 0 ended 6 ms later than planned: waiting +6 ms, most for stage 1.');
+  expect(said()).toContain('Times are the medians of 3 measured steps');
+  expect(said()).toContain('Under each stage: step 9 as measured, 96 ms.');
+  expect(bars()).toBe(16);
+  press('Hide what was measured');
+  await view.settled();
+  expect(bars()).toBe(8);
+});
+
+it('says that times of a device are those of its host', async () => {
+  steps = measuredPipeline();
+  const hello = run.hello ?? HELLO;
+  run.hello = { ...hello, model: { name: 'GPT', layers: 4, device: 'cuda:0' } };
+  await show({ schedule: 'measured', kind: 'plan' });
+  expect(said()).toContain('Passes on cuda are timed by the host until their work is queued');
+});
+
+it('names a faster schedule than the measured one, by how much, and shows it', async () => {
+  steps = measuredPipeline();
+  await show({ schedule: 'measured', kind: 'plan' });
+  expect(said()).toMatch(/Switch to .*: -\d+(\.\d+)? % ± /);
+  expect(said()).toContain('Its backward passes run in two parts, which was not measured');
+  press('Show it');
+  await view.settled();
+  expect(titles()[0]).not.toContain('as measured');
+});
+
+it('cuts a model that runs as one process into equal stages', async () => {
+  steps = measuredWhole();
+  await show({ schedule: 'gpipe', kind: 'plan', stages: 4, micro_batches: 4 });
+  // A stage takes a quarter: 3 ms forward, 6 ms backward.
+  expect(titles()).toEqual(['GPipe: 4 stages, 4 micro-batches, 63 ms a step']);
+  expect(said()).toContain('its model cut into equal stages');
+});
+
+it('answers its sliders: a longer forward pass makes the plan longer, and one chip takes all back', async () => {
+  await show({ schedule: 'gpipe', kind: 'plan' });
+  press('What if');
+  const slider = control<HTMLInputElement>('forward', 'input');
+  expect(slider?.getAttribute('aria-valuetext')).toBe('1 ms');
+  slider!.value = String(Number(slider!.value) + 20);
+  slider!.dispatchEvent(new Event('input'));
+  await view.settled();
+  const { forward } = view.options as PipelineOptions;
+  expect(forward).toBeGreaterThan(1);
+  expect(titles()[0]).not.toContain('33 ms');
+  control<HTMLButtonElement>('changed', 'button')?.click();
+  await view.settled();
+  expect(titles()[0]).toContain('33 ms');
+});
+
+it('has the run take the best plan of its own layout, where the training script lets viewers', async () => {
+  steps = measuredPipeline();
+  const configurable = { pipeline: { title: 'Pipeline', schema: {} } as InstrumentInfo };
+  run.hello = { ...(run.hello ?? HELLO), configurable };
+  await show({ schedule: 'measured', kind: 'plan' });
+  // Of schedules with two chunks nothing can be applied to a run that has one.
+  expect(said()).toMatch(/This run can switch to (ZB-H1|ZB-H2|Searched order): -/);
+  press('Apply at the next step');
+  await view.settled();
+  const order = run.patches[0]?.instruments?.['pipeline']?.['plan'] as {
+    stages: number;
+    chunks: number;
+    order: string[];
+  };
+  expect(order.chunks).toBe(1);
+  expect(order.stages).toBe(2);
+  expect(order.order).toHaveLength(2);
+  expect(said()).toMatch(/runs from step \d+ on\./);
+});
+
+it('puts operations together that are shorter than a pixel, and makes no search of a large plan unasked', async () => {
+  const wish = { view: 'pipeline', kind: 'all', stages: 64, micro_batches: 64 } as const;
+  const [plan, schedules] = await readView(run, { ...wish, schedule: 'gpipe' }, { width: 700 });
+  expect(plain(plan?.title ?? '')).toContain('64 stages, 64 micro-batches');
+  const pieces = plan?.recipe?.datasets['pieces'] ?? [];
+  // 8,192 operations of 2 and 4 px: each is drawn.
+  expect(pieces).toHaveLength(8192);
+  const [narrow] = await readView(run, { ...wish, kind: 'plan', schedule: 'gpipe' }, { width: 300 });
+  const summed = narrow?.recipe?.datasets['pieces'] ?? [];
+  expect(summed.length).toBeLessThan(8192);
+  expect(summed.some(({ text }) => /\d operations, /.test(String(text)))).toBe(true);
+  expect(schedules?.caption.join(' ')).toContain('The search takes long of so large a plan');
+});
+
+it('says what is wrong with numbers that are too many, and goes back to the usual ones', async () => {
+  await show({ kind: 'plan', stages: 1024, micro_batches: 65_536 });
+  expect(said()).toMatch(/operations|micro-batches/);
+  press('Go back to the usual');
+  await view.settled();
+  expect(titles()[0]).toContain('4 stages, 8 micro-batches');
+});

@@ -1,0 +1,219 @@
+import { own } from '../../../protocol/own';
+import { asArray, asObject } from '../../../client/rest';
+
+/** What of a timeline is asked; what is absent is chosen by who answers. */
+export interface ITimelineRequest {
+  readonly first?: number;
+  readonly last?: number;
+  /** ms since the first of the steps. */
+  readonly window?: readonly [number, number];
+  /** Pixels across. */
+  readonly columns?: number;
+  readonly ranks?: string;
+  /** The span whose dependencies are wanted. */
+  readonly row?: number;
+  /** Whether the critical path is wanted. */
+  readonly path?: boolean;
+  /** What names of spans must have in them. */
+  readonly find?: string;
+  /** Whether lanes will do, where a verdict takes seconds. */
+  readonly draft?: boolean;
+}
+
+/** A stretch of time on a lane: a span, or the sum of some that are too short to be seen. */
+export interface IPiece {
+  readonly lane: number;
+  /** 0 for phases, 1 for what is in them, 2 where the rank is blocked. */
+  readonly depth: number;
+  readonly kind: string;
+  /** ms */
+  readonly begin: number;
+  readonly end: number;
+  /** How many spans it is. */
+  readonly count: number;
+  /** Which span it is; -1 of a sum. Of a sum the members below say nothing. */
+  readonly row: number;
+  readonly name: string;
+  readonly group: string;
+  readonly step: number;
+  readonly microBatch: number;
+  readonly chunk: number;
+  readonly bytes: number;
+  readonly peer: number;
+}
+
+/** A rank of the picture. */
+export interface ITimelineLane {
+  readonly rank: number;
+  /** -1 where there are none. */
+  readonly stage: number;
+  /** 95 % interval of its clock, ms to either side. */
+  readonly halfWidth: number;
+  /** Rank whose clock it is compared with. Those of two references cannot be compared. */
+  readonly reference: number;
+}
+
+/** What makes other ranks wait. */
+export interface ICulprit {
+  readonly kind: string;
+  readonly ranks: readonly number[];
+  readonly first: number;
+  readonly last: number;
+  readonly sentence: string;
+}
+
+/** What depends on what: from the one rank and moment to the other. */
+export interface ITimelineLink {
+  readonly rank: number;
+  readonly at: number;
+  readonly other: number;
+  readonly otherAt: number;
+}
+
+/** A stretch of the critical path on one rank, ms. */
+export interface IPathPiece {
+  readonly rank: number;
+  readonly begin: number;
+  readonly end: number;
+}
+
+/** A span whose name was searched for, ms. */
+export interface IFoundSpan extends IPathPiece {
+  readonly step: number;
+}
+
+/** Lanes of the ranks on one clock, and who makes the others wait: see protocol/README.md. */
+export interface ITimelineAnswer {
+  /** Whether these are the lanes alone, since it is not known yet who makes the others wait. */
+  readonly isDraft: boolean;
+  /** Steps that there are, and those that were looked at. */
+  readonly there: readonly [number, number];
+  readonly chosen: readonly [number, number];
+  /** How many ranks there are, and how many of them were asked for. */
+  readonly ranksThere: number;
+  readonly ranksChosen: number;
+  readonly lanes: readonly ITimelineLane[];
+  readonly window: readonly [number, number];
+  readonly whole: readonly [number, number];
+  /** Number, beginning and end, ms. */
+  readonly steps: readonly (readonly [number, number, number])[];
+  readonly pieces: readonly IPiece[];
+  readonly links: readonly ITimelineLink[];
+  /** From the end of each step back to its beginning. */
+  readonly path: readonly IPathPiece[];
+  /** How many spans have the text, and the first of them by time. */
+  readonly found: { readonly count: number; readonly first: readonly IFoundSpan[] };
+  readonly culprits: readonly ICulprit[];
+  /** What is slow without a cost: nobody waits for it. */
+  readonly hidden: readonly ICulprit[];
+  /** ms; NaN where there is no whole step. */
+  readonly stepMs: number;
+  readonly problems: readonly string[];
+  /** By rank and step how much longer it computes than the ranks of its stage; NaN where it has no such step. */
+  readonly slow: {
+    readonly ranks: readonly number[];
+    readonly steps: readonly number[];
+    readonly values: readonly (readonly number[])[];
+  };
+}
+
+/** Take an answer; null where there are no spans. */
+export function timelineOf(value: unknown): ITimelineAnswer | null {
+  const answer = asObject(value);
+  if (answer['steps_there'] === null || answer['chosen'] === undefined) {
+    return null;
+  }
+  const verdict = asObject(answer['verdict']);
+  const slow = asObject(answer['slow']);
+  return {
+    isDraft: answer['draft'] === true,
+    there: pair(answer['steps_there']),
+    chosen: pair(answer['chosen']),
+    ranksThere: number(answer['ranks_there']),
+    ranksChosen: number(answer['ranks_chosen']),
+    lanes: asArray(answer['lanes']).map(each => {
+      const { rank, stage, half_width: halfWidth, reference } = asObject(each);
+      return {
+        rank: number(rank),
+        stage: number(stage),
+        halfWidth: number(halfWidth),
+        reference: number(reference)
+      };
+    }),
+    window: pair(answer['window']),
+    whole: pair(answer['whole']),
+    steps: asArray(answer['steps']).map(each => {
+      const [step, begin, end] = numbers(each);
+      return [step ?? NaN, begin ?? NaN, end ?? NaN];
+    }),
+    pieces: piecesOf(asObject(answer['pieces']), asArray(answer['kinds']).map(String)),
+    links: asArray(answer['links']).map(each => {
+      const { rank, at, other, other_at: otherAt } = asObject(each);
+      return { rank: number(rank), at: number(at), other: number(other), otherAt: number(otherAt) };
+    }),
+    path: asArray(answer['path']).map(pathPiece),
+    found: {
+      count: number(asObject(answer['found'])['count']),
+      first: asArray(asObject(answer['found'])['first']).map(each => ({
+        ...pathPiece(each),
+        step: number(asObject(each)['step'])
+      }))
+    },
+    culprits: asArray(verdict['culprits']).map(culprit),
+    hidden: asArray(verdict['hidden'] ?? []).map(culprit),
+    stepMs: verdict['step_ns'] === null ? NaN : number(verdict['step_ns']) / 1e6,
+    problems: asArray(verdict['problems']).map(String),
+    slow: {
+      ranks: numbers(slow['ranks']),
+      steps: numbers(slow['steps']),
+      values: asArray(slow['values']).map(numbers)
+    }
+  };
+}
+
+function piecesOf(columns: Record<string, unknown>, kinds: readonly string[]): IPiece[] {
+  const column = (name: string): readonly unknown[] => asArray(own(columns, name));
+  const [lane, depth, kind, begin, end] = ['lane', 'depth', 'kind', 'begin', 'end'].map(column);
+  const [count, row, step, microBatch] = ['count', 'row', 'step', 'micro_batch'].map(column);
+  const [chunk, bytes, peer, name, group] = ['chunk', 'bytes', 'peer', 'name', 'group'].map(column);
+  return (lane ?? []).map((_, at) => ({
+    lane: number(lane?.[at]),
+    depth: number(depth?.[at]),
+    kind: kinds[number(kind?.[at])] ?? '',
+    begin: number(begin?.[at]),
+    end: number(end?.[at]),
+    count: number(count?.[at]),
+    row: number(row?.[at]),
+    name: String(name?.[at] ?? ''),
+    group: String(group?.[at] ?? ''),
+    step: number(step?.[at]),
+    microBatch: number(microBatch?.[at]),
+    chunk: number(chunk?.[at]),
+    bytes: number(bytes?.[at]),
+    peer: number(peer?.[at])
+  }));
+}
+
+function culprit(value: unknown): ICulprit {
+  const { kind, ranks, first, last, sentence } = asObject(value);
+  return {
+    kind: String(kind),
+    ranks: numbers(ranks),
+    first: number(first),
+    last: number(last),
+    sentence: String(sentence)
+  };
+}
+
+function pathPiece(value: unknown): IPathPiece {
+  const { rank, begin, end } = asObject(value);
+  return { rank: number(rank), begin: number(begin), end: number(end) };
+}
+
+const number = (value: unknown): number => (typeof value === 'number' ? value : NaN);
+const numbers = (value: unknown): number[] => asArray(value).map(number);
+
+function pair(value: unknown): [number, number] {
+  const [first = NaN, last = NaN] = numbers(value);
+  return [first, last];
+}

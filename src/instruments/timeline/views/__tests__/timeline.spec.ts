@@ -1,0 +1,212 @@
+import { timelineAnswer } from '../../client/__tests__/timeline-answer';
+import { timelineOf, type ITimelineRequest } from '../../client/timeline-api';
+import { MemoryRun } from '../../../../store/__tests__/memory-run';
+import type { TimelineOptions } from '../../../../protocol/views.generated';
+import { mountView } from '../../../../views/registry';
+import type { IRunSource } from '../../../../store/source';
+import { timeWords } from '../timeline/span-words';
+import type { IView } from '../../../../views/view';
+
+// The first test also loads and transforms Vega.
+jest.setTimeout(30_000);
+
+const ANSWER = timelineAnswer();
+
+let run: MemoryRun & Pick<IRunSource, 'timeline'>;
+let asked: ITimelineRequest[];
+let answer: object;
+let view: IView;
+
+beforeEach(() => {
+  run = new MemoryRun();
+  asked = [];
+  answer = ANSWER;
+  run.timeline = (request: ITimelineRequest) => {
+    asked.push(request);
+    return Promise.resolve(timelineOf(answer));
+  };
+});
+
+afterEach(() => {
+  view?.dispose();
+  document.body.replaceChildren();
+});
+
+async function show(options: Partial<TimelineOptions> = {}): Promise<void> {
+  const node = document.createElement('div');
+  document.body.append(node);
+  view = await mountView(node, run, { view: 'timeline', ...options }, { renderer: 'svg' });
+  await view.settled();
+}
+
+const plain = (text: string): string => text.replace(/[\u2009\u202f]/g, ' ').replace(/\u2212/g, '-');
+const text = (selector: string): string => plain(document.querySelector(selector)?.textContent ?? '');
+const bars = (): Element[] => [...document.querySelectorAll('.pieces_marks path, .mark-rect.role-mark path')];
+
+it('draws each stretch in the lane of its rank, says who makes the others wait, and how sure the clocks are', async () => {
+  await show();
+  expect(text('.jp-MegalensView-title')).toBe('One thing costs time');
+  const said = text('.jp-MegalensView');
+  expect(said).toContain('rank 1 computes 50% slower');
+  expect(said).toContain('2 ranks, steps 3 to 4, 10 ms each.');
+  expect(said).toContain('Of steps 1 to 40 that there are.');
+  expect(said.split('rank 1 computes 50% slower')).toHaveLength(2);
+  expect(said).toContain('2 of 80 ranks are drawn.');
+  expect(said).toContain('Clocks agree to ± 2.5 µs (95 %).');
+  expect(said).toContain('Spans shorter than a pixel are summed');
+  expect(said).toContain('Nobody waits for it: Steps 3 to 9: rank 0 pauses.');
+  expect(said).toContain('Rank 7 is missing.');
+  expect(bars().length).toBeGreaterThanOrEqual(4);
+});
+
+it('draws lanes before it is known who makes the others wait, and says so', async () => {
+  const drafts: unknown[] = [];
+  let judged = (): void => undefined;
+  const verdict = new Promise<void>(resolve => (judged = resolve));
+  run.timeline = async (request: ITimelineRequest) => {
+    drafts.push(request.draft);
+    if (!request.draft) {
+      await verdict;
+      return timelineOf(ANSWER);
+    }
+    const none = { culprits: [], hidden: [], step_ns: 10e6, problems: [] };
+    return timelineOf({ ...ANSWER, draft: true, verdict: none, slow: { ranks: [], steps: [], values: [] } });
+  };
+  const node = document.createElement('div');
+  document.body.append(node);
+  view = await mountView(node, run, { view: 'timeline' }, { renderer: 'svg' });
+  const settled = view.settled();
+  while (bars().length < 4) {
+    await new Promise(done => setTimeout(done, 20));
+  }
+  expect(text('.jp-MegalensView-title')).toBe('Still looking for who makes the others wait …');
+  judged();
+  await settled;
+  expect(text('.jp-MegalensView-title')).toBe('One thing costs time');
+  expect(bars().length).toBeGreaterThanOrEqual(4);
+  // The draft, the verdict, and the picture with it.
+  expect(drafts).toEqual([true, undefined, undefined]);
+});
+
+it('hides kinds by the legend', async () => {
+  await show();
+  const before = bars().length;
+  const entries = [...document.querySelectorAll<HTMLElement>('.jp-MegalensLegend button')];
+  expect(entries.map(each => each.textContent)).toEqual(
+    expect.arrayContaining(['forward', 'optimizer', 'blocked in a collective'])
+  );
+  entries.find(each => each.textContent === 'forward')?.click();
+  await new Promise(done => setTimeout(done, 400));
+  await view.settled();
+  expect(bars()).toHaveLength(before - 2);
+});
+
+it('asks for the ranks and steps of its options, and shows what a sentence is about', async () => {
+  await show({ ranks: '0-1', steps: [2, 9] });
+  expect(asked[0]).toMatchObject({ ranks: '0-1', first: 2, last: 9 });
+  const action = [...document.querySelectorAll('button')].find(
+    each => each.textContent === 'Show these steps'
+  );
+  action?.click();
+  await new Promise(done => setTimeout(done, 400));
+  await view.settled();
+  expect(asked.at(-1)).toMatchObject({ first: 3, last: 7 });
+});
+
+it('draws by how much each rank computes longer than its stage, and the steps of a cell on a click', async () => {
+  answer = timelineAnswer({
+    slow: {
+      ranks: [0, 1],
+      steps: [3, 4, 6],
+      values: [
+        [0, -0.02, 0.01],
+        [0.5, null, 0.25]
+      ]
+    }
+  });
+  await show({ kind: 'map' });
+  expect(text('.jp-MegalensView')).toContain('% longer than its stage');
+  expect(document.querySelectorAll('.jp-MegalensView image')).not.toHaveLength(0);
+  const plot = document.querySelector('.jp-MegalensStage');
+  const said: string[] = [];
+  for (const key of ['ArrowRight', 'ArrowDown', 'ArrowRight', 'ArrowRight', 'ArrowRight']) {
+    plot?.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }));
+    said.push(text('[aria-live]'));
+  }
+  expect(said).toEqual([
+    'rank 0, step 3, 0 % longer',
+    'rank 1, step 3, 50 % longer',
+    'rank 1, step 4, no data',
+    'rank 1, step 5, no data',
+    'rank 1, step 6, 25 % longer'
+  ]);
+});
+
+it('draws the critical path where it is asked for', async () => {
+  await show();
+  expect(asked[0]).not.toHaveProperty('path');
+  const rules = (): number => document.querySelectorAll('.jp-MegalensPlot .mark-rule line').length;
+  const before = rules();
+  view.dispose();
+  document.body.replaceChildren();
+  answer = timelineAnswer({
+    path: [
+      { rank: 1, begin: 5, end: 10 },
+      { rank: 0, begin: 0, end: 5 }
+    ]
+  });
+  await show({ path: true });
+  expect(asked.at(-1)).toMatchObject({ path: true });
+  // Two stretches, and the way from the one to the other.
+  expect(rules()).toBe(before + 3);
+});
+
+it('counts the spans that are searched for and goes from one to the next', async () => {
+  answer = timelineAnswer({
+    found: { count: 9, first: [3, 12].map(begin => ({ rank: 0, step: begin, begin, end: begin + 0.5 })) }
+  });
+  await show({ find: 'reduce' });
+  expect(asked[0]).toMatchObject({ find: 'reduce' });
+  expect(text('.jp-MegalensView')).toContain('9 spans have “reduce” in their name.');
+  const next = (): HTMLButtonElement | undefined =>
+    [...document.querySelectorAll('button')].find(each => each.textContent?.startsWith('Go to the next'));
+  expect(next()?.textContent).toBe('Go to the next, step 3');
+  next()?.click();
+  await new Promise(done => setTimeout(done, 400));
+  await view.settled();
+  expect(next()?.textContent).toBe('Go to the next, step 12');
+});
+
+it('says what is missing: spans, or a recording', async () => {
+  answer = { steps_there: null };
+  await show();
+  expect(text('.jp-MegalensView')).toContain('This run has no recorded spans yet.');
+  const record = [...document.querySelectorAll('button')].find(each => each.textContent === 'Record phases');
+  record?.click();
+  await view.settled();
+  expect(run.patches).toEqual([{ flags: {}, instruments: { timeline: { granularity: 'phases' } } }]);
+  view.dispose();
+  document.body.replaceChildren();
+  run.connection = { kind: 'recorded' };
+  await show();
+  expect(text('.jp-MegalensView')).toContain("megalens.trace(model, timeline='phases')");
+  view.dispose();
+  document.body.replaceChildren();
+  delete run.timeline;
+  await show();
+  expect(text('.jp-MegalensView')).toContain('The timeline is read from a recording, and here is none.');
+});
+
+it('takes only what an answer may hold', () => {
+  expect(() => timelineOf({ ...ANSWER, pieces: 3 })).toThrow();
+  expect(timelineOf({ steps_there: null })).toBeNull();
+});
+
+it.each([
+  [0, '0 ms'],
+  [0.0025, '2.5 µs'],
+  [12.5, '12.5 ms'],
+  [1500, '1.5 s']
+])('says %p ms as %p', (ms, words) => {
+  expect(plain(timeWords(ms))).toBe(words);
+});

@@ -1,0 +1,59 @@
+import { formatInteger, type Row } from '../../../../charts';
+import type { ITimelineAnswer, ITimelineLane } from '../../client/timeline-api';
+
+/** Pixels of a lane, and of all of them. */
+export const LANE = { least: 10, usual: 22, most: 900 };
+/** Pixels of a piece's height that are left free, as a part of the lane. */
+export const HALF = 0.42;
+/** Pixels that the name of a lane takes. */
+const LABEL = 14;
+
+/** Lanes that are named: as many as there is room for, and those of who makes others wait. */
+export function namedLanes({ lanes, culprits }: ITimelineAnswer): number[] {
+  const every = Math.ceil(LABEL / laneHeight(lanes.length));
+  const named = new Set(culprits.flatMap(({ ranks }) => (ranks.length > 4 ? [] : ranks)));
+  const important = lanes.flatMap(({ rank }, at) => (named.has(rank) ? [at] : []));
+  const others = lanes.map((_, at) => at).filter(at => at % every === 0);
+  return [...important, ...others.filter(at => !important.some(each => Math.abs(each - at) < every))];
+}
+
+/** The critical path along the lower edges of lanes, and from each rank to the one that it waited for. */
+export function pathRows({ lanes, path }: ITimelineAnswer): Row[] {
+  const laneOf = new Map(lanes.map(({ rank }, at) => [rank, at + HALF]));
+  return path.flatMap(({ rank, begin, end }, at) => {
+    const y = laneOf.get(rank);
+    const before = path[at - 1];
+    const from = before?.begin === end ? laneOf.get(before.rank) : undefined;
+    return [
+      ...(y === undefined ? [] : [{ x: begin, y, x2: end, y2: y }]),
+      ...(y === undefined || from === undefined ? [] : [{ x: end, y, x2: end, y2: from }])
+    ];
+  });
+}
+
+/** Pixels of a lane. */
+export const laneHeight = (lanes: number): number =>
+  Math.max(LANE.least, Math.min(LANE.usual, LANE.most / Math.max(1, lanes)));
+
+/** Beginnings of steps, each with its number where there is room. */
+export function stepRows({ steps, window: [from, to] }: ITimelineAnswer, width: number): Row[] {
+  const room = ((to - from) / Math.max(1, width)) * 50;
+  let free = -Infinity;
+  return steps.map(([step, begin]) => {
+    const isNamed = begin >= free;
+    free = isNamed ? begin + room : free;
+    return { x: begin, text: isNamed ? formatInteger(step) : '' };
+  });
+}
+
+/** How uncertain the clock of a rank is, as a bar about the beginning of the first step that is seen. */
+export function clockRow(
+  { steps, window: [from] }: ITimelineAnswer,
+  { halfWidth }: ITimelineLane,
+  at: number
+): Row[] {
+  const begin = steps.find(each => each[1] >= from)?.[1];
+  return begin === undefined || halfWidth === 0
+    ? []
+    : [{ x: begin - halfWidth, x2: begin + halfWidth, y: at - HALF }];
+}
