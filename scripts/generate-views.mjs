@@ -225,7 +225,7 @@ export function notebookModule(views, schema, source) {
     'from __future__ import annotations\n\nfrom abc import ABC, abstractmethod\n' +
     'from collections.abc import Iterable, Mapping, Sequence\n' +
     'from typing import TYPE_CHECKING, Any, Literal, TypeVar\n\n' +
-    `if TYPE_CHECKING:\n    from .widgets import ${listed('()', [...views.map(view => view.definition), 'View'].sort(), '    ')}\n\n` +
+    `if TYPE_CHECKING:\n    from ..pictures.widgets import ${listed('()', [...views.map(view => view.definition), 'View'].sort(), '    ')}\n\n` +
     '__all__ = ["NotebookViews"]\n\n' +
     `${aliases.join('\n')}\n\n_V = TypeVar("_V", bound="View")\n\n\n` +
     'class NotebookViews(ABC):\n' +
@@ -273,7 +273,7 @@ function methodOf({ definition, about, doc, options }) {
     `        Parameters\n        ----------\n${documented}\n` +
     '        Raises\n        ------\n        megalens.pictures.widgets.WidgetError\n' +
     '            Naming the argument that is not one of the above.\n        """\n' +
-    `        from .widgets import ${definition}\n\n        options = {\n` +
+    `        from ..pictures.widgets import ${definition}\n\n        options = {\n` +
     options.map(option => `            "${option.name}": ${given(option)},\n`).join('') +
     `        }\n        return self._show(${definition}, options)\n`
   );
