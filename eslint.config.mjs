@@ -48,7 +48,7 @@ export default tseslint.config(
     rules: { 'megalens/own-names': 'error' }
   },
   {
-    files: ['src/{plugins,panel,widgets}/**/*.{ts,tsx}'],
+    files: ['src/{plugins,panel,widgets}/**/*.{ts,tsx}', 'src/instruments/*/panel/**/*.{ts,tsx}'],
     plugins: { jupyter },
     rules: jupyter.configs.recommended[0].rules
   },

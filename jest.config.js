@@ -10,6 +10,7 @@ const bundled = Object.values(PACKAGES)
 module.exports = {
   cacheDirectory: '<rootDir>/.make/jest',
   globalSetup: '<rootDir>/scripts/jest-packages.mjs',
+  setupFiles: ['<rootDir>/src/__tests__/register-slices.ts'],
   testEnvironment: '<rootDir>/jest.environment.js',
   modulePathIgnorePatterns: [
     '<rootDir>/megalens/labextension',

@@ -29,13 +29,13 @@ export async function load(entry) {
   return import(pathToFileURL(await bundle(entry)).href);
 }
 
-/** A factory of the product's worker, behind the two handlers that the product's queue uses. */
-export async function workers() {
+/** A factory of a worker of the product, behind the two handlers that the product's queue uses. */
+export async function workers(entry = 'src/aggregate/aggregate-worker.ts') {
   const port =
     "import { parentPort } from 'node:worker_threads';" +
     'globalThis.postMessage = (message, transfer) => parentPort.postMessage(message, transfer);' +
     "parentPort.on('message', data => globalThis.onmessage({ data }));";
-  const file = await bundle('src/aggregate/aggregate-worker.ts', port);
+  const file = await bundle(entry, port);
   return async () => {
     const worker = new Worker(file);
     const face = {

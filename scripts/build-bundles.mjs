@@ -38,16 +38,27 @@ const inPlace = {
   name: 'in-place',
   setup(builder) {
     const instead = {
-      'open-worker': 'export const openWorker = () => null;',
-      'load-tables':
+      '\\w+(/\\w+)*/open-worker': 'export const openWorker = () => null;',
+      'aggregate/load-tables':
         "import { AggregateError } from './aggregate-error';" +
         'export const loadTables = () => Promise.reject(new AggregateError("A report has no arquero. JupyterLab does this.", "frozen"));'
     };
     for (const [name, contents] of Object.entries(instead)) {
-      builder.onLoad({ filter: new RegExp(`src/aggregate/${name}\\.ts$`) }, () => ({ contents }));
+      builder.onLoad({ filter: new RegExp(`src/${name}\\.ts$`) }, () => ({ contents }));
     }
   }
 };
+
+/** Leave out the parts of instruments that the root of a bundle never asks for: `slice` in their `index.ts` names all, each to be loaded when it is needed. */
+const withoutParts = parts => ({
+  name: 'without-parts',
+  setup(builder) {
+    builder.onResolve({ filter: new RegExp(`^\\./(\\w+/)?(${parts})\\b`) }, ({ path, importer }) =>
+      /src\/instruments\/\w+\/index\.ts$/.test(importer) ? { path, namespace: 'left-out' } : undefined
+    );
+    builder.onLoad({ filter: /.*/, namespace: 'left-out' }, () => ({ contents: 'export {};' }));
+  }
+});
 
 /** Bundle one entry into one script without imports, or its styles into one sheet. */
 async function textOf(entry, plugins = []) {
@@ -81,7 +92,10 @@ async function bundle(entry, outfile, name, plugins = []) {
  * puts it into the page, which allows a script by its digest, whoever puts it there.
  */
 async function bundlePage(outfile) {
-  const views = await textOf(join(root, 'src/report/runtime.ts'), [inPlace]);
+  const views = await textOf(join(root, 'src/report/runtime.ts'), [
+    inPlace,
+    withoutParts('panel|engine|report')
+  ]);
   const style = await textOf(join(root, 'src/report/page.css'));
   const script = `${HOLDS}
 "DecompressionStream" in self && (async packed => {
@@ -110,7 +124,10 @@ function check(name, script) {
 }
 
 if (process.argv[2] === undefined) {
-  await bundle(join(root, 'src/engine/index.ts'), join(root, ENGINE), 'engine', [inPlace]);
+  await bundle(join(root, 'src/engine/index.ts'), join(root, ENGINE), 'engine', [
+    inPlace,
+    withoutParts('panel')
+  ]);
   await bundlePage(join(root, PAGE));
 } else {
   // For tests: an entry of their own, and where to write it.

@@ -8,6 +8,7 @@ import {
   loadersModule,
   notebookModule,
   optionsPage,
+  slicesModule,
   tableModule,
   viewsOf,
   widgetsModule
@@ -157,14 +158,13 @@ async function colorsModule() {
   );
 }
 
-/** Return a function that says where the code of a view lies, as seen from `src/views`. */
-async function viewFolders() {
-  const inside = await readdir(join(root, 'src/instruments'), { recursive: true });
-  const found = inside.filter(path => /(^|\/)views\/\w+$/.test(path));
-  return name => {
-    const path = found.find(each => each.endsWith(`/views/${name}`));
-    return path === undefined ? `./${name}` : `../instruments/${path}`;
-  };
+/** Return the names of the folders in a folder. */
+async function foldersIn(path) {
+  const entries = await readdir(join(root, path), { withFileTypes: true });
+  return entries
+    .filter(entry => entry.isDirectory())
+    .map(({ name }) => name)
+    .sort();
 }
 
 /** Say where two texts differ: the first line and how many lines were there and are now. */
@@ -181,6 +181,9 @@ function summary(before, after) {
 const VIEWS = 'protocol/views.schema.json';
 const viewsSchema = await readJson(VIEWS);
 const views = viewsOf(viewsSchema);
+const coreFolders = await foldersIn('src/views');
+const core = views.map(({ name }) => name).filter(name => coreFolders.includes(name));
+const slices = await foldersIn('src/instruments');
 const check = process.argv.includes('--check');
 const outputs = {
   'src/protocol/messages.generated.ts': await schemaModule(
@@ -188,18 +191,9 @@ const outputs = {
     'MESSAGES_SCHEMA'
   ),
   'src/protocol/views.generated.ts': await schemaModule(VIEWS, 'VIEWS_SCHEMA'),
-  'src/instruments/pipeline/protocol/pipeline.generated.ts': await schemaModule(
-    'protocol/pipeline.schema.json',
-    'PIPELINE_SCHEMA',
-    '../../../protocol/schema-check'
-  ),
-  'src/instruments/pipeline/split/protocol/split.generated.ts': await schemaModule(
-    'protocol/split.schema.json',
-    'SPLIT_SCHEMA',
-    '../../../../protocol/schema-check'
-  ),
-  'src/protocol/view-table.generated.ts': banner(VIEWS) + tableModule(views),
-  'src/views/loaders.generated.ts': banner(VIEWS) + loadersModule(views, await viewFolders()),
+  'src/protocol/view-table.generated.ts': banner(VIEWS) + tableModule(views, core),
+  'src/views/loaders.generated.ts': banner(VIEWS) + loadersModule(core),
+  'src/instruments/slices.generated.ts': banner('the folders of src/instruments') + slicesModule(slices),
   'megalens/pictures/widgets/generated.py': widgetsModule(views, VIEWS),
   'megalens/api/notebook_generated.py': notebookModule(views, viewsSchema, VIEWS),
   'docs/view-options.md': optionsPage(views, VIEWS),
@@ -207,6 +201,19 @@ const outputs = {
   'src/charts/templates.generated.ts': await chartsModule(),
   'src/charts/colors.generated.ts': await colorsModule()
 };
+if (slices.includes('pipeline')) {
+  const folder = 'src/instruments/pipeline';
+  outputs[`${folder}/protocol/pipeline.generated.ts`] = await schemaModule(
+    'protocol/pipeline.schema.json',
+    'PIPELINE_SCHEMA',
+    '../../../protocol/schema-check'
+  );
+  outputs[`${folder}/split/protocol/split.generated.ts`] = await schemaModule(
+    'protocol/split.schema.json',
+    'SPLIT_SCHEMA',
+    '../../../../protocol/schema-check'
+  );
+}
 const options = { ...(await prettier.resolveConfig(join(root, 'package.json'))), parser: 'typescript' };
 let changed = 0;
 for (const [path, text] of Object.entries(outputs)) {

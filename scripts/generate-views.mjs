@@ -33,7 +33,7 @@ function optionOf(schema, name, spec) {
 }
 
 /** Return the descriptors as a TypeScript table that loads nothing. */
-export function tableModule(views) {
+export function tableModule(views, core) {
   const table = Object.fromEntries(
     views.map(({ name, about }) => {
       const { python: _python, details: _details, positional: _positional, ...shown } = about;
@@ -44,16 +44,28 @@ export function tableModule(views) {
     "import type { IViewInfo } from './view-info';\n" +
     "import type { ViewOptions } from './views.generated';\n\n" +
     '/** What is known of each view before its code is loaded, in the order in which views are offered. */\n' +
-    `export const VIEWS: Readonly<Record<ViewOptions['view'], IViewInfo>> = ${JSON.stringify(table)};\n`
+    `export const VIEWS: Readonly<Record<ViewOptions['view'], IViewInfo>> = ${JSON.stringify(table)};\n\n` +
+    '/** Those that are part of the core; instruments bring the others. */\n' +
+    `export const CORE_VIEWS: readonly ViewOptions['view'][] = ${JSON.stringify(core)};\n`
   );
 }
 
-/** Return the map from a view's name to its code. */
-export function loadersModule(views, folderOf) {
-  const lines = views.map(({ name }) => `  ${name}: () => import('${folderOf(name)}')`);
+/** Return the map from the name of a view of the core to its code. */
+export function loadersModule(core) {
+  const lines = core.map(name => `  ${name}: () => import('./${name}')`);
   return (
-    '/** The code of each view, loaded when it is first asked for. */\n' +
+    '/** The code of each view of the core, loaded when it is first asked for. */\n' +
     `export const LOADERS = {\n${lines.join(',\n')}\n} as const;\n`
+  );
+}
+
+/** Return the list of the instruments, which are found by their folders. */
+export function slicesModule(slices) {
+  return (
+    slices.map(name => `import { slice as ${name} } from './${name}';\n`).join('') +
+    "import type { IInstrumentSlice } from '../slice';\n\n" +
+    '/** Every instrument that is here: see `IInstrumentSlice`. Nobody but the roots of pages and engines imports this. */\n' +
+    `export const SLICES: readonly IInstrumentSlice[] = [${slices.join(', ')}];\n`
   );
 }
 

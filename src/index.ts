@@ -1,3 +1,5 @@
+import { SLICES } from './instruments/slices.generated';
+import { addPanelPart } from './panel/shell/panel-part';
 import { commandsPlugin } from './plugins/commands';
 import { launcherPlugin } from './plugins/launcher';
 import { mimePlugin } from './plugins/mime';
@@ -8,6 +10,7 @@ import { runsTablePlugin } from './plugins/runs-table';
 import { viewRegistryPlugin } from './plugins/view-registry';
 import { viewsPlugin } from './plugins/views';
 import { widgetsPlugin } from './plugins/widgets';
+import { registerSlices } from './slice';
 
 // What packages with views of their own need; the token has to be this one.
 export { IMegalensViewRegistry } from './tokens';
@@ -21,6 +24,13 @@ export type { IMark, IMoved, Loaded } from './views/shared/content';
 export type { Control } from './views/shared/control';
 export type { IViewDefinition } from './views/shared/definition';
 export type { ITip } from './views/shared/tip';
+
+registerSlices(SLICES);
+for (const { panel } of SLICES) {
+  if (panel) {
+    addPanelPart(panel);
+  }
+}
 
 /** Every plugin of the extension. */
 export default [

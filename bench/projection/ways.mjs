@@ -19,11 +19,12 @@ async function blocked(work) {
 }
 
 try {
-  const { WorkQueue } = await load('src/aggregate/work-queue.ts');
-  const { Projector } = await load('src/instruments/generation/aggregate/projection/projector.ts');
-  const queue = new WorkQueue(await workers());
+  const folder = 'src/instruments/generation/aggregate/projection';
+  const { ProjectionQueue } = await load(`${folder}/projection-queue.ts`);
+  const { Projector } = await load(`${folder}/projector.ts`);
+  const queue = new ProjectionQueue(await workers(`${folder}/projection-worker.ts`));
   const projector = new Projector(queue);
-  // Started before it is measured, as a page's is by its first table.
+  // Started before it is measured.
   await queue.placeOf();
   const components = (points, standardise = false) =>
     projector.components(() => ({ ...points, values: points.values.slice() }), 2, standardise);

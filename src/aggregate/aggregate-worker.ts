@@ -1,18 +1,23 @@
+import type { IMomentGroups } from '../store/moment-source';
 import { MomentTables } from './moment-tables';
-import { Projections } from '../instruments/generation/aggregate/projection/projections';
-import { answer, type Buffers, type WorkerRequest } from './worker-port';
-
-/** The worker's side of the page; its types are not those of a page. */
-interface IWorkerScope {
-  onmessage: ((event: { data: WorkerRequest }) => void) | null;
-  postMessage(message: unknown, transfer: Buffers): void;
-}
-
-const scope = globalThis as unknown as IWorkerScope;
+import { packedMoments } from './moments-pack';
+import { serve, type Buffers } from './worker-port';
+import type { WorkerAnswer, WorkerQuestion } from './worker-questions';
 
 const tables = new MomentTables();
-const projections = new Projections();
 
-scope.onmessage = event => {
-  scope.postMessage(...answer(event.data, tables, projections));
-};
+serve((question: WorkerQuestion): readonly [WorkerAnswer, Buffers] => {
+  if (question.kind === 'moments') {
+    const packed = packedMoments(question.pack);
+    return [{ kind: 'moments', packed }, [packed.buffer]];
+  }
+  const answer = tables.ask(question.question);
+  return [{ kind: 'tables', answer }, answer.kind === 'groups' ? buffersOf(answer.groups) : []];
+});
+
+/** The memory of the columns, each buffer once. */
+function buffersOf(groups: IMomentGroups): Buffers {
+  const { group, step, samples, value, count, nonFinite, error, scaled } = groups;
+  const columns = [group, step, samples, value, count, nonFinite, error, scaled];
+  return [...new Set(columns.map(column => column.buffer))];
+}

@@ -25,3 +25,5 @@ export * from './trailing-mean';
 export * from './trend';
 export * from './whole-trend';
 export * from './work-queue';
+export * from './worker-link';
+export { serve, type Buffers } from './worker-port';

@@ -1,7 +1,8 @@
 import type { IMomentIndex, IMomentRows, IMomentSource, MomentStat } from '../store/moment-source';
 import { AggregateError } from './aggregate-error';
 import type { TableAnswer, TableQuestion } from './moment-tables';
-import { pageQueue, WORKER_ROWS, type TablePlace, type WorkQueue } from './work-queue';
+import { pageQueue, type TablePlace, type WorkQueue } from './work-queue';
+import { WORKER_ROWS } from './worker-link';
 
 /** Rows that are kept over all runs when nobody says otherwise; beyond it those that were asked for longest ago go. */
 export const CACHE_ROWS = 4_000_000;

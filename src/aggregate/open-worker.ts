@@ -1,4 +1,4 @@
-import type { IAggregateWorker } from './work-queue';
+import type { IAggregateWorker } from './worker-link';
 
 /** Start the worker. Loaded only where there are workers: the builder turns the URL into a file of its own. */
 export function openWorker(): IAggregateWorker {

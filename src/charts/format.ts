@@ -107,3 +107,12 @@ export function formatBytes(value: number): string {
   const suffix = /[kMGTP]$/.exec(text)?.[0] ?? '';
   return `${suffix ? text.slice(0, -1) : text} ${suffix}B`;
 }
+
+/** A duration or a time, with its unit. */
+export function timeWords(ms: number): string {
+  const size = Math.abs(ms);
+  if (size >= 1000) {
+    return `${formatNumber(ms / 1000, 4)} s`;
+  }
+  return size >= 1 || ms === 0 ? `${formatNumber(ms, 4)} ms` : `${formatNumber(ms * 1000, 4)} µs`;
+}

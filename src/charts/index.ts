@@ -12,7 +12,7 @@ export { contrastColor } from './contrast-color';
 export { lowMagnitude } from './decades';
 export { ChartError } from './error';
 export { followPointer, type IPointerFollower } from './follow-pointer';
-export { formatBytes, formatCount, formatFull, formatInteger, formatNumber } from './format';
+export { formatBytes, formatCount, formatFull, formatInteger, formatNumber, timeWords } from './format';
 export { domains, frames, locate, type IPlotFrame, type IPlace, type ISceneView } from './frames';
 export { legend, type IColorLegend, type ILegendWords } from './legend';
 export { COLORS } from './colors.generated';

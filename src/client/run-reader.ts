@@ -6,8 +6,7 @@ import type {
   IMomentsRowsRequest,
   IReading
 } from './moments-api';
-import type { IPipelineRequest, IPipelineSteps } from '../instruments/pipeline/client/pipeline-api';
-import type { ITimelineAnswer, ITimelineRequest } from '../instruments/timeline/client/timeline-api';
+import type { AskOf, IQuestion } from './question';
 import type { IStreamAnswer, IStreamQuery, ITensorIndex } from './runs-api';
 
 /** What there are lines of. */
@@ -37,22 +36,8 @@ export interface IRunReader {
    */
   lines(id: string, stream: LinesStream, query: ILinesQuery, signal?: AbortSignal): Promise<Uint8Array>;
   readonly moments: IMomentsReader;
-  /** How many alarms settings of the rules would have given; absent where nobody judges. */
-  alarmCounts?(id: string, settings: object, signal?: AbortSignal): Promise<IAlarmCounts>;
-  /** Lanes of the ranks, and who makes the others wait; null where there are no spans, absent where nobody puts clocks together. */
-  timeline?(id: string, request: ITimelineRequest, signal?: AbortSignal): Promise<ITimelineAnswer | null>;
-  /** Steps of one pipeline as they were measured; null where there are no spans, absent where nobody reads any. */
-  pipeline?(id: string, request: IPipelineRequest, signal?: AbortSignal): Promise<IPipelineSteps | null>;
-}
-
-/** Alarms of severity critical and warning that settings of the rules give in what is recorded of a run. */
-export interface IAlarmCounts {
-  /** Steps that were judged. */
-  readonly steps: number;
-  /** By rule; one that is not here gave none. */
-  readonly rules: Readonly<Record<string, number>>;
-  /** Whether all recorded steps were judged. */
-  readonly whole: boolean;
+  /** How a question of an instrument is asked; absent, or undefined, where nobody here answers it. */
+  asker?<R extends object, A>(question: IQuestion<R, A>): AskOf<R, A> | undefined;
 }
 
 /** Reads the stream `moments` of a recorded run. */

@@ -6,25 +6,10 @@ import { boundedText, isWhole } from '../protocol/whole-text';
 import { ClientError } from './client-error';
 import { demoStateOf, type DemoState, type DemoWish } from './demo-state';
 import { MomentsApi } from './moments-api';
-import {
-  pipelineOf,
-  type IPipelineRequest,
-  type IPipelineSteps
-} from '../instruments/pipeline/client/pipeline-api';
 import { asArray, asObject, badAnswer, Rest, runPath, type IRunsApiOptions } from './rest';
-import {
-  timelineOf,
-  type ITimelineAnswer,
-  type ITimelineRequest
-} from '../instruments/timeline/client/timeline-api';
+import type { AskOf, IQuestion } from './question';
 import { toldApart } from './run-labels';
-import {
-  textsOf,
-  type IAlarmCounts,
-  type ILinesQuery,
-  type IRunReader,
-  type LinesStream
-} from './run-reader';
+import { textsOf, type ILinesQuery, type IRunReader, type LinesStream } from './run-reader';
 
 const MOST_LETTERS = 500;
 const MOST_WARNINGS = 100;
@@ -186,34 +171,12 @@ export class RunsApi implements IRunReader {
     return runDetailOf(answer);
   }
 
-  /** Count the alarms that settings of the rules would have given. */
-  async alarmCounts(id: string, settings: object, signal?: AbortSignal): Promise<IAlarmCounts> {
-    const init = { method: 'POST', body: JSON.stringify({ settings }), signal };
-    const { steps, rules, whole } = asObject(await this.rest.json(`${runPath(id)}/alarms/count`, init));
-    const counts = Object.entries(asObject(rules)).map(
-      ([rule, count]) => [rule, Number(count) || 0] as const
-    );
-    return { steps: Number(steps) || 0, rules: Object.fromEntries(counts), whole: whole !== false };
-  }
-
-  /** Lanes of the ranks on one clock, and who makes the others wait. */
-  async timeline(
-    id: string,
-    request: ITimelineRequest,
-    signal?: AbortSignal
-  ): Promise<ITimelineAnswer | null> {
-    const init = { method: 'POST', body: JSON.stringify(request), signal };
-    return timelineOf(await this.rest.json(`${runPath(id)}/timeline`, init));
-  }
-
-  /** Steps of one pipeline as they were measured. */
-  async pipeline(
-    id: string,
-    request: IPipelineRequest,
-    signal?: AbortSignal
-  ): Promise<IPipelineSteps | null> {
-    const init = { method: 'POST', body: JSON.stringify(request), signal };
-    return pipelineOf(await this.rest.json(`${runPath(id)}/pipeline`, init));
+  /** Ask a question of an instrument. */
+  asker<R extends object, A>({ name, read }: IQuestion<R, A>): AskOf<R, A> {
+    return async (id, request, signal) => {
+      const init = { method: 'POST', body: JSON.stringify(request), signal };
+      return read(await this.rest.json(`${runPath(id)}/${name}`, init));
+    };
   }
 
   /** Rename a run, or write notes and tags to it. */

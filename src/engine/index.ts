@@ -1,15 +1,22 @@
 // First, so that what follows finds what V8 lacks.
 import './polyfills';
+import { SLICES } from '../instruments/slices.generated';
+import { addReportPart } from '../report/report-part';
+import { registerSlices } from '../slice';
 import { expose } from './expose';
 import { registerJob } from './jobs';
-import { planPipeline } from '../instruments/pipeline/engine/pipeline-job';
-import { mapRanks, planSplits } from '../instruments/pipeline/split/engine/split-jobs';
 import { makeReport } from './report-job';
 import { drawStills } from './still-job';
 
 registerJob('still', drawStills);
 registerJob('report', makeReport);
-registerJob('pipeline', planPipeline);
-registerJob('rank_map', mapRanks);
-registerJob('split', planSplits);
+registerSlices(SLICES);
+for (const { jobs = {}, report } of SLICES) {
+  for (const [name, load] of Object.entries(jobs)) {
+    registerJob(name, async (args, host) => (await load())(args, host));
+  }
+  if (report) {
+    addReportPart(report);
+  }
+}
 expose();

@@ -6,6 +6,7 @@ import {
   type IMomentsRows,
   type IMomentsRowsRequest
 } from '../client/moments-api';
+import type { AskOf, IQuestion } from '../client/question';
 import { asArray, asObject } from '../client/rest';
 import { textsOf, type ILinesQuery, type IMomentsReader, type LinesStream } from '../client/run-reader';
 import {
@@ -17,16 +18,6 @@ import {
   type IStreamQuery,
   type ITensorIndex
 } from '../client/runs-api';
-import {
-  pipelineOf,
-  type IPipelineRequest,
-  type IPipelineSteps
-} from '../instruments/pipeline/client/pipeline-api';
-import {
-  timelineOf,
-  type ITimelineAnswer,
-  type ITimelineRequest
-} from '../instruments/timeline/client/timeline-api';
 import type { IEngineAnswer, IEngineHost, IEngineReader } from './jobs';
 
 /** Asks the host for the rows of one run: the questions of the Jupyter server's endpoints, answered by the same Python code. */
@@ -60,12 +51,8 @@ export class PipeReader implements IEngineReader {
     return bytes ?? new Uint8Array(0);
   }
 
-  async timeline(_id: string, request: ITimelineRequest): Promise<ITimelineAnswer | null> {
-    return timelineOf((await this.ask('timeline', { request })).json);
-  }
-
-  async pipeline(_id: string, request: IPipelineRequest): Promise<IPipelineSteps | null> {
-    return pipelineOf((await this.ask('pipeline', { request })).json);
+  asker<R extends object, A>({ name, inEngine, read }: IQuestion<R, A>): AskOf<R, A> | undefined {
+    return inEngine ? async (_id, request) => read((await this.ask(name, { request })).json) : undefined;
   }
 
   private async momentsIndex(): Promise<IMomentsIndex> {

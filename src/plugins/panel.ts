@@ -32,7 +32,10 @@ export const panelPlugin: JupyterFrontEndPlugin<IMegalensPanel> = {
     const settings = registry?.load(ID).catch(() => null) ?? Promise.resolve(null);
     const panel = new LazyPanel(
       async () => {
-        const { createPanel } = await import('../panel/shell/create-panel');
+        const [{ createPanel }, { alarmsOf }] = await Promise.all([
+          import('../panel/shell/create-panel'),
+          import('../panel/shell/open-run')
+        ]);
         const made = await createPanel({
           commands: app.commands,
           runs,
@@ -42,7 +45,7 @@ export const panelPlugin: JupyterFrontEndPlugin<IMegalensPanel> = {
           settings: await settings
         });
         made.model.changed.connect(({ open }) => {
-          badge(panel.title, open?.alarms.alarms.length ?? 0, trans);
+          badge(panel.title, alarmsOf(open), trans);
           if (open) {
             // Whoever looks at a run opens a view of it next.
             views.preload();

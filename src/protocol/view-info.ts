@@ -2,7 +2,7 @@ import type { Phase } from './messages.generated';
 import { own } from './own';
 import { ProtocolError } from './protocol-error';
 import { schemaCheck, type ISchema } from './schema-check';
-import { VIEWS } from './view-table.generated';
+import { CORE_VIEWS, VIEWS } from './view-table.generated';
 import type { ViewOptions } from './views.generated';
 
 /** Where a view is offered before one of its kind is open. */
@@ -47,17 +47,32 @@ export interface IViewDescriptor extends IViewInfo {
   readonly options: ISchema;
 }
 
+/** Name of a view of this package. */
+export type ViewName = ViewOptions['view'];
+
+/** Views of this package whose code is here: those of the core, and those that instruments brought. */
+const here = new Set<string>(CORE_VIEWS);
 const others = new Map<string, IViewDescriptor>();
 const NAME = /^[a-z][a-z0-9_]*$/;
 
-/** Every view, our own first, in the order in which they are offered. */
+/** Every view whose code is here, our own first, in the order in which they are offered. */
 export function viewInfos(): readonly IViewInfo[] {
-  return [...Object.values(VIEWS), ...others.values()];
+  return [...Object.values(VIEWS).filter(({ name }) => here.has(name)), ...others.values()];
 }
 
-/** What is known of a view; undefined where nobody brought one of that name. */
+/** What is known of a view, also of one of ours whose code is not here; undefined where nobody brought one of that name. */
 export function viewInfo(name: string): IViewInfo | undefined {
   return Object.hasOwn(VIEWS, name) ? VIEWS[name as keyof typeof VIEWS] : others.get(name);
+}
+
+/** Whether the code of a view of this package is here: an instrument that was left out takes its views with it. */
+export function isHere(name: string): boolean {
+  return here.has(name);
+}
+
+/** Say that the code of views of this package is here. */
+export function bringViews(names: readonly string[]): void {
+  names.forEach(name => here.add(name));
 }
 
 /** A view of another package by its name. */

@@ -1,6 +1,6 @@
 import { ProtocolError } from './protocol-error';
 import { kindsBy, schemaCheck, type IKind, type ISchema } from './schema-check';
-import { otherView, viewInfos, type IViewDescriptor } from './view-info';
+import { isHere, otherView, viewInfo, viewInfos, type IViewDescriptor } from './view-info';
 import { VIEWS_SCHEMA, type ViewOptions } from './views.generated';
 import { isWhole } from './whole-text';
 
@@ -69,6 +69,13 @@ export function fullViewOptions(saved: unknown): FullViewOptions {
       expected: known,
       got: String(view).slice(0, 200)
     });
+  }
+  if (otherView(String(view)) === undefined && !isHere(String(view))) {
+    throw new ProtocolError(
+      'bad-parameter',
+      `The ${viewInfo(String(view))?.title ?? view} view is not part of this installation of Megalens: the instrument that draws it was left out.`,
+      { field: 'view' }
+    );
   }
   if (!isWhole(value)) {
     throw new ProtocolError(

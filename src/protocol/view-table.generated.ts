@@ -211,3 +211,12 @@ export const VIEWS: Readonly<Record<ViewOptions['view'], IViewInfo>> = {
     needs: { streams: [], flag: false, absent: '' }
   }
 };
+
+/** Those that are part of the core; instruments bring the others. */
+export const CORE_VIEWS: readonly ViewOptions['view'][] = [
+  'heatmap',
+  'trend',
+  'history',
+  'moments',
+  'scalars'
+];

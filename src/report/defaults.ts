@@ -1,8 +1,9 @@
+import { own } from '../protocol/own';
 import { reportViews } from '../protocol/view-info';
 import type { ViewOptions } from '../protocol/views.generated';
-import { readGenerations } from '../instruments/generation/store/generations';
 import type { IRunSource } from '../store/source';
 import type { ITraced } from './facts';
+import { reportParts } from './report-part';
 
 /** A trace point that carries texts, and is no picture of its own. */
 const TOKENS = 'InputTokens';
@@ -18,29 +19,18 @@ export async function defaultViews(run: IRunSource, traced: readonly ITraced[]):
   const has = new Set(traced.map(({ flag }) => flag).filter(flag => flag !== TOKENS));
   const first = flags.find(({ name }) => has.has(name)) ?? [...has].map(name => ({ name, layers: [] }))[0];
   const layers = first?.layers ?? [];
-  const alarms = await run.table('alarms').catch(() => null);
-  const timeline = await run.timeline?.({ ranks: '0', columns: 1 }).catch(() => null);
-  // A plan says something of a run that is a pipeline.
-  const steps = timeline ? await run.pipeline?.({}).catch(() => null) : null;
-  const isPipeline = (steps?.stages ?? 0) > 1;
-  const written = await readGenerations(run).catch(() => []);
-  const counts = {
-    tokens: written.length > 0,
-    lens: written.some(({ request }) => (request?.lens ?? 0) > 0),
-    effects: written.some(({ control }) => control > 0),
-    alarms: (alarms?.length ?? 0) > 0,
-    spans: Boolean(timeline),
+  const parts = await reportParts(run);
+  const counts: Record<string, boolean> = {
+    ...Object.fromEntries(parts.flatMap(part => Object.entries(part.has))),
     moments: logged,
     scalars: !logged || scalars.step.length > 0
   };
   const views = reportViews(
-    stream => counts[stream as keyof typeof counts] ?? true,
+    stream => own(counts, stream) ?? true,
     first === undefined ? [] : [first.name],
     run.hello?.phase
   );
-  if (isPipeline) {
-    views.push({ view: 'pipeline', schedule: 'measured' });
-  }
+  views.push(...parts.flatMap(part => part.views ?? []));
   return layers.length <= MOST_LAYERS
     ? views
     : views.map(view =>

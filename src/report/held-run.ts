@@ -1,3 +1,4 @@
+import type { AskOf, IQuestion } from '../client/question';
 import type { IRunDetail } from '../client/runs-api';
 import type { IMomentsReader, IRunReader } from '../client/run-reader';
 import { ClientError } from '../client/client-error';
@@ -21,15 +22,7 @@ import { compareRows } from '../store/tensor-rows';
 import { cutTrend, trendOfRows } from '../aggregate';
 import { trendAsked } from '../store/line-answers';
 import type { ITrendAnswer, ITrendQuery } from '../store/line-data';
-import {
-  lineKey,
-  readTimeline,
-  type IAsked,
-  type IHeldLines,
-  type IHeldPipeline,
-  type IHeldRows,
-  type IHeldTimeline
-} from './held';
+import { lineKey, type IAsked, type IHeldAnswer, type IHeldLines, type IHeldRows } from './held';
 import { layerWords } from '../views/shared/layers';
 
 /** What the file holds of a run. */
@@ -43,8 +36,8 @@ export interface IHeldRun extends IHeldRows {
   readonly moments: IMomentsReader;
   /** Trends of more rows than are held, as they were answered. */
   readonly trends?: readonly IHeldLines[];
-  readonly timelines?: readonly IHeldTimeline[];
-  readonly pipelines?: readonly IHeldPipeline[];
+  /** What instruments asked of the recording. */
+  readonly answers?: readonly IHeldAnswer[];
 }
 
 /** A run of which a report's file holds the rows that its views asked for. Any other question rejects and says so. */
@@ -56,22 +49,7 @@ export class HeldRun extends RecordedRun {
       const found = trends.find(each => lineKey(each.query) === lineKey(query));
       return found ? Promise.resolve(found.bytes) : notHere();
     };
-    const timelines = held.timelines ?? [];
-    const timeline: IRunReader['timeline'] = (_, request) => {
-      const { ranks, first, last } = request;
-      const found = timelines.find(
-        ({ request: asked }) => asked.ranks === ranks && asked.first === first && asked.last === last
-      );
-      return found ? Promise.resolve(readTimeline(found.text)) : notHere();
-    };
-    const pipelines = held.pipelines ?? [];
-    const pipeline: IRunReader['pipeline'] = (_, { first, last, replica }) => {
-      const found = pipelines.find(
-        ({ request: asked }) => asked.first === first && asked.last === last && asked.replica === replica
-      );
-      return found ? Promise.resolve(found.answer) : notHere();
-    };
-    const reader: IRunReader = { index: notHere, stream: notHere, lines, moments, timeline, pipeline };
+    const reader: IRunReader = { index: notHere, stream: notHere, lines, moments, asker: askerOf(held) };
     super(id, detail, reader);
   }
 
@@ -203,6 +181,21 @@ export class HeldRun extends RecordedRun {
     );
   }
 }
+
+/** Answers questions of instruments as they were answered when the file was made. */
+const askerOf = ({ answers = [] }: IHeldRun): IRunReader['asker'] =>
+  function asker<R extends object, A>({ name, held }: IQuestion<R, A>): AskOf<R, A> | undefined {
+    return (
+      held &&
+      ((_, request) => {
+        const key = held.key(request);
+        const found = answers.find(each => each.question === name && each.key === key);
+        // What is read is what a question's own form wrote.
+        const parse = held.parse ?? ((text: string) => JSON.parse(text) as A | null);
+        return found ? Promise.resolve(parse(found.text)) : notHere();
+      })
+    );
+  };
 
 /** Whether what was asked for is what is wanted, or more. */
 function same<T>(asked: T | undefined, wanted: T | undefined): boolean {

@@ -2,8 +2,6 @@ import type { IMomentsGroupsRequest, IMomentsIndex } from '../client/moments-api
 import type { IRunDetail } from '../client/runs-api';
 import type { ViewOptions } from '../protocol/views.generated';
 import { textsOf, type ILinesQuery } from '../client/run-reader';
-import type { IPipelineRequest, IPipelineSteps } from '../instruments/pipeline/client/pipeline-api';
-import type { ITimelineAnswer, ITimelineRequest } from '../instruments/timeline/client/timeline-api';
 import type { IRunEvent } from '../store/run-events';
 import type { IThinnedLines, ITensorQuery, ITensorRow, ITensorShape } from '../store/source';
 
@@ -22,71 +20,12 @@ export interface IHeldLines {
   readonly bytes: Uint8Array;
 }
 
-/** A timeline that was asked for, and the answer: JSON text in which null stands for what is not a number. */
-export interface IHeldTimeline {
-  readonly request: ITimelineRequest;
+/** A question of an instrument that was asked, and the answer as JSON text. */
+export interface IHeldAnswer {
+  readonly question: string;
+  /** As `key` of the question's held form. */
+  readonly key: string;
   readonly text: string;
-}
-
-/** Measured steps of a pipeline that were asked for, and the answer. */
-export interface IHeldPipeline {
-  readonly request: IPipelineRequest;
-  readonly answer: IPipelineSteps | null;
-}
-
-/** Most operations of measured steps that a file holds, but for those of one step. */
-const PIPELINE_OPERATIONS = 20_000;
-
-/** Cut measured steps to the newest ones that a file has room for. */
-export function heldPipeline(answer: IPipelineSteps): IPipelineSteps {
-  const { operations, steps } = answer;
-  const at = operations.step.length - PIPELINE_OPERATIONS;
-  // The first step whose operations are all behind the cut, or the newest.
-  const newest = steps.at(-1)?.step ?? 0;
-  const from =
-    at > 0 ? Math.min((operations.step[at - 1] ?? newest) + 1, newest) : (steps[0]?.step ?? newest);
-  const first = operations.step.findIndex(step => step >= from);
-  const kept = steps.filter(({ step }) => step >= from);
-  const cut = <T>(column: readonly T[]): readonly T[] => (first > 0 ? column.slice(first) : column);
-  return {
-    ...answer,
-    steps: kept,
-    left: answer.left + steps.length - kept.length,
-    operations: {
-      step: cut(operations.step),
-      stage: cut(operations.stage),
-      rank: cut(operations.rank),
-      chunk: cut(operations.chunk),
-      virtualStage: cut(operations.virtualStage),
-      kind: cut(operations.kind),
-      microBatch: cut(operations.microBatch),
-      begin: cut(operations.begin),
-      end: cut(operations.end)
-    }
-  };
-}
-
-/** Most columns of a timeline that a file holds. */
-const TIMELINE_COLUMNS = 400;
-
-/** Ask for a timeline as a file holds it: whole, and not finer than is seen. */
-export function heldRequest({
-  row: _,
-  window: __,
-  draft: ___,
-  ...request
-}: ITimelineRequest): ITimelineRequest {
-  return { ...request, columns: Math.min(request.columns ?? Infinity, TIMELINE_COLUMNS) };
-}
-
-/** Write a timeline as a file holds it. */
-export const timelineText = (answer: ITimelineAnswer | null): string => JSON.stringify(answer);
-
-/** Read it again. */
-export function readTimeline(text: string): ITimelineAnswer | null {
-  return text === 'null'
-    ? null
-    : (JSON.parse(text, (_, value: unknown) => (value === null ? NaN : value)) as ITimelineAnswer);
 }
 
 /** What tells questions for lines apart, whatever their steps and points. */
@@ -135,9 +74,8 @@ export interface IPageRun {
   readonly shapes: Readonly<Record<string, ITensorShape>>;
   /** Trends of more rows than are held. */
   readonly trends: readonly (Omit<IHeldLines, 'bytes'> & { readonly bytes: string })[];
-  readonly timelines: readonly (Omit<IHeldTimeline, 'text'> & { readonly bytes: string })[];
-  /** Measured steps of pipelines, as JSON texts of `IHeldPipeline`. */
-  readonly pipelines: readonly string[];
+  /** What instruments asked of the recording. */
+  readonly answers: readonly (Omit<IHeldAnswer, 'text'> & { readonly bytes: string })[];
   /** Rows of the stream `scalars`, as an Arrow IPC stream. */
   readonly scalars: string;
   /** What happened to the run. */

@@ -4,7 +4,7 @@ import { streamTable } from '../protocol/frame-table';
 import { own } from '../protocol/own';
 import { ScalarStore } from '../store/scalar-store';
 import type { IScalarColumns } from '../store/source';
-import type { IHeldPipeline, IPageRun } from './held';
+import type { IPageRun } from './held';
 import { HeldMoments } from './held-moments';
 import { HeldRun } from './held-run';
 import { pack, unpack } from './packing';
@@ -54,11 +54,10 @@ export function writePageRun(
     asked: held.asked,
     shapes: held.shapes,
     trends: recorder.heldTrends.map(each => ({ ...each, bytes: packed(each.bytes) })),
-    timelines: recorder.heldTimelines.map(({ request, text }) => ({
-      request,
+    answers: recorder.heldAnswers.map(({ text, ...about }) => ({
+      ...about,
       bytes: packed(new TextEncoder().encode(text))
     })),
-    pipelines: recorder.heldPipelines.map(each => packed(new TextEncoder().encode(JSON.stringify(each)))),
     scalars: scalars === null ? '' : packed(scalarBytes(scalars)),
     thinned: scalars?.thinned ?? 0,
     events: recorder.heldEvents.map(each => ({
@@ -95,13 +94,10 @@ export async function readPageRun(page: IPageRun): Promise<HeldRun> {
     )
   };
   const trends = page.trends.map(async each => ({ ...each, bytes: await unpack(each.bytes) }));
-  const timelines = page.timelines.map(async ({ request, bytes }) => ({
-    request,
+  const answers = page.answers.map(async ({ bytes, ...about }) => ({
+    ...about,
     text: new TextDecoder().decode(await unpack(bytes))
   }));
-  const pipelines = page.pipelines.map(
-    async each => JSON.parse(new TextDecoder().decode(await unpack(each))) as IHeldPipeline
-  );
   const tables = Object.entries(page.tables).map(
     async ([stream, text]) => [stream, await unpack(text)] as const
   );
@@ -111,8 +107,7 @@ export async function readPageRun(page: IPageRun): Promise<HeldRun> {
     events: page.events.map(each => ({ ...each, last: each.last ?? Infinity })),
     rows,
     trends: await Promise.all(trends),
-    timelines: await Promise.all(timelines),
-    pipelines: await Promise.all(pipelines),
+    answers: await Promise.all(answers),
     scalars: page.scalars === '' ? null : { ...store.columns(), thinned: page.thinned },
     moments: new HeldMoments(held)
   });

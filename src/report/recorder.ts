@@ -1,4 +1,5 @@
 import { byLayer, layoutOf, thinLine, trend, trendOfRows, type Statistic } from '../aggregate';
+import type { AskOf, IQuestion } from '../client/question';
 import type { IRunDetail } from '../client/runs-api';
 import type { IRunReader } from '../client/run-reader';
 import type { Phase } from '../protocol/messages.generated';
@@ -18,16 +19,7 @@ import type {
 import { cleanPaths } from '../views/shared/clean-paths';
 import { cleaned } from './clean';
 import type { ILayerLine, ITrendAnswer, ITrendQuery } from '../store/line-data';
-import {
-  heldPipeline,
-  heldRequest,
-  timelineText,
-  type IAsked,
-  type IHeldLines,
-  type IHeldPipeline,
-  type IHeldRows,
-  type IHeldTimeline
-} from './held';
+import type { IAsked, IHeldAnswer, IHeldLines, IHeldRows } from './held';
 import { HeldTables } from './held-tables';
 import { MomentsRecorder } from './record-moments';
 
@@ -76,28 +68,14 @@ export class Recorder extends RecordedRun {
   static of(id: string, detail: IRunDetail, reader: IRunReader, room: number): Recorder {
     const moments = new MomentsRecorder(reader.moments, room);
     const trends: IHeldLines[] = [];
-    const timelines: IHeldTimeline[] = [];
-    const timeline: IRunReader['timeline'] = async (run, request, signal) => {
-      const asked = heldRequest(request);
-      const answer = (await reader.timeline?.(run, asked, signal)) ?? null;
-      timelines.push({ request: asked, text: timelineText(answer) });
-      return answer;
-    };
-    const pipelines: IHeldPipeline[] = [];
-    const pipeline: IRunReader['pipeline'] = async (run, request, signal) => {
-      const whole = (await reader.pipeline?.(run, request, signal)) ?? null;
-      const answer = whole && heldPipeline(whole);
-      pipelines.push({ request, answer });
-      return answer;
-    };
+    const answers: IHeldAnswer[] = [];
     const lines: IRunReader['lines'] = async (run, kind, query, signal) => {
       const bytes = await reader.lines(run, kind, query, signal);
       trends.push({ query, bytes });
       return bytes;
     };
-    const asked = { ...(reader.timeline ? { timeline } : {}), ...(reader.pipeline ? { pipeline } : {}) };
-    const methods = { ...methodsOf(reader), lines, moments, ...asked };
-    return new Recorder(id, cleaned(detail), methods, moments, trends, timelines, pipelines);
+    const methods = { ...methodsOf(reader), lines, moments, asker: askerOf(reader, answers) };
+    return new Recorder(id, cleaned(detail), methods, moments, trends, answers);
   }
 
   private constructor(
@@ -107,8 +85,7 @@ export class Recorder extends RecordedRun {
     readonly recordedMoments: MomentsRecorder,
     /** Trends of more rows than a file holds. */
     readonly heldTrends: readonly IHeldLines[],
-    readonly heldTimelines: readonly IHeldTimeline[],
-    readonly heldPipelines: readonly IHeldPipeline[]
+    readonly heldAnswers: readonly IHeldAnswer[]
   ) {
     super(id, about, reader);
   }
@@ -363,6 +340,23 @@ export class Recorder extends RecordedRun {
   private readonly _shapes = new Map<string, ITensorShape>();
   private readonly _tables = new HeldTables();
 }
+
+/** Asks questions of instruments as a file is to hold them, and keeps what is answered. */
+const askerOf = (reader: IRunReader, answers: IHeldAnswer[]): IRunReader['asker'] =>
+  function asker<R extends object, A>(question: IQuestion<R, A>): AskOf<R, A> | undefined {
+    const { name, held } = question;
+    const ask = held && reader.asker?.(question);
+    return (
+      ask &&
+      (async (run, request, signal) => {
+        const asked = held.asked?.(request) ?? request;
+        const whole = await ask(run, asked, signal);
+        const answer = whole && (held.cut?.(whole) ?? whole);
+        answers.push({ question: name, key: held.key(asked), text: JSON.stringify(answer) });
+        return answer;
+      })
+    );
+  };
 
 /** A reader's own methods, which a spread of a class's object would lose. */
 function methodsOf(reader: IRunReader): Pick<IRunReader, 'index' | 'stream'> {

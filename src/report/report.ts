@@ -148,8 +148,8 @@ function needsValues(options: ViewOptions): boolean {
 
 function heldRun(recorder: Recorder): HeldRun {
   const { id, about, held, heldScalars, recordedMoments: moments } = recorder;
-  const { heldTimelines: timelines, heldPipelines: pipelines } = recorder;
-  return new HeldRun({ id, detail: about, ...held, scalars: heldScalars, moments, timelines, pipelines });
+  const { heldAnswers: answers } = recorder;
+  return new HeldRun({ id, detail: about, ...held, scalars: heldScalars, moments, answers });
 }
 
 interface IParts {

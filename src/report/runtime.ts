@@ -1,3 +1,5 @@
+import { SLICES } from '../instruments/slices.generated';
+import { registerSlices } from '../slice';
 import { element } from '../views/mount/dom';
 import { mountView } from '../views/registry';
 import type { IViewRuns } from '../views/view';
@@ -61,4 +63,5 @@ function runsOf(others: readonly HeldRun[]): IViewRuns {
   };
 }
 
+registerSlices(SLICES);
 void start();

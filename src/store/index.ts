@@ -1,5 +1,3 @@
-export * from '../instruments/monitor/store/alarms';
-export * from '../instruments/generation/store/generations';
 export * from './line-data';
 export * from './live-moments';
 export * from './live-run';

@@ -7,10 +7,8 @@ import { pageBytes } from '../protocol/streams';
 import type { ConfigPatch, Configured, Hello, Phase, Status } from '../protocol/messages.generated';
 import { ProtocolError } from '../protocol/protocol-error';
 import { own } from '../protocol/own';
-import type { IAlarmCounts } from '../client/run-reader';
-import type { IPipelineRequest, IPipelineSteps } from '../instruments/pipeline/client/pipeline-api';
+import type { Ask, IQuestion } from '../client/question';
 import type { ITensorIndex } from '../client/runs-api';
-import type { ITimelineAnswer, ITimelineRequest } from '../instruments/timeline/client/timeline-api';
 import { AuditLog, type IAuditEvent } from './audit-log';
 import { ChangeGate } from './change-gate';
 import { joinRows, joinShapes, joinTables, keyColumns } from './join-past';
@@ -19,7 +17,7 @@ import { LiveMoments } from './live-moments';
 import { LivePast } from './live-past';
 import { MomentStore } from './moment-store';
 import { ascending, shapeIn, stepsIn, type RecordingRows } from './recording';
-import { AlarmReader, withAlarms } from '../instruments/monitor/store/alarms';
+import { StreamEvents } from './stream-events';
 import { runEvents, type IRunEvent } from './run-events';
 import { RowStore, type IRowsQuery, type IStreamRows } from './row-store';
 import { RunLink } from './run-link';
@@ -178,10 +176,10 @@ export class LiveRun implements IRunSource {
   async events(): Promise<readonly IRunEvent[]> {
     const { past, auditLog, _status: status } = this.alive();
     const events = runEvents(auditLog.rows, past.missing(0, Infinity, status), status, this._hello);
-    // The hub keeps them all and sends them to whoever comes later.
-    const table = (): Promise<IStreamRows> =>
-      Promise.resolve((this.rowStores.get('alarms') ?? new RowStore(STREAMS.alarms)).rows());
-    return withAlarms(events, await this.alarmReader.read({ hello: this._hello, table }));
+    // The hub keeps all rows of such streams and sends them to whoever comes later.
+    const table = async (stream: string): Promise<IStreamRows> =>
+      this.rowStores.get(stream)?.rows() ?? { columns: {}, length: 0, evictedRows: 0, sampledEvery: 1 };
+    return this.streamEvents.join(events, { hello: this._hello, table });
   }
 
   async scalars(names?: readonly string[] | null): Promise<IScalarColumns> {
@@ -205,16 +203,9 @@ export class LiveRun implements IRunSource {
     return there === null ? here : joinTables(there, here, keys);
   }
 
-  alarmCounts(settings: object, signal?: AbortSignal): Promise<IAlarmCounts | null> {
-    return this.alive().past.read(recording => recording.alarmCounts(settings, signal));
-  }
-
-  timeline(request: ITimelineRequest, signal?: AbortSignal): Promise<ITimelineAnswer | null> {
-    return this.alive().past.read(recording => recording.timeline(request, signal));
-  }
-
-  pipeline(request: IPipelineRequest, signal?: AbortSignal): Promise<IPipelineSteps | null> {
-    return this.alive().past.read(recording => recording.pipeline(request, signal));
+  asker<R extends object, A>(question: IQuestion<R, A>): Ask<R, A> {
+    return (request, signal) =>
+      this.alive().past.read(async recording => (await recording.asker(question)?.(request, signal)) ?? null);
   }
 
   async configure(patch: ConfigPatch, accepted?: (message: Configured) => void): Promise<Configured> {
@@ -301,7 +292,7 @@ export class LiveRun implements IRunSource {
         this.moments.clear();
         this.auditLog.clear();
         this.rowStores.clear();
-        this.alarmReader.renew();
+        this.streamEvents.renew();
         this.past.clear();
         this._status = null;
       }
@@ -332,9 +323,7 @@ export class LiveRun implements IRunSource {
       this._unreadable += 1;
     }
     if (span !== null) {
-      if (frame.stream === 'alarms') {
-        this.alarmReader.renew();
-      }
+      this.streamEvents.renew(frame.stream);
       this.gate.note(frame.stream, ...span);
     }
   }
@@ -403,7 +392,7 @@ export class LiveRun implements IRunSource {
   private readonly hub: HubConnection;
   private readonly gate: ChangeGate;
   private readonly auditLog = new AuditLog();
-  private readonly alarmReader = new AlarmReader();
+  private readonly streamEvents = new StreamEvents();
   /** Streams that are kept for what their views ask; every other one is kept row by row. */
   private readonly stores: Readonly<Partial<Record<string, Append>>> = {
     tensors: frame => {

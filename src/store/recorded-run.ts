@@ -1,4 +1,5 @@
 import { Signal, type ISignal } from '@lumino/signaling';
+import type { Ask, IQuestion } from '../client/question';
 import type { IRunReader } from '../client/run-reader';
 import type { IRunDetail } from '../client/runs-api';
 import { streamTable } from '../protocol/frame-table';
@@ -9,7 +10,7 @@ import type { Configured, Hello, Phase, Status } from '../protocol/messages.gene
 import type { IScalarAnswer, IScalarLine, ITrendAnswer, ITrendQuery } from './line-data';
 import { RecordingRows, shapeIn, stepsIn, type IRecordingOptions } from './recording';
 import type { IRowsQuery, IStreamRows } from './row-store';
-import { AlarmReader, withAlarms } from '../instruments/monitor/store/alarms';
+import { StreamEvents } from './stream-events';
 import { runEvents, type IRunAudit, type IRunEvent } from './run-events';
 import { RunLink } from './run-link';
 import { ScalarStore } from './scalar-store';
@@ -50,15 +51,6 @@ export class RecordedRun implements IRunSource {
   ) {
     this.link = options.link ?? new RunLink();
     this.recording = new RecordingRows(id, api, () => this.name, options);
-    if (api.alarmCounts) {
-      this.alarmCounts = (settings, signal) => this.alive().alarmCounts(settings, signal);
-    }
-    if (api.timeline) {
-      this.timeline = (request, signal) => this.alive().timeline(request, signal);
-    }
-    if (api.pipeline) {
-      this.pipeline = (request, signal) => this.alive().pipeline(request, signal);
-    }
     const ended = ['finished', 'lost'].includes(detail.status.state) && detail.kind === undefined;
     this.moments = new ServerMoments(id, api.moments, {
       name: () => this.name,
@@ -69,12 +61,6 @@ export class RecordedRun implements IRunSource {
   }
 
   readonly moments: ServerMoments;
-
-  readonly alarmCounts: IRunSource['alarmCounts'];
-
-  readonly timeline: IRunSource['timeline'];
-
-  readonly pipeline: IRunSource['pipeline'];
 
   readonly link: RunLink;
 
@@ -150,8 +136,13 @@ export class RecordedRun implements IRunSource {
         throw error;
       });
     const events = runEvents(await this.auditRows, missing, this.status, this.hello);
-    // A picture without marks of alarms is better than none.
-    return withAlarms(events, await this.alarmRows.read(this).catch(() => []));
+    // A picture without the marks of instruments is better than none.
+    return this.streamEvents.join(events, this).catch(() => events);
+  }
+
+  asker<R extends object, A>(question: IQuestion<R, A>): Ask<R, A> | undefined {
+    const ask = this.recording.asker(question);
+    return ask && ((request, signal) => (this.alive(), ask(request, signal)));
   }
 
   configure(): Promise<Configured> {
@@ -202,7 +193,7 @@ export class RecordedRun implements IRunSource {
   /** Where its rows are asked for. */
   protected readonly recording: RecordingRows;
   private scalarRows: Promise<Pick<ScalarStore, 'columns'>> | null = null;
-  private readonly alarmRows = new AlarmReader();
+  private readonly streamEvents = new StreamEvents();
   private auditRows: Promise<readonly IRunAudit[]> | null = null;
   private _isDisposed = false;
 }

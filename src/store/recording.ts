@@ -1,7 +1,6 @@
-import type { IAlarmCounts, IRunReader } from '../client/run-reader';
-import type { IPipelineRequest, IPipelineSteps } from '../instruments/pipeline/client/pipeline-api';
+import type { Ask, IQuestion } from '../client/question';
+import type { IRunReader } from '../client/run-reader';
 import type { ITensorIndex } from '../client/runs-api';
-import type { ITimelineAnswer, ITimelineRequest } from '../instruments/timeline/client/timeline-api';
 import { streamTable } from '../protocol/frame-table';
 import { pageBytes, type StreamMap } from '../protocol/streams';
 import { STREAMS } from '../protocol/streams.generated';
@@ -56,19 +55,10 @@ export class RecordingRows {
     });
   }
 
-  /** How many alarms settings of the rules would have given; null where nobody judges. */
-  alarmCounts(settings: object, signal?: AbortSignal): Promise<IAlarmCounts | null> {
-    return this.guarded(async () => (await this.api.alarmCounts?.(this.id, settings, signal)) ?? null);
-  }
-
-  /** Lanes of the ranks, and who makes the others wait; null where there are no spans, or nobody who puts clocks together. */
-  timeline(request: ITimelineRequest, signal?: AbortSignal): Promise<ITimelineAnswer | null> {
-    return this.guarded(async () => (await this.api.timeline?.(this.id, request, signal)) ?? null);
-  }
-
-  /** Steps of one pipeline as they were measured; null where there are no spans, or nobody who reads them. */
-  pipeline(request: IPipelineRequest, signal?: AbortSignal): Promise<IPipelineSteps | null> {
-    return this.guarded(async () => (await this.api.pipeline?.(this.id, request, signal)) ?? null);
+  /** How a question of an instrument is asked; undefined where nobody answers it. */
+  asker<R extends object, A>(question: IQuestion<R, A>): Ask<R, A> | undefined {
+    const ask = this.api.asker?.(question);
+    return ask && ((request, signal) => this.guarded(() => ask(this.id, request, signal)));
   }
 
   /** Ask anew what there is: the recording has grown. */

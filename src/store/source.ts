@@ -1,8 +1,6 @@
 import type { ISignal } from '@lumino/signaling';
 import type { CloseReason } from '../client/hub-state';
-import type { IAlarmCounts } from '../client/run-reader';
-import type { IPipelineRequest, IPipelineSteps } from '../instruments/pipeline/client/pipeline-api';
-import type { ITimelineAnswer, ITimelineRequest } from '../instruments/timeline/client/timeline-api';
+import type { Ask, IQuestion } from '../client/question';
 import type {
   Configured,
   ConfigPatch,
@@ -213,12 +211,8 @@ export interface IRunSource {
   events?(): Promise<readonly IRunEvent[]>;
   /** Rows of a stream by its name in `hello.streams`; a live run gives those of streams without a method of their own. */
   table(stream: string, query?: IRowsQuery, signal?: AbortSignal): Promise<IStreamRows>;
-  /** How many alarms settings of the rules would have given in the recording. Null where there is none, absent where nobody judges. */
-  alarmCounts?(settings: object, signal?: AbortSignal): Promise<IAlarmCounts | null>;
-  /** Lanes of the ranks on one clock, and who makes the others wait, of the recording. Null where it has no spans, absent where nobody puts clocks together. */
-  timeline?(request: ITimelineRequest, signal?: AbortSignal): Promise<ITimelineAnswer | null>;
-  /** Steps of one pipeline as they were measured, of the recording. Null where it has no spans, absent where nobody reads any. */
-  pipeline?(request: IPipelineRequest, signal?: AbortSignal): Promise<IPipelineSteps | null>;
+  /** How the recording is asked a question of an instrument; absent, or undefined, where nobody answers it. */
+  asker?<R extends object, A>(question: IQuestion<R, A>): Ask<R, A> | undefined;
   /**
    * Ask for a change. Resolves when it is applied; `accepted` is called with the step from which it can apply.
    * Rejects with the hub's typed error.

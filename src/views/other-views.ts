@@ -1,4 +1,5 @@
-import { addView, type IViewDescriptor } from '../protocol/view-info';
+import { addView, bringViews, type IViewDescriptor, type ViewName } from '../protocol/view-info';
+import type { ViewOptions } from '../protocol/views.generated';
 import type { IViewDefinition } from './shared/definition';
 import type { IMountModule, OtherOptions } from './mount-module';
 
@@ -11,6 +12,13 @@ export type IViewModule<O extends object = OtherOptions> =
 
 /** The code of any view. */
 export type ViewCode = { readonly view: IViewDefinition } | IMountModule;
+
+/** The code of views of this package by their names, loaded when they are first shown. */
+export type OwnViews = {
+  readonly [K in ViewName]?: () => Promise<{
+    readonly view: IViewDefinition<Extract<ViewOptions, { view: K }>>;
+  }>;
+};
 
 const loads = new Map<string, () => Promise<ViewCode>>();
 
@@ -35,7 +43,14 @@ export function registerView<O extends object>(
   };
 }
 
-/** How the code of a view of another package is loaded. */
+/** Register views of this package that are not the core's: the contract knows them, and an instrument has their code. */
+export function registerOwnViews(views: OwnViews): void {
+  // A view has options of its own kind, whose names the contract checks.
+  Object.entries(views).forEach(([name, load]) => loads.set(name, load as () => Promise<ViewCode>));
+  bringViews(Object.keys(views));
+}
+
+/** How the code of a view is loaded that is not the core's. */
 export function loadOther(name: string): (() => Promise<ViewCode>) | undefined {
   return loads.get(name);
 }

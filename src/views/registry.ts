@@ -1,14 +1,10 @@
-import { viewInfo } from '../protocol/view-info';
+import { isHere, viewInfo, viewInfos, type ViewName } from '../protocol/view-info';
 import { fullViewOptions } from '../protocol/view-options';
 import type { ViewOptions } from '../protocol/views.generated';
 import { own } from '../protocol/own';
 import type { IRunSource } from '../store/source';
 import type { IView, IViewHost } from './view';
-import { LOADERS } from './loaders.generated';
 import { loadView } from './view-code';
-
-/** Name of a view of this package. */
-export type ViewName = ViewOptions['view'];
 
 /** What a run is asked first, by the stream that a view needs; the source keeps it. */
 const FIRST: Readonly<Record<string, (source: IRunSource) => Promise<unknown> | undefined>> = {
@@ -41,9 +37,11 @@ export function preloadView(options: ViewOptions, source: Promise<IRunSource>): 
  * @param idle Waits until then.
  */
 export async function preloadViews(idle: () => Promise<void>): Promise<void> {
+  const ours = viewInfos().flatMap(({ name }) => (isHere(name) ? [name as ViewName] : []));
   const pieces: readonly (() => Promise<unknown>)[] = [
     () => import('./mount'),
-    ...Object.values(LOADERS),
+    ...ours.map(name => () => loadView(name)),
+    async () => (await import('./heatmap/text-source')).preloadTextRows(),
     async () => (await import('../aggregate/load-tables')).loadTables(),
     async () => (await import('../charts/vega')).loadVega(),
     async () => (await import('../charts/vega')).warmVega()

@@ -1,9 +1,15 @@
 import type { ViewOptions } from '../protocol/views.generated';
 import { LOADERS } from './loaders.generated';
+import { own } from '../protocol/own';
 import { loadOther, type ViewCode } from './other-views';
+import { ViewError } from './shared/view-error';
 
-/** Load the code of a view, of this package or of another one. */
+/** Load the code of a view, of the core, of an instrument or of another package. */
 export async function loadView(name: ViewOptions['view']): Promise<ViewCode> {
+  const load = loadOther(name) ?? own<(() => Promise<unknown>) | undefined>(LOADERS, name);
+  if (load === undefined) {
+    throw new ViewError(`There is no code of a view ${name} here.`);
+  }
   // Whoever knows a view by its name has options of that view: the cast says that the two go together.
-  return (await (loadOther(name) ?? LOADERS[name])()) as ViewCode;
+  return (await load()) as ViewCode;
 }

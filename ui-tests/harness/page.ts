@@ -2,8 +2,12 @@ import type { ViewOptions } from '../../src/protocol/views.generated';
 import { Chart } from '../../src/charts';
 import { LinePainter } from '../../src/views/mount/line-painter';
 import { mountView, toCode, type IView } from '../../src/views';
+import { SLICES } from '../../src/instruments/slices.generated';
+import { registerSlices } from '../../src/slice';
 import { SyntheticRun, type ISyntheticShape } from './source';
 import { THEMES } from './themes';
+
+registerSlices(SLICES);
 
 const node = document.getElementById('view') as HTMLElement;
 

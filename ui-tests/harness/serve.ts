@@ -25,9 +25,13 @@ export async function serve(): Promise<IHarness> {
     outdir: folder,
     logLevel: 'error'
   });
-  // The builder of the extension makes a file of the worker; here it is made beside the page.
+  // The builder of the extension makes a file of each worker; here they are made beside the page.
   await build({
-    entryPoints: [resolve(here, '../../src/aggregate/aggregate-worker.ts')],
+    entryPoints: [
+      resolve(here, '../../src/aggregate/aggregate-worker.ts'),
+      resolve(here, '../../src/instruments/generation/aggregate/projection/projection-worker.ts')
+    ],
+    entryNames: '[name]',
     bundle: true,
     format: 'esm',
     outdir: folder,

@@ -4,10 +4,11 @@ import { syntheticPipeline } from './pipeline';
 import { syntheticTimeline } from './timeline';
 import { SyntheticMoments, type IMomentShape } from './moments';
 import type { IRunEvent } from '../../src/store/run-events';
-import { withAlarms, type IAlarm } from '../../src/instruments/monitor/store/alarms';
-import { alarmRows } from '../../src/store/__tests__/memory-run';
-import type { IPipelineSteps } from '../../src/instruments/pipeline/client/pipeline-api';
-import type { ITimelineAnswer, ITimelineRequest } from '../../src/instruments/timeline/client/timeline-api';
+import { alarmEvents, type IAlarm } from '../../src/instruments/monitor/store/alarms';
+import { alarmRows } from '../../src/instruments/monitor/__tests__/alarm-rows';
+import { PIPELINE } from '../../src/instruments/pipeline/client/pipeline-api';
+import { TIMELINE, type ITimelineRequest } from '../../src/instruments/timeline/client/timeline-api';
+import type { Ask, IQuestion } from '../../src/client/question';
 import { RunLink } from '../../src/store/run-link';
 import type {
   ConnectionState,
@@ -134,16 +135,18 @@ export class SyntheticRun implements IRunSource {
       : Promise.reject(new Error('this run has no other streams'));
   }
 
-  timeline(request: ITimelineRequest): Promise<ITimelineAnswer> {
-    return Promise.resolve(syntheticTimeline(request));
-  }
-
-  pipeline(): Promise<IPipelineSteps | null> {
-    return Promise.resolve(this._shape.pipeline ? syntheticPipeline() : null);
+  asker<R extends object, A>({ name }: IQuestion<R, A>): Ask<R, A> | undefined {
+    const { pipeline } = this._shape;
+    const answers: Record<string, unknown> = {
+      [TIMELINE.name]: async (request: ITimelineRequest) => syntheticTimeline(request),
+      [PIPELINE.name]: async () => (pipeline ? syntheticPipeline() : null)
+    };
+    return answers[name] as Ask<R, A> | undefined;
   }
 
   events(): Promise<readonly IRunEvent[]> {
-    return Promise.resolve(withAlarms(this._shape.events ?? [], this._shape.alarms ?? []));
+    const { events = [], alarms = [] } = this._shape;
+    return Promise.resolve([...events, ...alarmEvents(alarms)].sort((a, b) => a.first - b.first));
   }
 
   configure(_patch: ConfigPatch): Promise<Configured> {

@@ -7,12 +7,15 @@ import type { IAggregateWorker } from '..';
 
 /** Opens the worker's own file in threads of Node, behind the handlers of a browser's worker. */
 export class NodeWorkers {
-  constructor() {
+  /**
+   * @param entry - Path of the worker's file.
+   */
+  constructor(entry = join(__dirname, '../aggregate-worker.ts')) {
     this.folder = mkdtempSync(join(tmpdir(), 'megalens-worker-'));
     this.bundle = join(this.folder, 'aggregate-worker.mjs');
     this.missing = join(this.folder, 'not-there.mjs');
     const built = buildSync({
-      entryPoints: [join(__dirname, '../aggregate-worker.ts')],
+      entryPoints: [entry],
       bundle: true,
       write: false,
       format: 'esm',

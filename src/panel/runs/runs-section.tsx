@@ -7,6 +7,7 @@ import { CompareBar } from './compare-bar';
 import { DemoBox } from './demo-box';
 import { bytesOf, isDeletable } from './keep-newest';
 import { NoticeBox } from '../shell/notice-box';
+import { alarmsOf } from '../shell/open-run';
 import type { PanelModel } from '../shell/panel-model';
 import { runMark } from './run-mark';
 import { Section } from '../shell/section';
@@ -118,7 +119,7 @@ export function RunsSection({ model }: { model: PanelModel }): React.ReactElemen
           {entries.map(entry => {
             const open = model.open?.id === entry.id ? model.open : null;
             const mark = runMark(entry, open, trans);
-            const alarms = open?.alarms.alarms.length ?? 0;
+            const alarms = alarmsOf(open);
             return (
               <li
                 key={entry.id}

@@ -6,6 +6,7 @@ import { isRunId } from '../../client/runs-api';
 import type { IMegalensRuns, IMegalensViews } from '../../tokens';
 import { createPanelHost } from './panel-host';
 import { PanelModel } from './panel-model';
+import { loadPanelParts } from './panel-part';
 import { MegalensPanel } from './panel-widget';
 
 const CHOICE = 'megalens:chosen-run';
@@ -25,9 +26,15 @@ export interface ICreatePanelOptions {
 export async function createPanel(options: ICreatePanelOptions): Promise<MegalensPanel> {
   const { commands, runs, views, trans, state, settings } = options;
   const remember = (run: string | null) => void state?.save(CHOICE, run);
-  const model = new PanelModel(runs, createPanelHost({ commands, views, trans, remember }), trans);
+  const model = new PanelModel(
+    runs,
+    createPanelHost({ commands, views, trans, remember }),
+    trans,
+    undefined,
+    await loadPanelParts()
+  );
+  model.setting = name => settings?.get(name).composite;
   const read = () => {
-    model.news.isOn = settings?.get('tellAlarms').composite !== false;
     model.runs.options = {
       chooseNewest: settings?.get('chooseNewest').composite !== false,
       refreshEvery: Number(settings?.get('refreshSeconds').composite ?? 2) * 1000

@@ -1,11 +1,10 @@
-import type { ISignal } from '@lumino/signaling';
 import { STREAMS } from '../../protocol/streams.generated';
 import type { IRunSource } from '../../store/source';
-import { AlarmModel } from '../../instruments/monitor/panel/alarm-model';
 import { ControlModel } from '../summary/control-model';
 import { PerturbModel } from '../perturb/perturb-model';
 import { SummaryModel } from '../summary/summary-model';
 import { TraceModel } from '../trace/trace-model';
+import type { IPanelPart, IRunPart } from './panel-part';
 import { Unfolded } from './unfolded';
 
 /** A chosen run with its models. */
@@ -13,7 +12,6 @@ export interface IOpenRun {
   readonly id: string;
   readonly source: IRunSource;
   readonly summary: SummaryModel;
-  readonly alarms: AlarmModel;
   readonly trace: TraceModel;
   readonly control: ControlModel;
   readonly perturb: PerturbModel;
@@ -21,41 +19,42 @@ export interface IOpenRun {
   readonly ranks: Unfolded;
   /** Whether what tracing costs is shown in detail. */
   readonly cost: Unfolded;
+  /** What instruments add. */
+  readonly instruments: readonly IRunPart[];
 }
 
-/** What every model of a run has. */
-interface IPart {
-  readonly changed: ISignal<unknown, void>;
-  dispose(): void;
-}
-
-/** Make the models of a run. */
-export function openRun(id: string, source: IRunSource): IOpenRun {
+/** Make the models of a run, those of the instruments' parts of the panel among them. */
+export function openRun(id: string, source: IRunSource, parts: readonly IPanelPart[] = []): IOpenRun {
   const control = new ControlModel(source);
   return {
     id,
     source,
     summary: new SummaryModel(source),
-    alarms: new AlarmModel(source),
     trace: new TraceModel(source),
     control,
     perturb: new PerturbModel(source, control),
     ranks: new Unfolded(),
-    cost: new Unfolded()
+    cost: new Unfolded(),
+    instruments: parts.map(part => part.open(id, source))
   };
 }
 
 /** A run's models, each of which tells of its changes and is let go of. */
 export function partsOf({
   summary,
-  alarms,
   trace,
   control,
   perturb,
   ranks,
-  cost
-}: IOpenRun): readonly IPart[] {
-  return [summary, alarms, trace, control, perturb, ranks, cost];
+  cost,
+  instruments
+}: IOpenRun): readonly Pick<IRunPart, 'changed' | 'dispose'>[] {
+  return [summary, trace, control, perturb, ranks, cost, ...instruments];
+}
+
+/** How many alarms a run has. */
+export function alarmsOf(open: IOpenRun | null): number {
+  return open?.instruments.reduce((sum, { alarms = 0 }) => sum + alarms, 0) ?? 0;
 }
 
 /** Whether a run has, or may soon have, rows of a stream. Those of other packages are declared by who sends them. */

@@ -41,8 +41,8 @@ export interface IPanelHost {
   save(name: string, content: Blob): void;
   /** Tell the user in passing that something saved could not be read. */
   warn(sentence: string): void;
-  /** Tell the user of an alarm of a live run; `open` shows it. */
-  alarm(sentence: string, open: () => void): void;
+  /** Tell the user of an alarm of a live run; the button `label` shows it. */
+  alarm(sentence: string, label: string, open: () => void): void;
   /** Tell the user that something failed. */
   tell(title: string, error: unknown): Promise<void>;
   /** Show that work is under way; the promise's end closes it. `cancel` stops the work. */
@@ -92,10 +92,10 @@ export function createPanelHost({ commands, views, trans, remember }: IPanelHost
       setTimeout(() => URL.revokeObjectURL(link.href), 0);
     },
     warn: sentence => void Notification.warning(sentence, { autoClose: 8000 }),
-    alarm: (sentence, open) =>
+    alarm: (sentence, label, open) =>
       void Notification.warning(sentence, {
         autoClose: false,
-        actions: [{ label: trans.__('Open Health'), callback: open }]
+        actions: [{ label, callback: open }]
       }),
     tell: (title, error) => showErrorMessage(title, error instanceof Error ? error.message : String(error)),
     progress: async (label, work, cancel) => {

@@ -3,7 +3,6 @@ import { Signal, type ISignal } from '@lumino/signaling';
 import { own } from '../../protocol/own';
 import { reportViews, viewInfo, viewInfos } from '../../protocol/view-info';
 import type { ViewOptions } from '../../protocol/views.generated';
-import { isOver } from '../../store/is-over';
 import type { IRunSource, SourceChange } from '../../store/source';
 import type { IMegalensRuns, IRunLease, IViewReference } from '../../tokens';
 import { Coalesced } from './coalesced';
@@ -20,13 +19,13 @@ import {
   type INotice,
   type NoticeAction
 } from './notice';
-import { AlarmNews } from '../../instruments/monitor/panel/alarm-news';
 import { nonFiniteView } from '../summary/non-finite-view';
 import { hasRows, openRun, partsOf, type IOpenRun } from './open-run';
 import { panelCode } from './panel-code';
 import type { CompareAs } from '../runs/comparing';
 import { RunActions } from '../runs/run-actions';
 import type { IPanelHost } from './panel-host';
+import type { IPanelPart, OpenPanelPart } from './panel-part';
 import { RunsModel, type IRunsModelOptions } from '../runs/runs-model';
 
 /**
@@ -37,15 +36,13 @@ export class PanelModel {
     private readonly service: IMegalensRuns,
     readonly host: IPanelHost,
     readonly trans: TranslationBundle,
-    options?: IRunsModelOptions
+    options?: IRunsModelOptions,
+    parts: readonly OpenPanelPart[] = []
   ) {
     this.runs = new RunsModel(service, options);
     this.runs.changed.connect(this._onRuns, this);
     this.actions = new RunActions(service, this.runs, host, trans);
-    this.news = new AlarmNews(
-      (run, sentence) => this.host.alarm(sentence, () => void this.openAlarms(run)),
-      trans
-    );
+    this.parts = parts.map(open => open({ host, trans, setting: name => this.setting(name) }));
     this.demo = new DemoModel(service, () => void this.runs.refresh());
     this.demo.changed.connect(this._emit, this);
   }
@@ -53,8 +50,8 @@ export class PanelModel {
   readonly runs: RunsModel;
   readonly actions: RunActions;
   readonly demo: DemoModel;
-  /** What is told of alarms of live runs. */
-  readonly news: AlarmNews;
+  /** A setting of the panel by its name. */
+  setting: (name: string) => unknown = () => undefined;
 
   /** Emitted when anything shown may have changed. */
   get changed(): ISignal<this, void> {
@@ -180,14 +177,6 @@ export class PanelModel {
     return view && this.openView(view.name);
   }
 
-  /** Open the view of the stream that alarms are in. */
-  async openAlarms(run = this._open?.id): Promise<void> {
-    const view = viewInfos().find(({ needs }) => needs.streams.includes('alarms'));
-    if (view && run !== undefined) {
-      await this.host.openView(run, { view: view.name } as ViewOptions);
-    }
-  }
-
   /** Show the first value of traced tensors, or of statistics, that was not finite. */
   async openNonFinite(of: 'tensors' | 'moments' = 'tensors'): Promise<void> {
     const options = nonFiniteView(this._open?.source.status ?? null, of);
@@ -262,7 +251,7 @@ export class PanelModel {
     this._close();
     this.runs.dispose();
     this.demo.dispose();
-    this.news.dispose();
+    this.parts.forEach(part => part.dispose());
     Signal.clearData(this);
   }
 
@@ -309,19 +298,13 @@ export class PanelModel {
 
   private _take(id: string, lease: IRunLease): void {
     const { source } = lease;
-    const open = openRun(id, source);
+    const open = openRun(id, source, this.parts);
     source.changed.connect(this._onSource, this);
     for (const part of partsOf(open)) {
       part.changed.connect(this._emit, this);
     }
     this._open = open;
     this._lease = lease;
-    open.alarms.changed.connect(() => {
-      // A recorded run is no news, and nor is what a run that ended left behind.
-      if (source.connection.kind === 'live' && !isOver(source)) {
-        this.news.note(id, source.name, open.alarms.alarms);
-      }
-    });
   }
 
   private _close(): void {
@@ -352,6 +335,7 @@ export class PanelModel {
     this._changed.emit();
   }
 
+  private readonly parts: readonly IPanelPart[];
   private readonly _changed = new Signal<this, void>(this);
   private readonly _gate = new Coalesced(() => this._changed.emit());
   private _open: IOpenRun | null = null;

@@ -2,7 +2,6 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 import { runLabel } from '../../client/run-labels';
 import { formatCount, formatInteger, formatNumber } from '../../charts/format';
-import { AlarmLine } from '../../instruments/monitor/panel/alarm-line';
 import { NoticeBox } from '../shell/notice-box';
 import { OriginChips } from './origin-chips';
 import type { IOpenRun } from '../shell/open-run';
@@ -109,7 +108,9 @@ function Figures({ model, open }: { model: PanelModel; open: IOpenRun }): React.
           {trans.__('The scalars could not be read: %1', summary.fault)}
         </p>
       )}
-      <AlarmLine model={model} open={open} />
+      {open.instruments.map((part, at) => (
+        <React.Fragment key={at}>{part.render?.()}</React.Fragment>
+      ))}
       {status !== null && <TrustLines status={status} model={model} open={open} />}
       {(status?.warnings ?? []).map(warning => (
         <p key={warning} className="jp-MegalensFigures-warning" role="status">

@@ -1,3 +1,4 @@
+import { zlibSync } from 'fflate';
 import type { IMomentsReader, IRunReader } from '../../client/run-reader';
 import type { IRunDetail, IStreamQuery } from '../../client/runs-api';
 import type { Hello } from '../../protocol/messages.generated';
@@ -7,9 +8,15 @@ import type { ITensorRow } from '../../store/source';
 import { TensorStore } from '../../store/tensor-store';
 import { HELLO, rowOf } from '../../store/__tests__/memory-run';
 import { bytesOf } from '../tensor-rows';
-import { scalarBytes } from '../page-data';
+import type { HeldRun } from '../held-run';
+import { readPageRun, scalarBytes, writePageRun } from '../page-data';
+import type { Recorder } from '../recorder';
 
 export { rowOf };
+
+/** What was recorded, through a page and back. */
+export const opened = (recorder: Recorder): Promise<HeldRun> =>
+  readPageRun(writePageRun(recorder, recorder.heldScalars, bytes => zlibSync(bytes)));
 
 /** A recorded run whose rows are in memory, read as from a server; who made a change, its detail and, of every second, what it was are one text. */
 export function fakeReader(

@@ -1,23 +1,12 @@
 /** @jest-environment node */
 
-import { zlibSync } from 'fflate';
-import type { IRunReader } from '../../client/run-reader';
-import { pipelineAnswer } from '../../instruments/pipeline/client/__tests__/pipeline-answer';
-import { pipelineOf } from '../../instruments/pipeline/client/pipeline-api';
-import { timelineOf, type ITimelineRequest } from '../../instruments/timeline/client/timeline-api';
-import { timelineAnswer } from '../../instruments/timeline/client/__tests__/timeline-answer';
-import { readAlarms } from '../../instruments/monitor/store/alarms';
-import { alarmBytes, alarmRow } from '../../store/__tests__/memory-run';
-import { readToken, readTokens } from '../../instruments/generation/store/generations';
-import { streamBytes } from '../../store/__tests__/written-run';
+import type { IQuestion } from '../../client/question';
 import { momentsOf } from '../../store/row-moments';
 import type { ITensorQuery } from '../../store/source';
-import { readPageRun, writePageRun } from '../page-data';
 import { Recorder } from '../recorder';
-import type { HeldRun } from '../held-run';
-import { detailOf, fakeReader, rowOf } from './fake-reader';
+import { answering } from '../../client/__tests__/answering';
+import { detailOf, fakeReader, opened, rowOf } from './fake-reader';
 
-const deflate = (bytes: Uint8Array): Uint8Array => zlibSync(bytes);
 const FLAG = 'MLP1_mat_mul';
 const LAYERS: ITensorQuery = { flag: FLAG, phase: 'train', pass: 'forward', rank: 'lowest', layers: [1, 2] };
 const ROWS = [1, 2, 3, 4, 5].flatMap(step =>
@@ -46,9 +35,6 @@ function record(rows = ROWS): Recorder {
   return recorder;
 }
 
-const opened = (recorder: Recorder): Promise<HeldRun> =>
-  readPageRun(writePageRun(recorder, recorder.heldScalars, deflate));
-
 it('marks in a live view of a report what happened to the run', async () => {
   const recorder = Recorder.of('r1', detailOf(), fakeReader(ROWS, [], undefined, ['{"flags":{}}']), 0);
   recorder.begin(0, false);
@@ -57,104 +43,36 @@ it('marks in a live view of a report what happened to the run', async () => {
   expect(await (await opened(recorder)).events()).toEqual(happened);
 });
 
-it('holds the alarms of the run, without paths of its machine', async () => {
-  const reader = fakeReader(ROWS);
-  const alarms = [
-    alarmRow({ step: 4, value: NaN, sentence: 'See /home/u/rules.py.' }),
-    alarmRow({ step: 2, severity: 'note' })
-  ];
-  const stream: IRunReader['stream'] = (run, name, query) =>
-    name === 'alarms'
-      ? Promise.resolve({ bytes: alarmBytes(alarms), sampledEvery: 1 })
-      : reader.stream(run, name, query);
-  const recorder = Recorder.of('r1', detailOf(), { ...reader, stream }, 0);
-  await readAlarms(recorder);
-  const held = await readAlarms(await opened(recorder));
-  expect(held.map(({ step, value, sentence }) => [step, value, sentence])).toEqual([
-    [2, 8, 'It is far above its usual level.'],
-    [4, NaN, 'See …/rules.py.']
-  ]);
-  await expect(readAlarms(await opened(record()))).rejects.toThrow('This file holds what its views drew');
-});
+/** How many of something there are in a stretch of steps, of which a file holds at most 10. */
+const HOW_MANY: IQuestion<{ readonly of: string; readonly finely?: boolean }, readonly number[]> = {
+  name: 'how-many',
+  inEngine: true,
+  read: answer => answer as readonly number[],
+  held: {
+    asked: ({ of }) => ({ of }),
+    cut: answer => answer.slice(0, 10),
+    key: ({ of }) => of,
+    parse: text => JSON.parse(text, (_, value: unknown) => value ?? NaN) as readonly number[]
+  }
+};
 
-it('holds each row of a stream once, whichever parts of it were asked for', async () => {
-  const reader = fakeReader(ROWS);
-  const tokens = [1, 2].flatMap(generation =>
-    ['a', '/srv/u/x'].map((text, position) => ({
-      generation,
-      position,
-      text,
-      candidate_ids: [7],
-      candidate_texts: [text]
-    }))
-  );
-  const ofGeneration = (where: object = {}) =>
-    tokens.filter(({ generation }) => generation === (where as { generation?: number }).generation);
-  const stream: IRunReader['stream'] = (run, name, query) =>
-    name === 'tokens'
-      ? Promise.resolve({ bytes: streamBytes('tokens', ofGeneration(query?.where)), sampledEvery: 1 })
-      : reader.stream(run, name, query);
-  const recorder = Recorder.of('r1', detailOf(), { ...reader, stream }, 0);
-  const asked = await readTokens(recorder, 1, 0);
-  expect(asked).toHaveLength(2);
-  await readTokens(recorder, 1);
-  await readTokens(recorder, 2);
-  const held = await opened(recorder);
-  expect((await held.table('tokens')).length).toBe(4);
-  const [, last] = await readTokens(held, 2);
-  expect(last).toMatchObject({ position: 1, text: '…/x', candidates: [] });
-  // Any token of a report can be looked at, although nobody did while it was made.
-  expect((await readToken(held, 2, 0, 1))?.candidates).toMatchObject([{ id: 7, text: '…/x' }]);
-});
-
-it('holds a timeline as it was drawn, coarse and whole', async () => {
-  const asked: ITimelineRequest[] = [];
-  const answer = timelineOf(timelineAnswer({ slow: { ranks: [0], steps: [3], values: [[null]] } }));
-  const timeline: IRunReader['timeline'] = (_, request) => {
+it('holds what instruments asked of the recording, as their questions say, and nothing else', async () => {
+  const asked: object[] = [];
+  const asker = answering(HOW_MANY, request => {
     asked.push(request);
-    return Promise.resolve(answer);
-  };
-  const recorder = Recorder.of('r1', detailOf(), { ...fakeReader(ROWS), timeline }, 0);
-  const request = { ranks: 'all', columns: 1600 };
-  await recorder.timeline?.({ ...request, row: 3, window: [1, 2] });
-  expect(asked).toEqual([{ ranks: 'all', columns: 400 }]);
+    return Promise.resolve([NaN, ...Array.from({ length: 20 }, (_, at) => at)]);
+  });
+  const recorder = Recorder.of('r1', detailOf(), { ...fakeReader(ROWS), asker }, 0);
+  const drawn = await recorder.asker(HOW_MANY)?.({ of: 'sheep', finely: true });
+  expect(asked).toEqual([{ of: 'sheep' }]);
+  expect(drawn).toEqual([NaN, 0, 1, 2, 3, 4, 5, 6, 7, 8]);
   const run = await opened(recorder);
-  // What is zoomed into is the same picture; other ranks are not here.
-  expect(await run.timeline?.({ ...request, window: [1, 2] })).toEqual(answer);
-  await expect(run.timeline?.({ ...request, ranks: '0-3' })).rejects.toThrow(
-    'This file holds what its views drew'
-  );
-});
-
-it('holds measured steps of a pipeline as they were answered, and not others', async () => {
-  const answer = pipelineOf(pipelineAnswer());
-  const pipeline: IRunReader['pipeline'] = () => Promise.resolve(answer);
-  const recorder = Recorder.of('r1', detailOf(), { ...fakeReader(ROWS), pipeline }, 0);
-  expect(await recorder.pipeline?.({ first: 3 })).toEqual(answer);
-  const run = await opened(recorder);
-  expect(await run.pipeline?.({ first: 3 })).toEqual(answer);
-  await expect(run.pipeline?.({})).rejects.toThrow('This file holds what its views drew');
-  expect(Recorder.of('r1', detailOf(), fakeReader(ROWS), 0).pipeline).toBeUndefined();
-});
-
-it('holds the newest measured steps where there are too many operations', async () => {
-  const many = 15_000;
-  const one = pipelineAnswer({ left: 0, steps: [3, 4, 5].map(step => ({ step, duration: 1 })) });
-  const zeros = new Array<number>(3 * many).fill(0);
-  const names = ['stage', 'rank', 'chunk', 'virtual_stage', 'micro_batch', 'begin_ms', 'end_ms'];
-  const operations = {
-    ...Object.fromEntries(names.map(name => [name, zeros])),
-    step: zeros.map((_, at) => 3 + Math.floor(at / many)),
-    kind: zeros.map(() => 'F')
-  };
-  const answer = pipelineOf({ ...one, operations });
-  const pipeline: IRunReader['pipeline'] = () => Promise.resolve(answer);
-  const recorder = Recorder.of('r1', detailOf(), { ...fakeReader(ROWS), pipeline }, 0);
-  const drawn = await recorder.pipeline?.({});
-  expect(drawn?.steps).toEqual([{ step: 5, duration: 1 }]);
-  expect(drawn?.left).toBe(2);
-  expect(drawn?.operations.step).toHaveLength(many);
-  expect(await (await opened(recorder)).pipeline?.({})).toEqual(drawn);
+  expect(await run.asker(HOW_MANY)?.({ of: 'sheep', finely: true })).toEqual(drawn);
+  await expect(run.asker(HOW_MANY)?.({ of: 'goats' })).rejects.toThrow('This file holds what its views drew');
+  const { held: _, ...unheld } = HOW_MANY;
+  expect(recorder.asker(unheld)).toBeUndefined();
+  expect(run.asker(unheld)).toBeUndefined();
+  expect(Recorder.of('r1', detailOf(), fakeReader(ROWS), 0).asker(HOW_MANY)).toBeUndefined();
 });
 
 describe('the rows that a report holds', () => {

@@ -1,9 +1,6 @@
-import { byName } from '../../protocol/by-name';
-import { encodeFrame } from '../../protocol/encode-frame';
-import { HEADER_BYTES } from '../../protocol/frame';
-import { streamTable } from '../../protocol/frame-table';
 import { STREAMS } from '../../protocol/streams.generated';
-import type { IAlarm } from '../../instruments/monitor/store/alarms';
+import type { Ask, IQuestion } from '../../client/question';
+import { own } from '../../protocol/own';
 import { RowStore, type IStreamRows } from '../row-store';
 import { Signal } from '@lumino/signaling';
 import type { Configured, ConfigPatch, Hello, Phase, Status } from '../../protocol/messages.generated';
@@ -35,13 +32,11 @@ export class MemoryRun implements IRunSource {
   rows: ITensorRow[] = [];
   numbers: { step: number; name: string; value: number }[] = [];
   units: Record<string, string> = {};
-  alarms: IAlarm[] = [];
   evictedRows = 0;
   limitBytes = 1 << 24;
   sampledEvery = 1;
   failure: Error | null = null;
   moments: MemoryMoments | undefined = new MemoryMoments();
-  alarmCounts: IRunSource['alarmCounts'];
   readonly asked: ITensorQuery[] = [];
   readonly patches: ConfigPatch[] = [];
 
@@ -106,17 +101,27 @@ export class MemoryRun implements IRunSource {
     });
   }
 
-  table(stream?: string): ReturnType<IRunSource['table']> {
-    return stream === 'alarms'
-      ? Promise.resolve(alarmRows(this.alarms))
-      : Promise.reject(new Error('this run has no other streams'));
+  table(stream = ''): ReturnType<IRunSource['table']> {
+    const info = own(STREAMS, stream);
+    const rows = this._streams.get(stream)?.() ?? (info && new RowStore(info).rows());
+    return rows === undefined
+      ? Promise.reject(new Error('this run has no other streams'))
+      : Promise.resolve(rows);
   }
 
-  /** Let alarms arrive. */
-  alarm(...rows: Partial<IAlarm>[]): void {
-    this.alarms.push(...rows.map(alarmRow));
-    const last = this.alarms[this.alarms.length - 1]?.step ?? 0;
-    this.changed.emit({ kind: 'rows', stream: 'alarms', firstStep: last, lastStep: last });
+  /** Let rows of a stream arrive, the last of them of a step; `rows` gives all that there are. */
+  arrive(stream: string, step: number, rows: () => IStreamRows): void {
+    this._streams.set(stream, rows);
+    this.changed.emit({ kind: 'rows', stream, firstStep: step, lastStep: step });
+  }
+
+  asker<R extends object, A>({ name }: IQuestion<R, A>): Ask<R, A> | undefined {
+    return this._answers.get(name) as Ask<R, A> | undefined;
+  }
+
+  /** Have a question answered from now on, or by nobody. */
+  answerTo<R extends object, A>({ name }: IQuestion<R, A>, ask: Ask<R, A> | undefined): void {
+    this._answers.set(name, ask);
   }
 
   configure(patch: ConfigPatch, _accepted?: (message: Configured) => void): Promise<Configured> {
@@ -124,50 +129,13 @@ export class MemoryRun implements IRunSource {
     return Promise.resolve({ type: 'configured', id: '1', applied: true, step: 1, config: { flags: {} } });
   }
 
+  private readonly _streams = new Map<string, () => IStreamRows>();
+  private readonly _answers = new Map<string, unknown>();
+
   dispose(): void {
     this.isDisposed = true;
     Signal.clearData(this);
   }
-}
-
-/** A jump of the gradient of a weight of layer 1 at step 1 on rank 0, unless told. */
-export function alarmRow(row: Partial<IAlarm>): IAlarm {
-  return {
-    step: 1,
-    rank: 0,
-    microBatch: -1,
-    rule: 'jump',
-    severity: 'warning',
-    direction: 'backward',
-    stat: 'grad',
-    name: 'decoder.layers.1.mlp.linear_fc1.weight',
-    statistic: 'rms',
-    value: 8,
-    expected: 2,
-    sentence: 'It is far above its usual level.',
-    place: 0,
-    samples: '',
-    ...row
-  };
-}
-
-/** Alarms as the rows of their stream. */
-export function alarmRows(alarms: readonly IAlarm[]): IStreamRows {
-  const store = new RowStore(STREAMS.alarms);
-  store.append(streamTable('alarms', alarmBytes(alarms)), false);
-  return store.rows();
-}
-
-/** Alarms as an Arrow IPC stream. */
-export function alarmBytes(alarms: readonly IAlarm[]): Uint8Array {
-  const column = <K extends keyof IAlarm>(name: K): IAlarm[K][] => alarms.map(each => each[name]);
-  const zeros = new Float64Array(alarms.length);
-  const { microBatch: micro_batch, ...columns } = {
-    ...byName(Object.keys(alarmRow({})) as (keyof IAlarm)[], column),
-    time: zeros,
-    stage: zeros.map(() => -1)
-  };
-  return encodeFrame('alarms', { ...columns, micro_batch }, { step: -1, timeUs: 0 }).slice(HEADER_BYTES);
 }
 
 /** A row of MLP1 with 3 positions and 2 tiles; value = 100 × layer (1 unless told) + 10 × position + tile unless told. */

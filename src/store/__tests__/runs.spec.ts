@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { RealHub, RealProducer, until } from '../../client/__tests__/real-hub';
 import { ClientError, RunsApi } from '../../client';
 import { LiveRun, RecordedRun, Runs, StoreError } from '..';
+import { addEventSource } from '../event-sources';
 import type { IHubSocket } from '../../client/hub-socket';
 import { SUBPROTOCOL } from '../../protocol';
 import { RealJupyter } from './real-jupyter';
@@ -206,6 +207,7 @@ describe('a recorded run', () => {
     if (!('hello' in detail)) {
       throw new Error('not a recorded run');
     }
+    addEventSource({ stream: 'alarms', load: () => Promise.resolve(() => []) });
     const asked = jest.spyOn(api, 'stream').mockRejectedValueOnce(new Error('cut'));
     const run = new RecordedRun(recorded, detail, api);
     await expect(run.events()).rejects.toThrow('cut');

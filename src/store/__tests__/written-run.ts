@@ -67,7 +67,7 @@ export class WrittenRun extends MemoryRun {
   }
 
   override table(stream = '', query: IRowsQuery = {}): Promise<IStreamRows> {
-    if (stream === 'alarms') {
+    if (!this.written.has(stream as StreamName)) {
       return super.table(stream);
     }
     const key = JSON.stringify([stream, query]);

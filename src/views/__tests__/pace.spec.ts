@@ -1,7 +1,6 @@
 import { MemoryRun } from '../../store/__tests__/memory-run';
 import { AWAITED_INTERVAL, Pace } from '../mount/pace';
 import { mountView } from '../registry';
-import { textRun } from '../../instruments/generation/views/__tests__/generated-text';
 import type { IView } from '../view';
 
 // The first test also loads and transforms Vega.
@@ -117,19 +116,6 @@ it('lets a step wait that moves lines by less than a pixel, half a second at mos
 
 it('lets no step wait that can be seen to move lines', async () => {
   expect(await waits(20)).toBe(100);
-});
-
-it('draws a text that is being written twice as often as other pictures', async () => {
-  const run = textRun();
-  const node = document.createElement('div');
-  document.body.append(node);
-  view = await mountView(node, run, { view: 'tokens' }, { renderer: 'svg' });
-  await view.settled();
-  const request = jest.spyOn(Pace.prototype, 'request');
-  run.changed.emit({ kind: 'rows', stream: 'tokens', firstStep: 1, lastStep: 2 });
-  expect(request.mock.calls.map(([, least]) => least)).toContain(AWAITED_INTERVAL);
-  request.mockRestore();
-  await view.settled();
 });
 
 it('runs what can wait twice a second, and at once what cannot', async () => {

@@ -1,30 +1,30 @@
 import type { ViewOptions } from '../../protocol/views.generated';
 import { grads } from './moments-page';
-import { alarmRow } from '../../store/__tests__/memory-run';
 import { WrittenRun } from '../../store/__tests__/written-run';
-import { textRows } from '../../instruments/generation/views/__tests__/generated-text';
 
-/** Every view and kind, by a name. */
-export const PICTURED: readonly (readonly [string, ViewOptions])[] = [
-  ['heatmap', { view: 'heatmap', flag: 'MLP1_mat_mul', layers: 'all', transform: 'log' }],
-  ['heatmap of one layer', { view: 'heatmap', flag: 'MLP1_mat_mul', layers: '1', step: 2 }],
-  ['trend as lines', { view: 'trend', flag: 'MLP1_mat_mul', statistic: 'mean', interval: 'ci95' }],
-  ['trend as cells', { view: 'trend', flag: 'MLP1_mat_mul', kind: 'heatmap' }],
-  ['scalars', { view: 'scalars', names: ['loss', 'lr'], smoothing: 3 }],
-  ['history', { view: 'history', flag: 'MLP1_mat_mul' }],
+/** Views and kinds by a name, each with how many pictures it is. */
+export type Pictured = readonly (readonly [name: string, options: ViewOptions, pictures: number])[];
+
+/** Every view and kind of the core. */
+export const PICTURED: Pictured = [
+  ['heatmap', { view: 'heatmap', flag: 'MLP1_mat_mul', layers: 'all', transform: 'log' }, 1],
+  ['heatmap of one layer', { view: 'heatmap', flag: 'MLP1_mat_mul', layers: '1', step: 2 }, 1],
+  ['trend as lines', { view: 'trend', flag: 'MLP1_mat_mul', statistic: 'mean', interval: 'ci95' }, 1],
+  ['trend as cells', { view: 'trend', flag: 'MLP1_mat_mul', kind: 'heatmap' }, 1],
+  ['scalars', { view: 'scalars', names: ['loss', 'lr'], smoothing: 3 }, 1],
+  ['history', { view: 'history', flag: 'MLP1_mat_mul' }, 2],
   ...(['overview', 'lines', 'layers', 'layer_map', 'item_map', 'map', 'tensors', 'table'] as const).map(
-    (kind): [string, ViewOptions] => [`moments as ${kind}`, { view: 'moments', kind, by: ['family'] }]
+    (kind): [string, ViewOptions, number] => [
+      `moments as ${kind}`,
+      { view: 'moments', kind, by: ['family'] },
+      kind === 'overview' ? 2 : 1
+    ]
   ),
-  ['health', { view: 'health' }],
-  ['pipeline', { view: 'pipeline', activation_mb: 100, memory_gb: 2 }],
-  ['split', { view: 'split', rank_map: 'megafbd' }],
-  ['tokens', { view: 'tokens' }],
-  ['tokens up to a position', { view: 'tokens', color: 'surprise', position: 2 }],
-  ['moments as a map over ranks', { view: 'moments', kind: 'map', columns: 'rank', colors: 'sigma' }],
-  ['moments as bars', { view: 'moments', kind: 'layers', marks: 'bars' }]
+  ['moments as a map over ranks', { view: 'moments', kind: 'map', columns: 'rank', colors: 'sigma' }, 1],
+  ['moments as bars', { view: 'moments', kind: 'layers', marks: 'bars' }, 1]
 ];
 
-/** A run that has something of everything, with values that are not finite. */
+/** A run that has something of everything in the core, with values that are not finite. */
 export function fullRun(): WrittenRun {
   const run = new WrittenRun();
   run.connection = { kind: 'recorded' };
@@ -41,11 +41,5 @@ export function fullRun(): WrittenRun {
   }
   run.units = { loss: 'nats', lr: '' };
   run.log(...grads(3, 5, (step, layer) => (step === 3 && layer === 1 ? { nan: 2 } : {})));
-  run.alarm(
-    alarmRow({ step: 3 }),
-    alarmRow({ step: 3, name: 'decoder.layers.0.mlp.linear_fc1.weight', place: 5 })
-  );
-  run.generated(1, { prompts: ['Once'], tokens: 3 }, { tokens: 3, seconds: 0.1 });
-  run.write('tokens', ...textRows([['Once'], [' upon', 0.9], ['\n', 0.1], ['漢', NaN]], 1));
   return run;
 }

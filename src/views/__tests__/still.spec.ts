@@ -1,66 +1,16 @@
 /**
  * @jest-environment node
  */
-import { existsSync, readFileSync } from 'fs';
-import { dirname, join, relative } from 'path';
 import { DARK_THEME, drawSVG, LIGHT_THEME, vegaLiteSpec } from '../../charts';
 import type { ViewOptions } from '../../protocol/views.generated';
 import { readView } from '../still';
 import { fullRun, PICTURED } from './pictured';
-
-const ROOM = join(__dirname, '..');
+import { checkStills } from './still-checks';
 
 // The first test also loads and transforms Vega.
 jest.setTimeout(30_000);
 
-beforeAll(() => {
-  for (const name of ['document', 'window', 'navigator', 'HTMLElement', 'Worker', 'requestAnimationFrame']) {
-    Reflect.deleteProperty(globalThis, name);
-  }
-});
-
-describe.each(PICTURED)('%s', (_, options) => {
-  it('is read and drawn without a page', async () => {
-    const stills = await readView(fullRun(), options);
-    expect(stills.length).toBe(
-      options.view === 'pipeline' || options.view === 'split'
-        ? 3
-        : options.view === 'history' ||
-            options.view === 'health' ||
-            (options.view === 'moments' && options.kind === 'overview')
-          ? 2
-          : 1
-    );
-    for (const { title, caption, summary, recipe } of stills) {
-      expect(title).not.toBe('');
-      expect(summary).not.toBe('');
-      if (recipe === null) {
-        throw new Error(`Expected a picture, got: ${caption.join(' ')}`);
-      }
-      const pictures = [...(recipe.datasets['pictures'] ?? [])];
-      expect(pictures.every(({ url }) => String(url).startsWith('data:image/png;base64,'))).toBe(true);
-      const svg = await drawSVG(recipe, { theme: LIGHT_THEME, words: { title, caption } });
-      expect(svg).toContain('<svg');
-      expect(svg).toContain(title.slice(0, 12));
-      expect((svg.match(/<image /g) ?? []).length).toBe(pictures.length);
-    }
-  });
-
-  it('takes no colours of its data from the theme, and gives those of a dark page where they are others', async () => {
-    const plain = (svg: string): string => svg.replace(/clip\d+/g, 'clip');
-    for (const { recipe, inDark } of await readView(fullRun(), options)) {
-      const [light, dark] = [false, true].map(tone => ({ theme: { ...LIGHT_THEME, dark: tone } }));
-      const [one, other] = [
-        await drawSVG(recipe as never, light as never),
-        await drawSVG(recipe as never, dark as never)
-      ];
-      expect(plain(one)).toBe(plain(other));
-      if (inDark) {
-        expect(plain(await drawSVG(inDark(), dark as never))).not.toBe(plain(one));
-      }
-    }
-  });
-});
+checkStills(PICTURED, fullRun);
 
 it('draws for a page that gives the colours, without title and caption', async () => {
   const [still] = await readView(fullRun(), { view: 'scalars' });
@@ -133,30 +83,4 @@ it('draws without the runs that cannot be opened, and says so', async () => {
 
 it('rejects options that the contract does not know', async () => {
   await expect(readView(fullRun(), { view: 'heatmap', flag: 'x', layers: 'some' })).rejects.toThrow('layers');
-});
-
-/** The files of this room that a file brings with it, now or later. */
-function reached(path: string, seen = new Set<string>()): Set<string> {
-  if (!seen.has(path)) {
-    seen.add(path);
-    const text = readFileSync(path, 'utf8').replace(/^import type [^;]*;/gm, '');
-    for (const [, name = ''] of text.matchAll(/(?:from|import\()\s*'(\.[^']*)'/g)) {
-      const target = join(dirname(path), name);
-      const file = [`${target}.ts`, join(target, 'index.ts')].find(existsSync);
-      if (file?.startsWith(ROOM)) {
-        reached(file, seen);
-      }
-    }
-  }
-  return seen;
-}
-
-it('reaches no code that needs a page', () => {
-  const files = [...reached(join(ROOM, 'still.ts'))].map(path => relative(ROOM, path));
-  expect(files.length).toBeGreaterThan(60);
-  const page =
-    /^mount\b|\b(document|window|navigator|localStorage)\b[.?[]|\b(HTML|SVG)\w*Element\b|\blumino\/widgets\b/;
-  const needsPage = (name: string): boolean =>
-    page.test(name) || page.test(readFileSync(join(ROOM, name), 'utf8'));
-  expect(files.filter(needsPage)).toEqual([]);
 });

@@ -1,15 +1,14 @@
 import { formatInteger } from '../../charts';
 import type { HeatmapOptions } from '../../protocol/views.generated';
-import type { IGeneration } from '../../instruments/generation/store/generations';
 import type { IRunSource, ITensorShape } from '../../store/source';
 import type { Control } from '../shared/control';
 import { colorRangeControl, goControl, stepsControl, transformControl } from '../shared/controls';
 import { numberField } from '../shared/fields';
-import { promptWords } from '../../instruments/generation/views/shared/generation-pick';
 import { selectControl } from '../shared/select-control';
 import { tensorControls, type TensorOptions } from '../shared/tensor-controls';
 import type { Translate } from '../shared/translate';
 import type { IShown } from './heatmap-data';
+import type { IOfferedText } from './text-source';
 
 /** Generations that are offered by name. */
 const MOST_OFFERED = 50;
@@ -23,8 +22,8 @@ export interface IHeatmapToolbar {
   /** Steps to choose from, and the one that is wanted; null follows the newest. */
   readonly steps: readonly number[];
   readonly step: number | null;
-  /** Generations of the run by number. */
-  readonly offered: readonly IGeneration[];
+  /** Texts of the run by number. */
+  readonly offered: readonly IOfferedText[];
 }
 
 /** The controls of a heatmap. */
@@ -70,7 +69,7 @@ export function heatmapControls(
 
 /** Choose between a step as it is and the whole text of a generation; nothing where nothing was generated. */
 function textControl(
-  offered: readonly IGeneration[],
+  offered: readonly IOfferedText[],
   value: number | null,
   choose: (options: Partial<HeatmapOptions>) => void,
   t: Translate
@@ -85,9 +84,7 @@ function textControl(
     { value: '0', text: t('newest generation') },
     ...named.map(each => ({
       value: String(each.generation),
-      text: [t('generation %1', formatInteger(each.generation)), promptWords(each, 0)]
-        .filter(Boolean)
-        .join(': ')
+      text: [t('generation %1', formatInteger(each.generation)), each.prompt()].filter(Boolean).join(': ')
     })),
     ...(isNamed ? [] : [{ value: String(value), text: t('generation %1', formatInteger(value)) }])
   ];

@@ -2,7 +2,6 @@ import { formatInteger } from '../../charts';
 import { own } from '../../protocol/own';
 import { rangesText } from '../../protocol/ranges';
 import type { HeatmapOptions } from '../../protocol/views.generated';
-import { isUnderWay, type IGeneration } from '../../instruments/generation/store/generations';
 import { isOver } from '../../store/is-over';
 import type { IRunSource, ITensorQuery, ITensorShape } from '../../store/source';
 import type { INote } from '../shared/content';
@@ -10,6 +9,7 @@ import { flagWords } from '../shared/describe';
 import { chosenLayers, layerName, layerWords } from '../shared/layers';
 import { again, emptyState, nothingYet, type IState, type IStateActions } from '../shared/states';
 import type { Translate } from '../shared/translate';
+import type { IOfferedText } from './text-source';
 
 /** Of what a state is, and what it acts on. */
 export interface IHeatmapSubject {
@@ -52,22 +52,31 @@ export function noRow(
 
 /** That there is nothing of a generation. */
 export function noText(
-  generation: IGeneration | undefined,
+  text: IOfferedText | undefined,
   { subject, options, actions, choose, t }: IHeatmapSubject
 ): IState {
   const step = { label: t('Show this step'), run: () => choose({ generation: null }) };
   const wished = options.generation ?? 0;
   const sentence =
-    generation === undefined
+    text === undefined
       ? wished === 0
         ? t('Nothing was generated yet.')
         : t('There is no generation %1.', formatInteger(wished))
-      : isUnderWay(generation)
-        ? t('Nothing of %1 in generation %2 has arrived yet.', subject, formatInteger(generation.generation))
-        : t('%1 was not traced in generation %2.', subject, formatInteger(generation.generation));
-  return generation && isUnderWay(generation)
+      : text.isUnderWay
+        ? t('Nothing of %1 in generation %2 has arrived yet.', subject, formatInteger(text.generation))
+        : t('%1 was not traced in generation %2.', subject, formatInteger(text.generation));
+  return text?.isUnderWay
     ? { kind: 'empty', sentence, action: again(actions, t), more: [step] }
     : { kind: 'empty', sentence, action: step, more: [again(actions, t)] };
+}
+
+/** That nothing here reads texts. */
+export function noTexts({ choose, t }: IHeatmapSubject): IState {
+  return emptyState(
+    t('This installation of Megalens was built without what reads generated texts.'),
+    t('Show this step'),
+    () => choose({ generation: null })
+  );
 }
 
 /** That a tensor has no axis of positions to put together. */

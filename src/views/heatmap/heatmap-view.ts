@@ -7,25 +7,32 @@ import type { Control } from '../shared/control';
 import { flagInfo, flagWords } from '../shared/describe';
 import { chosenLayers, layerName } from '../shared/layers';
 import type { ILinkedMarks } from '../shared/links';
-import { positionShown } from '../shared/pinned-position';
+import { columnOf, positionShown } from '../shared/pinned-position';
 import { StepShown } from '../shared/pinned-step';
 import { rankWords } from '../shared/place-words';
 import { around, hold, moveAmongPictures } from '../shared/places';
 import { lockedRange } from '../shared/scale';
 import { emptyFlag, type IState, type IStateActions } from '../shared/states';
 import type { ITip } from '../shared/tip';
-import { columnOf } from '../../instruments/generation/views/shared/token-axis';
 import { ViewModel } from '../shared/view-model';
 import { errorWords } from './error-words';
 import { heatmapControls } from './heatmap-controls';
 import { shapeHeatmap, type ILayer, type IShown } from './heatmap-data';
 import type { HeatmapQuestion, IHeatmapRead } from './heatmap-read';
 import { heatmapRecipe } from './heatmap-recipe';
-import { noPositions, noRow, noText, noValues, untraced, type IHeatmapSubject } from './heatmap-states';
+import {
+  noPositions,
+  noRow,
+  noText,
+  noTexts,
+  noValues,
+  untraced,
+  type IHeatmapSubject
+} from './heatmap-states';
 import { heatmapCaption, heatmapSummary, heatmapTitle, peakOf, positionWords } from './heatmap-words';
 import { valueIn } from './matrix';
 import { queryOf, StepRows } from './step-rows';
-import { TextRows } from './text-rows';
+import { TextSource } from './text-source';
 
 /** What was read, and the step that was asked for; or why there is nothing. */
 type IFound = { readonly read: IHeatmapRead; readonly wanted: number | null } | { readonly state: IState };
@@ -266,16 +273,19 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
   }
 
   private async _readText(question: HeatmapQuestion, wished: number, signal: AbortSignal): Promise<IFound> {
-    await this._texts.offer();
+    const texts = await this._texts.offer();
+    if (texts === null) {
+      return { state: noTexts(this._subject) };
+    }
     if (!this._axes.some(axis => axis === 'position' || axis === 'query')) {
       return { state: noPositions(this._subject) };
     }
-    const { generation, read } = await this._texts.read(question, wished, this._axes, signal);
-    return read ? { read, wanted: null } : { state: noText(generation, this._subject) };
+    const { text, read } = await texts.read(question, wished, this._axes, signal);
+    return read ? { read, wanted: null } : { state: noText(text, this._subject) };
   }
 
   /** Which generations there are; a picture of a step is drawn without an answer too. */
-  private _offer(): Promise<void> {
+  private _offer(): Promise<unknown> {
     return this._texts.offer().catch(() => undefined);
   }
 
@@ -319,6 +329,6 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
   private readonly _pictures = new Pictures();
   private readonly _step = new StepShown(this.env);
   private readonly _stepRows = new StepRows(this.source);
-  private readonly _texts = new TextRows(this.source);
+  private readonly _texts = new TextSource(this.source);
   private _at: { place: number; column: number; row: number } | null = null;
 }

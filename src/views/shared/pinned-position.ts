@@ -1,4 +1,6 @@
 import type { ITextPosition } from '../../store/run-link';
+import type { IMark } from './content';
+import { around } from './places';
 import type { IViewEnvironment } from './view-model';
 
 /**
@@ -15,3 +17,10 @@ export function positionShown(
   const isHere = pinned?.generation === text.generation && pinned.sequence === text.sequence;
   return isHere ? pinned.position : chosen;
 }
+
+/** The mark of a position, over the whole height. */
+export const columnOf = (position: number): IMark => ({
+  facet: null,
+  x: around(position),
+  y: null
+});

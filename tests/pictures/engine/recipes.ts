@@ -2,7 +2,11 @@ import { drawSVG } from '../../../src/charts/still';
 import { LIGHT_THEME } from '../../../src/charts/theme';
 import type { IEngineHost, IJobResult } from '../../../src/engine/jobs';
 import { runsOf, type IStillJob } from '../../../src/engine/still-job';
+import { SLICES } from '../../../src/instruments/slices.generated';
+import { registerSlices } from '../../../src/slice';
 import { readView } from '../../../src/views/still';
+
+registerSlices(SLICES);
 
 /** What a view reads and draws, whole: titles, captions, recipes with their rows, and the drawings. */
 export async function recipes(args: unknown, host: IEngineHost): Promise<IJobResult> {

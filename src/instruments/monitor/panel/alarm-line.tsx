@@ -1,13 +1,16 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 import { formatInteger } from '../../../charts/format';
-import type { IOpenRun } from '../../../panel/shell/open-run';
-import type { PanelModel } from '../../../panel/shell/panel-model';
+import type { AlarmModel } from './alarm-model';
 
 /** How many alarms the run has and what the first one says; opens its view. Nothing where there is none. */
-export function AlarmLine(props: { model: PanelModel; open: IOpenRun }): React.ReactElement | null {
-  const { model, open } = props;
-  const { trans } = model;
-  const { alarms, first } = open.alarms;
+export function AlarmLine(props: {
+  model: AlarmModel;
+  trans: TranslationBundle;
+  open: () => void;
+}): React.ReactElement | null {
+  const { model, trans, open } = props;
+  const { alarms, first } = model;
   if (first === null) {
     return null;
   }
@@ -18,7 +21,7 @@ export function AlarmLine(props: { model: PanelModel; open: IOpenRun }): React.R
         type="button"
         className="jp-MegalensNonFinite jp-MegalensAlarmLine"
         title={first.sentence}
-        onClick={() => void model.openAlarms()}
+        onClick={open}
       >
         {trans.__('%1: first at step %2, %3, %4', text, formatInteger(first.step), first.rule, first.name)}
       </button>

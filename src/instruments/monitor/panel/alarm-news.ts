@@ -9,14 +9,13 @@ const MINUTE = 60_000;
 export class AlarmNews {
   /**
    * @param tell - Tells a sentence about a run.
+   * @param isOn - Whether anything is told; what comes meanwhile is not told later.
    */
   constructor(
     private readonly tell: (run: string, sentence: string) => void,
+    private readonly isOn: () => boolean,
     private readonly trans: TranslationBundle
   ) {}
-
-  /** Whether anything is told; what comes meanwhile is not told later. */
-  isOn = true;
 
   /** Take what is known of a live run's alarms now. */
   note(run: string, name: string, alarms: readonly IAlarm[]): void {
@@ -33,7 +32,7 @@ export class AlarmNews {
       return;
     }
     this._told.set(run, { count: alarms.length, at: Date.now() });
-    if (!this.isOn) {
+    if (!this.isOn()) {
       return;
     }
     const more = alarms.length - (told?.count ?? 1);

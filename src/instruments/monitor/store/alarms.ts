@@ -178,8 +178,3 @@ export function alarmEvents(alarms: readonly IAlarm[]): IRunEvent[] {
       : [];
   });
 }
-
-/** Events of a run with those of its alarms, by their first steps. */
-export function withAlarms(events: readonly IRunEvent[], alarms: readonly IAlarm[]): readonly IRunEvent[] {
-  return alarms.length === 0 ? events : [...events, ...alarmEvents(alarms)].sort((a, b) => a.first - b.first);
-}

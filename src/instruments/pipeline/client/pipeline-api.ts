@@ -1,4 +1,5 @@
 import { own } from '../../../protocol/own';
+import type { IQuestion } from '../../../client/question';
 import { asArray, asObject, badAnswer } from '../../../client/rest';
 
 /** Which steps of a pipeline are asked for; the newest 10 whole ones when absent. */
@@ -68,6 +69,49 @@ const MOST_PROBLEMS = 100;
 const MOST_LETTERS = 1000;
 /** ms; some thirty years. */
 const MOST_TIME = 1e12;
+
+/** Steps of one pipeline as they were measured; null where there are no spans. */
+export const PIPELINE: IQuestion<IPipelineRequest, IPipelineSteps> = {
+  name: 'pipeline',
+  inEngine: true,
+  read: pipelineOf,
+  held: {
+    key: ({ first, last, replica }) => JSON.stringify({ first, last, replica }),
+    cut: heldPipeline
+  }
+};
+
+/** Most operations of measured steps that a file holds, but for those of one step. */
+const PIPELINE_OPERATIONS = 20_000;
+
+/** Cut measured steps to the newest ones that a file has room for. */
+function heldPipeline(answer: IPipelineSteps): IPipelineSteps {
+  const { operations, steps } = answer;
+  const at = operations.step.length - PIPELINE_OPERATIONS;
+  // The first step whose operations are all behind the cut, or the newest.
+  const newest = steps.at(-1)?.step ?? 0;
+  const from =
+    at > 0 ? Math.min((operations.step[at - 1] ?? newest) + 1, newest) : (steps[0]?.step ?? newest);
+  const first = operations.step.findIndex(step => step >= from);
+  const kept = steps.filter(({ step }) => step >= from);
+  const cut = <T>(column: readonly T[]): readonly T[] => (first > 0 ? column.slice(first) : column);
+  return {
+    ...answer,
+    steps: kept,
+    left: answer.left + steps.length - kept.length,
+    operations: {
+      step: cut(operations.step),
+      stage: cut(operations.stage),
+      rank: cut(operations.rank),
+      chunk: cut(operations.chunk),
+      virtualStage: cut(operations.virtualStage),
+      kind: cut(operations.kind),
+      microBatch: cut(operations.microBatch),
+      begin: cut(operations.begin),
+      end: cut(operations.end)
+    }
+  };
+}
 
 /**
  * Take an answer; null where there are no spans.

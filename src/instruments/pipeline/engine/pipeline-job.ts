@@ -1,4 +1,4 @@
-import type { IPipelineSteps } from '../client/pipeline-api';
+import { PIPELINE, type IPipelineSteps } from '../client/pipeline-api';
 import { asObject } from '../../../client/rest';
 import { measuredRun, requestOf, type PlanWish } from '../plan/measured-run';
 import { planAll } from '../plan/plan-all';
@@ -33,5 +33,5 @@ export async function stepsOf(
 ): Promise<IPipelineSteps | null> {
   const [first, last] = [range.first, range.last].map(each => (typeof each === 'number' ? each : undefined));
   const asked = { ...(first === undefined ? {} : { first }), ...(last === undefined ? {} : { last }) };
-  return (await host.reader(run).pipeline?.(run, asked)) ?? null;
+  return (await host.reader(run).asker?.(PIPELINE)?.(run, asked)) ?? null;
 }

@@ -1,4 +1,5 @@
 import { own } from '../../../protocol/own';
+import type { IQuestion } from '../../../client/question';
 import { asArray, asObject } from '../../../client/rest';
 
 /** What of a timeline is asked; what is absent is chosen by who answers. */
@@ -116,6 +117,29 @@ export interface ITimelineAnswer {
     readonly values: readonly (readonly number[])[];
   };
 }
+
+/** Most columns of a timeline that a report's file holds. */
+const HELD_COLUMNS = 400;
+
+/** Lanes of the ranks, and who makes the others wait; null where there are no spans. */
+export const TIMELINE: IQuestion<ITimelineRequest, ITimelineAnswer> = {
+  name: 'timeline',
+  inEngine: true,
+  read: timelineOf,
+  held: {
+    // Whole, and not finer than is seen.
+    asked: ({ row: _, window: __, draft: ___, ...request }) => ({
+      ...request,
+      columns: Math.min(request.columns ?? Infinity, HELD_COLUMNS)
+    }),
+    key: ({ ranks, first, last }) => JSON.stringify({ ranks, first, last }),
+    // JSON has null for what is not a number, and an answer has no null of its own.
+    parse: text =>
+      text === 'null'
+        ? null
+        : (JSON.parse(text, (_, value: unknown) => (value === null ? NaN : value)) as ITimelineAnswer)
+  }
+};
 
 /** Take an answer; null where there are no spans. */
 export function timelineOf(value: unknown): ITimelineAnswer | null {

@@ -6,6 +6,7 @@ import type { IMegalensRuns, IRunEntry, IRunSummary, RunChanges } from '../../..
 import { beyondNewest } from '../../runs/keep-newest';
 import type { IPanelHost } from '../panel-host';
 import { PanelModel } from '../panel-model';
+import type { OpenPanelPart } from '../panel-part';
 import { HELLO, ControlledRun } from './controlled-run';
 
 const trans = nullTranslator.load('megalens');
@@ -113,7 +114,7 @@ export class MemoryRuns implements IMegalensRuns {
 }
 
 /** The panel's model on runs held in memory. */
-export function setUp(): {
+export function setUp(parts: readonly OpenPanelPart[] = []): {
   runs: MemoryRuns;
   model: PanelModel;
   host: jest.Mocked<IPanelHost>;
@@ -143,5 +144,5 @@ export function setUp(): {
     progress: jest.fn((_label: string, work: Promise<unknown>) => work),
     remember: jest.fn()
   } as unknown as jest.Mocked<IPanelHost>;
-  return { runs, host, opened, model: new PanelModel(runs, host, trans) };
+  return { runs, host, opened, model: new PanelModel(runs, host, trans, undefined, parts) };
 }

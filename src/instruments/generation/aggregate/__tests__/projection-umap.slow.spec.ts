@@ -1,10 +1,12 @@
 /** @jest-environment node */
+import { join } from 'path';
 import { UMAP } from 'umap-js';
-import { AggregateError, WorkQueue } from '../../../../aggregate';
+import { AggregateError } from '../../../../aggregate';
 import { exactExp, exactLog, exactPower } from '../projection/exact-functions';
 import type { IVectors } from '../projection/features';
 import { NearestPoints } from '../projection/nearest-points';
 import { principalComponents, type IPrincipal } from '../projection/principal-components';
+import { ProjectionQueue } from '../projection/projection-queue';
 import { Projector, type UmapRun } from '../projection/projector';
 import { SeededRandom } from '../../../../protocol/seeded-random';
 import { Umap, type IUmapState } from '../projection/umap';
@@ -13,8 +15,8 @@ import { NodeWorkers } from '../../../../aggregate/__tests__/node-workers';
 // umap-js takes its time.
 jest.setTimeout(30_000);
 
-const workers = new NodeWorkers();
-const queues: WorkQueue[] = [];
+const workers = new NodeWorkers(join(__dirname, '../projection/projection-worker.ts'));
+const queues: ProjectionQueue[] = [];
 
 afterEach(() => queues.splice(0).forEach(queue => queue.dispose()));
 afterAll(() => workers.dispose());
@@ -129,8 +131,8 @@ it('has exponentials, logarithms and powers like those of the language', () => {
 });
 
 describe('what a page asks', () => {
-  const queueOf = (worker: boolean): WorkQueue => {
-    const queue = new WorkQueue(() => Promise.resolve(worker ? workers.open() : null));
+  const queueOf = (worker: boolean): ProjectionQueue => {
+    const queue = new ProjectionQueue(() => Promise.resolve(worker ? workers.open() : null));
     queues.push(queue);
     return queue;
   };
@@ -175,14 +177,14 @@ describe('what a page asks', () => {
     expect(run.state?.places).toHaveLength(2200);
     const { done } = run.state ?? {};
     // The worker has a turn for others again, and nothing of the run is left there.
-    await expect(queue.askProjection('worker', { kind: 'advance', job: -1 }, [])).rejects.toMatchObject({
+    await expect(queue.ask('worker', { kind: 'advance', job: -1 }, [])).rejects.toMatchObject({
       code: 'lost'
     });
     expect(run.state?.done).toBe(done);
   });
 
   it('is answered in place when the worker breaks', async () => {
-    const queue = new WorkQueue(() => Promise.resolve(workers.open(workers.missing)));
+    const queue = new ProjectionQueue(() => Promise.resolve(workers.open(workers.missing)));
     queues.push(queue);
     const projector = new Projector(queue);
     let gathered = 0;

@@ -1,7 +1,8 @@
 import { AggregateError } from '../../../../aggregate/aggregate-error';
-import { pageQueue, type TablePlace, type WorkQueue } from '../../../../aggregate/work-queue';
+import type { TablePlace } from '../../../../aggregate/work-queue';
 import type { IVectors } from './features';
 import type { IPrincipal } from './principal-components';
+import { pageProjections, type ProjectionQueue } from './projection-queue';
 import type { ProjectionAnswer, ProjectionQuestion } from './projections';
 import type { IUmapState, IUmapWish } from './umap';
 
@@ -12,7 +13,7 @@ let jobs = 0;
 
 /** Has points projected: many in the page's worker, few in place. */
 export class Projector {
-  constructor(private readonly queue: WorkQueue = pageQueue) {}
+  constructor(private readonly queue: ProjectionQueue = pageProjections) {}
 
   /**
    * Principal components; see `principalComponents`.
@@ -23,7 +24,7 @@ export class Projector {
     const ask = async (): Promise<ProjectionAnswer> => {
       const points = gather();
       const place = await this.queue.placeOf(points.values.length);
-      return this.queue.askProjection(place, { kind: 'components', points, components, standardise }, [
+      return this.queue.ask(place, { kind: 'components', points, components, standardise }, [
         points.values.buffer
       ]);
     };
@@ -48,7 +49,7 @@ export class Projector {
 /** UMAP under way. It goes on by itself from its making until it is done or let go of. */
 export class UmapRun {
   constructor(
-    private readonly queue: WorkQueue,
+    private readonly queue: ProjectionQueue,
     private readonly points: IVectors,
     private readonly start: Float64Array,
     private readonly wish: IUmapWish
@@ -124,7 +125,7 @@ export class UmapRun {
   }
 
   private async ask(question: ProjectionQuestion, buffers: ArrayBufferLike[]): Promise<void> {
-    const answer = await this.queue.askProjection(this.place ?? 'here', question, buffers);
+    const answer = await this.queue.ask(this.place ?? 'here', question, buffers);
     if (answer.kind === 'umap') {
       this.state = answer.state;
     }
@@ -133,7 +134,7 @@ export class UmapRun {
   /** What is done of it need not be kept any more. */
   private drop(): void {
     if (this.place !== null && !this.isDone && !this.queue.isDisposed) {
-      this.queue.askProjection(this.place, { kind: 'drop', job: this.job }, []).catch(() => undefined);
+      this.queue.ask(this.place, { kind: 'drop', job: this.job }, []).catch(() => undefined);
     }
   }
 

@@ -2,7 +2,7 @@
 
 import { attentionPieces, joinAttention } from '../attention-rows';
 import { GenerationRows, joinPositions, type ITokenPlace } from '../generation-rows';
-import type { ITensorRow } from '../../../../store/source';
+import type { ITensorQuery, ITensorRow } from '../../../../store/source';
 import { MemoryRun } from '../../../../store/__tests__/memory-run';
 import { attentionRow, placesOf } from './written-text';
 
@@ -89,7 +89,7 @@ it('asks again for what came while an answer was on its way', async () => {
   run.add(tiles(1, [0, 1, 2]));
   const tensors = run.tensors.bind(run);
   // As of a live run: what is here is taken, and then the recording is waited for.
-  jest.spyOn(run, 'tensors').mockImplementationOnce(async query => {
+  jest.spyOn(run, 'tensors').mockImplementationOnce(async (query: ITensorQuery) => {
     const answer = await tensors(query);
     run.add(tiles(2, [3]));
     rows.came(2, 2);

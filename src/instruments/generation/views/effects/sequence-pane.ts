@@ -4,8 +4,8 @@ import type { IPointed } from '../../../../store/run-link';
 import type { IMark, Loaded } from '../../../../views/shared/content';
 import type { ILinkedMarks } from '../../../../views/shared/links';
 import { Pictured } from '../../../../views/shared/pictured';
-import { positionShown } from '../../../../views/shared/pinned-position';
-import { columnOf, firstDrawn, tokenSpan, windowWords, type TokenTexts } from '../shared/token-axis';
+import { columnOf, positionShown } from '../../../../views/shared/pinned-position';
+import { firstDrawn, tokenSpan, windowWords, type TokenTexts } from '../shared/token-axis';
 import { divergenceWords, type IComparedTexts } from './compared-texts';
 import { noDistances, otherEffects, type IEffectsAsked } from './effects-states';
 import {

@@ -1,6 +1,4 @@
 import { formatInteger } from '../../../../charts';
-import type { IMark } from '../../../../views/shared/content';
-import { around } from '../../../../views/shared/places';
 import { fittedToken, quoted } from './token-text';
 import type { Translate } from '../../../../views/shared/translate';
 import type { IViewEnvironment } from '../../../../views/shared/view-model';
@@ -103,13 +101,6 @@ export function tokenLabels(texts: TokenTexts, { shown, pixels }: ITokenWindow):
       .map(([position, text]) => [position, fittedToken(text, room).text])
   );
 }
-
-/** The mark of a position, over the whole height. */
-export const columnOf = (position: number): IMark => ({
-  facet: null,
-  x: around(position),
-  y: null
-});
 
 /** Say that not all positions are shown; empty where they are. */
 export function windowWords(

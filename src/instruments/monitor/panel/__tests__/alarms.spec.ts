@@ -1,28 +1,33 @@
 /** @jest-environment node */
-import { alarmRow } from '../../../../store/__tests__/memory-run';
+import { alarm, alarmRow } from '../../__tests__/alarm-rows';
+import type { ReactElement } from 'react';
+import { openAlarmPart } from '../alarm-part';
 import { setUp } from '../../../../panel/shell/__tests__/memory-panel';
 
 async function opened() {
-  const { model, host, runs, opened } = setUp();
+  const { model, host, runs, opened } = setUp([openAlarmPart]);
   await model.ready();
   const run = runs.opened.get('run-1');
   if (!run || !model.open) {
     throw new Error('no run was opened');
   }
-  const { alarms } = model.open;
+  const [part] = model.open.instruments;
+  if (part === undefined) {
+    throw new Error('the run has no alarms');
+  }
   /** Wait until so many alarms are known. */
   const read = async (count: number): Promise<void> => {
-    while (alarms.alarms.length !== count) {
+    while (part.alarms !== count) {
       await new Promise<void>(done => {
         const heard = (): void => {
-          alarms.changed.disconnect(heard);
+          part.changed.disconnect(heard);
           done();
         };
-        alarms.changed.connect(heard);
+        part.changed.connect(heard);
       });
     }
   };
-  return { model, host, run, alarms, read, opened };
+  return { model, host, run, part, read, opened };
 }
 
 afterEach(() => jest.restoreAllMocks());
@@ -30,16 +35,16 @@ afterEach(() => jest.restoreAllMocks());
 it('tells of the first anomaly once, and of later ones together after a minute', async () => {
   const { model, host, run, read } = await opened();
   const clock = jest.spyOn(Date, 'now').mockReturnValue(1_000_000);
-  run.alarm(alarmRow({ step: 7, sentence: 'Values are lost.' }));
+  alarm(run, alarmRow({ step: 7, sentence: 'Values are lost.' }));
   await read(1);
   expect(host.alarm.mock.calls.map(([text]) => text)).toEqual([
     'gpt-demo: first anomaly at step 7. Values are lost.'
   ]);
-  run.alarm(alarmRow({ step: 8 }), alarmRow({ step: 9 }));
+  alarm(run, alarmRow({ step: 8 }), alarmRow({ step: 9 }));
   await read(3);
   expect(host.alarm).toHaveBeenCalledTimes(1);
   clock.mockReturnValue(1_000_000 + 60_000);
-  run.alarm(alarmRow({ step: 10 }));
+  alarm(run, alarmRow({ step: 10 }));
   await read(4);
   expect(host.alarm.mock.calls.map(([text]) => text).slice(1)).toEqual([
     'gpt-demo: 3 more alarms, the last at step 10.'
@@ -48,11 +53,11 @@ it('tells of the first anomaly once, and of later ones together after a minute',
 });
 
 it('opens the view of alarms from the notification and from the panel', async () => {
-  const { model, host, run, read, opened: views } = await opened();
-  run.alarm(alarmRow({ step: 7 }));
+  const { model, host, run, part, read, opened: views } = await opened();
+  alarm(run, alarmRow({ step: 7 }));
   await read(1);
-  host.alarm.mock.calls[0]?.[1]();
-  await model.openAlarms();
+  host.alarm.mock.calls[0]?.[2]();
+  (part.render?.() as ReactElement<{ open: () => void }>).props.open();
   expect(views).toEqual([
     ['run-1', { view: 'health' }],
     ['run-1', { view: 'health' }]
@@ -61,21 +66,21 @@ it('opens the view of alarms from the notification and from the panel', async ()
 });
 
 it('tells nothing of notes, of muted alarms, where the setting is off, and of a recorded run', async () => {
-  const { model, host, run, read, alarms } = await opened();
+  const { model, host, run, read, part } = await opened();
   const instruments = { monitor: { muted: [{ rule: 'dead' }] } };
   run.hello = run.hello && { ...run.hello, config: { ...run.hello.config, instruments } };
-  run.alarm(alarmRow({ severity: 'note' }), alarmRow({ rule: 'dead' }));
+  alarm(run, alarmRow({ severity: 'note' }), alarmRow({ rule: 'dead' }));
   await read(0);
-  expect(alarms.alarms).toEqual([]);
-  model.news.isOn = false;
-  run.alarm(alarmRow({ step: 9 }));
+  expect(part.alarms).toBe(0);
+  model.setting = () => false;
+  alarm(run, alarmRow({ step: 9 }));
   await read(1);
-  expect(alarms.alarms).toHaveLength(1);
-  model.news.isOn = true;
+  expect(part.alarms).toBe(1);
+  model.setting = () => true;
   run.connect({ kind: 'recorded' });
-  run.alarm(alarmRow({ step: 10 }));
+  alarm(run, alarmRow({ step: 10 }));
   await read(2);
-  expect(alarms.alarms).toHaveLength(2);
+  expect(part.alarms).toBe(2);
   expect(host.alarm).not.toHaveBeenCalled();
   model.dispose();
 });

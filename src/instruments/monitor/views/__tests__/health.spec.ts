@@ -1,5 +1,7 @@
 import { alarmEvents, isMuted, reachedFrom } from '../../store/alarms';
-import { alarmRow, HELLO, MemoryRun } from '../../../../store/__tests__/memory-run';
+import { ALARM_COUNTS } from '../../client/alarm-counts';
+import { alarm, alarmRow } from '../../__tests__/alarm-rows';
+import { HELLO, MemoryRun } from '../../../../store/__tests__/memory-run';
 import type { Hello } from '../../../../protocol/messages.generated';
 import type { HealthOptions } from '../../../../protocol/views.generated';
 import { groupAlarms } from '../health/alarm-groups';
@@ -126,13 +128,13 @@ it('says for how many steps a judged run is healthy', async () => {
   } as never;
   await show();
   expect(texts('.jp-MegalensState p')[0]).toBe('Healthy for 4 120 steps.');
-  run.alarm(...BROKEN.slice(0, 1));
+  alarm(run, ...BROKEN.slice(0, 1));
   await settled();
   expect(titles()[0]).toBe('Healthy for 4 120 steps');
 });
 
 it('names the first anomaly in the order of the computation, what it should have been, what it reached next, and the samples', async () => {
-  run.alarm(...BROKEN);
+  alarm(run, ...BROKEN);
   await show();
   expect(titles()[0]).toBe(
     'First anomaly at step 4: forward pass of decoder.layers.1.mlp.linear_fc1, rank 1, micro-batch 1'
@@ -150,7 +152,8 @@ it('names the first anomaly in the order of the computation, what it should have
 
 it('draws the tensor of an alarm over the steps around it, and that of another one that is clicked at', async () => {
   run.log(...grads(3, 6));
-  run.alarm(
+  alarm(
+    run,
     alarmRow({ step: 4 }),
     alarmRow({ step: 5, name: 'decoder.layers.2.mlp.linear_fc1.weight', place: 4 })
   );
@@ -169,7 +172,7 @@ it('draws the tensor of an alarm over the steps around it, and that of another o
 });
 
 it('draws a mark for each layer and step, with a shape of its own for each severity', async () => {
-  run.alarm(...BROKEN);
+  alarm(run, ...BROKEN);
   await show();
   expect(
     document.querySelectorAll(
@@ -189,7 +192,7 @@ it('groups ten thousand alarms by rule and module, the gravest first', async () 
       name: `decoder.layers.${at % 4}.mlp.linear_fc1.weight`
     })
   );
-  run.alarm(...many);
+  alarm(run, ...many);
   await show();
   expect(rows(1).map(row => [...row.slice(0, 3), row[3]])).toEqual([
     ['critical', 'drift', 'decoder.layers.1.mlp.linear_fc1', '2 500'],
@@ -203,14 +206,14 @@ it('groups ten thousand alarms by rule and module, the gravest first', async () 
 it('leaves muted alarms out, and says how many', async () => {
   run.hello = judged({ muted: [{ rule: 'non*' }, { rule: 'jump', name: 'loss' }] });
   run.status = { type: 'status', step: 9, state: 'training' } as never;
-  run.alarm(...BROKEN);
+  alarm(run, ...BROKEN);
   await show();
   expect(titles()[0]).toBe('Healthy for 9 steps, muted alarms left out');
   expect(texts('.jp-MegalensView-caption')[0]).toBe('Muted alarms that are not shown: 3.');
 });
 
 it('shows a rule alone, and all again', async () => {
-  run.alarm(...BROKEN);
+  alarm(run, ...BROKEN);
   await show({ rule: 'drift' });
   expect(texts('.jp-MegalensNote span')[0]).toBe('1 of 4 alarms are chosen.');
   document.querySelector<HTMLButtonElement>('.jp-MegalensNote button')?.click();
@@ -221,7 +224,7 @@ it('shows a rule alone, and all again', async () => {
 
 it('shows an alarm that arrives', async () => {
   await show();
-  run.alarm(...BROKEN);
+  alarm(run, ...BROKEN);
   await settled();
   expect(titles()[0]).toContain('First anomaly at step 4');
   expect(rows(0)).toHaveLength(3);
@@ -284,11 +287,11 @@ describe('rules of a run', () => {
   beforeEach(() => {
     asked.length = 0;
     run.hello = judged();
-    run.alarmCounts = settings => {
+    run.answerTo(ALARM_COUNTS, ({ settings }) => {
       asked.push(settings as (typeof asked)[number]);
       const { jump } = (settings as { rules: { jump: { threshold: number } } }).rules;
       return Promise.resolve({ steps: 1200, whole: true, rules: { jump: jump.threshold < 10 ? 7 : 3 } });
-    };
+    });
   });
 
   it('stand below in fields with their bounds, where nothing is wrong too', async () => {
@@ -345,7 +348,7 @@ describe('rules of a run', () => {
     await show();
     field('jump.threshold').focus();
     field('jump.threshold').value = '12';
-    run.alarm(...BROKEN);
+    alarm(run, ...BROKEN);
     await settled();
     expect(titles().length).toBeGreaterThan(3);
     expect(document.activeElement).toBe(field('jump.threshold'));
@@ -395,7 +398,7 @@ describe('rules of a run', () => {
 
   it('of a recording can be tried and not applied', async () => {
     run.connection = { kind: 'recorded' };
-    run.alarm(...BROKEN);
+    alarm(run, ...BROKEN);
     await show();
     await type('jump.threshold', '6');
     expect(rulesTable()[0]?.[2]).toBe('3 → 7');
@@ -409,24 +412,24 @@ describe('rules of a run', () => {
 
   it('are told as numbers where nobody judges, as in a report', async () => {
     run.connection = { kind: 'recorded' };
-    run.alarmCounts = undefined;
+    run.answerTo(ALARM_COUNTS, undefined);
     await show();
     expect(document.querySelector('[data-field]')).toBeNull();
     expect(rulesTable()[0]?.slice(0, 4)).toEqual(['on', 'Jump', '', 'Threshold 10, Steps 3']);
   });
 
   it('say that nothing is recorded, and what went wrong', async () => {
-    run.alarmCounts = () => Promise.resolve(null);
+    run.answerTo(ALARM_COUNTS, () => Promise.resolve(null));
     await show();
     await type('jump.threshold', '6');
     expect(rulesCaption()).toBe('Nothing of this run is recorded, so no alarms are counted.');
-    run.alarmCounts = () => Promise.reject(new Error('The server is busy.'));
+    run.answerTo(ALARM_COUNTS, () => Promise.reject(new Error('The server is busy.')));
     await type('jump.threshold', '5');
     expect(rulesCaption()).toBe('The alarms could not be counted. The server is busy.');
   });
 
   it('are muted in a module or everywhere, and heard again', async () => {
-    run.alarm(...BROKEN);
+    alarm(run, ...BROKEN);
     await show();
     await pressed('Here');
     expect(run.patches.at(-1)?.instruments?.['monitor']).toEqual({

@@ -1,3 +1,4 @@
+import { isHere } from '../../../../protocol/view-info';
 import { fullViewOptions } from '../../../../protocol/view-options';
 import type {
   MomentsOptions,
@@ -12,10 +13,11 @@ import { STATISTICS, STATS } from '../../../../views/moments/words';
 import { ScalarsView } from '../../../../views/scalars/scalars-view';
 import type { Control } from '../../../../views/shared/control';
 import type { IComposition, ICompositionEnvironment, IViewPart } from '../../../../views/shared/definition';
+import type { Create } from '../../../../views/shared/definition';
+import { loadView } from '../../../../views/view-code';
 import { OtherRuns } from '../../../../views/shared/lines/other-runs';
 import { selectControl } from '../../../../views/shared/select-control';
 import type { IViewEnvironment } from '../../../../views/shared/view-model';
-import { TimelineView } from '../../../timeline/views/timeline/timeline-view';
 import { AroundPane } from './around-pane';
 import { HealthReader, type HealthChoice } from './health-facts';
 import type { HealthPane } from './health-pane';
@@ -57,6 +59,8 @@ export class HealthView implements IComposition {
       .facts(this._env.options)
       .catch(() => ({ alarms: [], shown: null }));
     this._shown = shown;
+    this._spans =
+      shown && aroundOf(shown)?.view === 'timeline' ? await spansView().catch(() => null) : this._spans;
     this._rules = [...new Set(alarms.map(each => each.rule))].sort();
   }
 
@@ -71,12 +75,13 @@ export class HealthView implements IComposition {
       create: (source, env) => new pane(source, env, this._reader, this._settings)
     });
     const around = this._shown && aroundOf(this._shown);
+    const spans = this._spans;
     this._hasMuted = this._settings.muted.length > 0;
     this._hasRules = this._settings.rules.length > 0;
     return [
       part('marks', MarksPane, false),
       ...(this._shown ? [part('way', WayPane, true)] : []),
-      ...(around
+      ...(around && (around.view !== 'timeline' || spans)
         ? [
             {
               key: around.view,
@@ -90,8 +95,8 @@ export class HealthView implements IComposition {
                       this._others,
                       () => this._shown
                     )
-                  : around.view === 'timeline'
-                    ? new TimelineView(source, env as IViewEnvironment<TimelineOptions>)
+                  : around.view === 'timeline' && spans
+                    ? spans(source, env)
                     : new ScalarsView(source, env as IViewEnvironment<Required<ScalarsOptions>>)
             }
           ]
@@ -183,9 +188,17 @@ export class HealthView implements IComposition {
   private readonly _settings: RuleSettings;
   private readonly _others: OtherRuns;
   private _shown: IAlarm | null = null;
+  /** What draws spans around an alarm; null while none was shown, or where nothing here does. */
+  private _spans: Create | null = null;
   private _hasMuted = false;
   private _hasRules = false;
   private _rules: readonly string[] = [];
+}
+
+/** What draws spans; null where that instrument was left out. */
+async function spansView(): Promise<Create | null> {
+  const code = isHere('timeline') ? await loadView('timeline') : null;
+  return code && 'view' in code && 'create' in code.view ? code.view.create : null;
 }
 
 /** What draws the tensor, number or time of an alarm over the steps around it; null where nothing does. */

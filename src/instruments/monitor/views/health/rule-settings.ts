@@ -1,4 +1,4 @@
-import type { IAlarmCounts } from '../../../../client/run-reader';
+import { ALARM_COUNTS, type IAlarmCounts } from '../../client/alarm-counts';
 import { monitorSettings, mutesOf, type IMuted } from '../../store/alarms';
 import type { IRunSource } from '../../../../store/source';
 import { takesChanges } from '../../../../store/takes-changes';
@@ -40,7 +40,7 @@ export class RuleSettings {
 
   /** Whether numbers can be tried: otherwise they are only told. */
   get canEdit(): boolean {
-    return this.canApply || this.source.alarmCounts !== undefined;
+    return this.canApply || this.source.asker?.(ALARM_COUNTS) !== undefined;
   }
 
   get canApply(): boolean {
@@ -137,7 +137,7 @@ export class RuleSettings {
   private async _count(): Promise<void> {
     this._counting?.abort();
     const counting = (this._counting = new AbortController());
-    const ask = this.source.alarmCounts?.bind(this.source);
+    const ask = this.source.asker?.(ALARM_COUNTS);
     const judged = this.edited;
     if (judged.length === 0 || !ask) {
       this._counts = { kind: judged.length === 0 ? 'none' : 'unrecorded' };
@@ -157,8 +157,8 @@ export class RuleSettings {
     const { muted } = this;
     let counts: Counts;
     try {
-      const before = await ask({ rules: { ...others, ...inForce }, muted }, signal);
-      const after = await ask({ rules: { ...others, ...edited }, muted }, signal);
+      const before = await ask({ settings: { rules: { ...others, ...inForce }, muted } }, signal);
+      const after = await ask({ settings: { rules: { ...others, ...edited }, muted } }, signal);
       counts = before && after ? { kind: 'counted', edited: after, inForce: before } : { kind: 'unrecorded' };
     } catch (error) {
       counts = { kind: 'failed', message: error instanceof Error ? error.message : String(error) };

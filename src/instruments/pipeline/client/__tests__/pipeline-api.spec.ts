@@ -1,7 +1,7 @@
 /** @jest-environment node */
 import { PipeReader } from '../../../../engine/pipe-reader';
 import { ClientError } from '../../../../client/client-error';
-import { pipelineOf } from '../pipeline-api';
+import { PIPELINE, pipelineOf } from '../pipeline-api';
 import { RunsApi } from '../../../../client/runs-api';
 import { pipelineAnswer } from './pipeline-answer';
 
@@ -111,7 +111,9 @@ it('is asked by the endpoint and through the engine with one request', async () 
     return Promise.resolve({ json: pipelineAnswer(), bytes: null });
   });
   const request = { first: 3, last: 4, replica: 0 };
-  expect(await api.pipeline('r 1', request)).toEqual(await reader.pipeline('r1', request));
+  const answer = await api.asker(PIPELINE)('r 1', request);
+  expect(answer).toEqual(await reader.asker(PIPELINE)?.('r1', request));
+  expect(answer?.steps).toHaveLength(2);
   expect(asked).toEqual([
     ['POST', '/megalens/api/runs/r%201/pipeline', request],
     ['pipeline', { run: 'r1', request }]

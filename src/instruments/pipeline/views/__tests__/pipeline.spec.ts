@@ -1,8 +1,7 @@
-import type { IPipelineSteps } from '../../client/pipeline-api';
+import { PIPELINE, type IPipelineSteps } from '../../client/pipeline-api';
 import type { InstrumentInfo } from '../../../../protocol/messages.generated';
 import type { PipelineOptions } from '../../../../protocol/views.generated';
 import { HELLO, MemoryRun } from '../../../../store/__tests__/memory-run';
-import type { IRunSource } from '../../../../store/source';
 import { mountView } from '../../../../views/registry';
 import { readView } from '../../../../views/still';
 import type { IView } from '../../../../views/view';
@@ -11,14 +10,14 @@ import { measuredPipeline, measuredWhole } from './measured-pipeline';
 // The first test also loads and transforms Vega.
 jest.setTimeout(30_000);
 
-let run: MemoryRun & Pick<IRunSource, 'pipeline'>;
+let run: MemoryRun;
 let steps: IPipelineSteps | null;
 let view: IView;
 
 beforeEach(() => {
   run = new MemoryRun();
   steps = null;
-  run.pipeline = () => Promise.resolve(steps);
+  run.answerTo(PIPELINE, () => Promise.resolve(steps));
 });
 
 afterEach(() => {

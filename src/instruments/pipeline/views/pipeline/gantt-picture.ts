@@ -4,6 +4,7 @@ import {
   type IPlace,
   type IRecipe,
   type Row,
+  timeWords,
   type Zoom
 } from '../../../../charts';
 import type { IContent, IMark, IMoved } from '../../../../views/shared/content';
@@ -11,7 +12,6 @@ import { hold, moveOf } from '../../../../views/shared/places';
 import { axisParams } from '../../../../views/shared/scale';
 import type { ITip } from '../../../../views/shared/tip';
 import type { Translate } from '../../../../views/shared/translate';
-import { timeWords } from '../../../timeline/views/timeline/span-words';
 import { piecesOf, type ILane, type ILaneGroup, type IGanttBar } from './lane';
 import { inkOf, KINDS, operationColor, operationWords, pieceWords } from './operation-words';
 

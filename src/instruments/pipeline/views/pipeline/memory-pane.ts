@@ -1,4 +1,11 @@
-import { formatBytes, formatInteger, formatNumber, type IPlace, type IRecipe } from '../../../../charts';
+import {
+  formatBytes,
+  formatInteger,
+  formatNumber,
+  type IPlace,
+  type IRecipe,
+  timeWords
+} from '../../../../charts';
 import { memoryLine, type IPlanned } from '../../plan';
 import type { IMark, IMoved, Loaded } from '../../../../views/shared/content';
 import { lineColors } from '../../../../views/shared/lines/colors';
@@ -8,7 +15,6 @@ import { hold, moveOf, placeBefore } from '../../../../views/shared/places';
 import { nothingYet } from '../../../../views/shared/states';
 import { padded } from '../../../../views/shared/scale';
 import type { ITip } from '../../../../views/shared/tip';
-import { timeWords } from '../../../timeline/views/timeline/span-words';
 import { PipelinePane } from './pipeline-pane';
 import type { IPipelineRead } from './pipeline-reader';
 

@@ -1,5 +1,5 @@
-import { formatInteger, hexOf, mixed } from '../../../../charts';
-import { kindColor, timeWords } from '../../../timeline/views/timeline/span-words';
+import { formatInteger, hexOf, mixed, timeWords } from '../../../../charts';
+import { kindColor } from '../../../../views/shared/span-kinds';
 import type { Translate } from '../../../../views/shared/translate';
 import type { IOperation, OperationKind } from './lane';
 

@@ -1,4 +1,4 @@
-import type { IPipelineSteps } from '../../client/pipeline-api';
+import { PIPELINE, type IPipelineSteps } from '../../client/pipeline-api';
 import {
   bestOf,
   MADE_SCHEDULES,
@@ -66,7 +66,7 @@ export class PipelineReader extends PlanReader<IPipelineRead> {
   }
 
   private async _read(options: Options, signal: AbortSignal): Promise<IPipelineRead> {
-    const steps = (await this._source.pipeline?.(rangeOf(options.steps), signal)) ?? null;
+    const steps = (await this._source.asker?.(PIPELINE)?.(rangeOf(options.steps), signal)) ?? null;
     const { measured, problem } = measuredOf(steps);
     const what = whatIf(options, measured);
     const { request } = what;

@@ -1,10 +1,9 @@
-import { formatBytes, formatInteger, formatNumber } from '../../../../charts';
+import { formatBytes, formatInteger, formatNumber, timeWords } from '../../../../charts';
 import { compare, PlanError, type IComparison, type IPlanned } from '../../plan';
 import { fits, verdictNotes } from './verdict-notes';
 import { own } from '../../../../protocol/own';
 import type { Plan } from '../../protocol/pipeline.generated';
 import type { INote, Loaded } from '../../../../views/shared/content';
-import { timeWords } from '../../../timeline/views/timeline/span-words';
 import type { ILaneGroup } from './lane';
 import { PipelinePane } from './pipeline-pane';
 import { departures, idleShare, measuredLanes, overlaid, pathOf, planLanes } from './plan-lanes';

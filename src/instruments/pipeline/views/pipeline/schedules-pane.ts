@@ -1,7 +1,6 @@
-import { formatBytes, formatInteger, formatNumber } from '../../../../charts';
+import { formatBytes, formatInteger, formatNumber, timeWords } from '../../../../charts';
 import type { IPlanned } from '../../plan';
 import type { IMark, Loaded } from '../../../../views/shared/content';
-import { timeWords } from '../../../timeline/views/timeline/span-words';
 import { PipelinePane } from './pipeline-pane';
 import type { IPipelineRead } from './pipeline-reader';
 import { idleShare, planLanes } from './plan-lanes';

@@ -1,7 +1,6 @@
-import { formatBytes } from '../../../../charts';
+import { formatBytes, timeWords } from '../../../../charts';
 import type { Control } from '../../../../views/shared/control';
 import type { Translate } from '../../../../views/shared/translate';
-import { timeWords } from '../../../timeline/views/timeline/span-words';
 
 /** How a number of a plan is changed. */
 export interface ISlider {

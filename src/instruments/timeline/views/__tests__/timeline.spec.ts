@@ -1,10 +1,9 @@
+import { timeWords } from '../../../../charts';
 import { timelineAnswer } from '../../client/__tests__/timeline-answer';
-import { timelineOf, type ITimelineRequest } from '../../client/timeline-api';
+import { TIMELINE, timelineOf, type ITimelineRequest } from '../../client/timeline-api';
 import { MemoryRun } from '../../../../store/__tests__/memory-run';
 import type { TimelineOptions } from '../../../../protocol/views.generated';
 import { mountView } from '../../../../views/registry';
-import type { IRunSource } from '../../../../store/source';
-import { timeWords } from '../timeline/span-words';
 import type { IView } from '../../../../views/view';
 
 // The first test also loads and transforms Vega.
@@ -12,7 +11,7 @@ jest.setTimeout(30_000);
 
 const ANSWER = timelineAnswer();
 
-let run: MemoryRun & Pick<IRunSource, 'timeline'>;
+let run: MemoryRun;
 let asked: ITimelineRequest[];
 let answer: object;
 let view: IView;
@@ -21,10 +20,10 @@ beforeEach(() => {
   run = new MemoryRun();
   asked = [];
   answer = ANSWER;
-  run.timeline = (request: ITimelineRequest) => {
+  run.answerTo(TIMELINE, request => {
     asked.push(request);
     return Promise.resolve(timelineOf(answer));
-  };
+  });
 });
 
 afterEach(() => {
@@ -63,7 +62,7 @@ it('draws lanes before it is known who makes the others wait, and says so', asyn
   const drafts: unknown[] = [];
   let judged = (): void => undefined;
   const verdict = new Promise<void>(resolve => (judged = resolve));
-  run.timeline = async (request: ITimelineRequest) => {
+  run.answerTo(TIMELINE, async request => {
     drafts.push(request.draft);
     if (!request.draft) {
       await verdict;
@@ -71,7 +70,7 @@ it('draws lanes before it is known who makes the others wait, and says so', asyn
     }
     const none = { culprits: [], hidden: [], step_ns: 10e6, problems: [] };
     return timelineOf({ ...ANSWER, draft: true, verdict: none, slow: { ranks: [], steps: [], values: [] } });
-  };
+  });
   const node = document.createElement('div');
   document.body.append(node);
   view = await mountView(node, run, { view: 'timeline' }, { renderer: 'svg' });
@@ -192,7 +191,7 @@ it('says what is missing: spans, or a recording', async () => {
   expect(text('.jp-MegalensView')).toContain("megalens.trace(model, timeline='phases')");
   view.dispose();
   document.body.replaceChildren();
-  delete run.timeline;
+  run.answerTo(TIMELINE, undefined);
   await show();
   expect(text('.jp-MegalensView')).toContain('The timeline is read from a recording, and here is none.');
 });

@@ -1,37 +1,9 @@
-import { COLORS, formatBytes, formatInteger, formatNumber } from '../../../../charts';
+import { formatBytes, formatInteger, timeWords } from '../../../../charts';
 import type { IPiece, ITimelineLane } from '../../client/timeline-api';
 import { own } from '../../../../protocol/own';
+import { kindColor } from '../../../../views/shared/span-kinds';
 import type { ITip } from '../../../../views/shared/tip';
 import type { Translate } from '../../../../views/shared/translate';
-
-/** Kinds in the order of the legend, each with the place of its colour in the palette. Greys are left for those who wait. */
-const PLACES: Readonly<Record<string, number>> = {
-  forward: 0,
-  backward: 1,
-  wgrad: 5,
-  optimizer: 2,
-  data: 3,
-  checkpoint: 6,
-  user: 4
-};
-const WAITING: Readonly<Record<string, readonly [light: string, dark: string]>> = {
-  collective: ['#8a8a8a', '#7a7a7a'],
-  send: ['#c4c4c4', '#4c4c4c'],
-  receive: ['#b0b0b0', '#5c5c5c']
-};
-
-/** All kinds that are drawn. */
-export const KINDS: readonly string[] = [...Object.keys(PLACES), ...Object.keys(WAITING)];
-
-/** The colour of a kind. */
-export function kindColor(kind: string, isDark: boolean): string {
-  const waits = own(WAITING, kind);
-  if (waits) {
-    return isDark ? waits[1] : waits[0];
-  }
-  const { light, dark } = COLORS.categorical;
-  return (isDark ? dark : light)[own(PLACES, kind) ?? 7] ?? '#888888';
-}
 
 /** A kind in words. */
 export function kindWords(kind: string, t: Translate): string {
@@ -48,15 +20,6 @@ export function kindWords(kind: string, t: Translate): string {
     receive: t('blocked in a receive')
   };
   return own(words, kind) ?? kind;
-}
-
-/** A duration or a time, with its unit. */
-export function timeWords(ms: number): string {
-  const size = Math.abs(ms);
-  if (size >= 1000) {
-    return `${formatNumber(ms / 1000, 4)} s`;
-  }
-  return size >= 1 || ms === 0 ? `${formatNumber(ms, 4)} ms` : `${formatNumber(ms * 1000, 4)} µs`;
 }
 
 /** A rank, with its stage where there are such. */

@@ -1,5 +1,11 @@
-import { formatInteger, type IPlace, type IRecipe, type Row } from '../../../../charts';
-import type { IPiece, ITimelineAnswer, ITimelineLane, ITimelineRequest } from '../../client/timeline-api';
+import { formatInteger, type IPlace, type IRecipe, type Row, timeWords } from '../../../../charts';
+import {
+  TIMELINE,
+  type IPiece,
+  type ITimelineAnswer,
+  type ITimelineLane,
+  type ITimelineRequest
+} from '../../client/timeline-api';
 import type { ConfigPatch } from '../../../../protocol/messages.generated';
 import type { TimelineOptions } from '../../../../protocol/views.generated';
 import type { IRunSource, SourceChange } from '../../../../store/source';
@@ -16,7 +22,8 @@ import { ViewModel, type IViewEnvironment } from '../../../../views/shared/view-
 import { axisParams } from '../../../../views/shared/scale';
 import { clockRow, HALF, LANE, laneHeight, namedLanes, pathRows, stepRows } from './lanes';
 import { SlowMap } from './slow-map';
-import { KINDS, kindColor, kindWords, laneWords, pieceTip, timeWords } from './span-words';
+import { KINDS, kindColor } from '../../../../views/shared/span-kinds';
+import { kindWords, laneWords, pieceTip } from './span-words';
 
 /** What records spans, in a training script. */
 const SNIPPET = "megalens.trace(model, timeline='phases')";
@@ -233,8 +240,9 @@ export class TimelineView extends ViewModel<TimelineOptions> {
       ...(options.path ? { path: true } : {}),
       ...(options.find === '' ? {} : { find: options.find })
     };
+    const ask = source.asker?.(TIMELINE);
     const draft = !this._isMap && key !== this._judged;
-    const answer = (await source.timeline?.(draft ? { ...request, draft } : request, signal)) ?? null;
+    const answer = (await ask?.(draft ? { ...request, draft } : request, signal)) ?? null;
     this._key = key;
     if (answer && !answer.isDraft) {
       this._judged = key;
@@ -242,7 +250,7 @@ export class TimelineView extends ViewModel<TimelineOptions> {
       this._judging = key;
       // It goes on while the lanes are panned, and whoever asks after it is answered at once.
       const done = (): void => void ((this._judging = ''), (this._judged = key));
-      env.follow(Promise.resolve(source.timeline?.(request)).finally(done));
+      env.follow(Promise.resolve(ask?.(request)).finally(done));
     }
     return answer;
   }
@@ -378,7 +386,7 @@ export class TimelineView extends ViewModel<TimelineOptions> {
 
   private _nothing(): IState {
     const { actions, source, t } = this;
-    if (source.timeline === undefined) {
+    if (source.asker?.(TIMELINE) === undefined) {
       return nothingYet(t('The timeline is read from a recording, and here is none.'), actions, t);
     }
     if (source.connection.kind === 'live') {

@@ -6,7 +6,7 @@ import { hold, moveOf } from '../../../../../views/shared/places';
 import { axisParams } from '../../../../../views/shared/scale';
 import type { ITip } from '../../../../../views/shared/tip';
 import type { Translate } from '../../../../../views/shared/translate';
-import { kindColor } from '../../../../timeline/views/timeline/span-words';
+import { kindColor } from '../../../../../views/shared/span-kinds';
 import { roleWords } from './split-words';
 
 /** Pixels of a row, and of the letters in a cell. */

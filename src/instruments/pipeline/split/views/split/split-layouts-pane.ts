@@ -1,8 +1,7 @@
-import { formatBytes, formatInteger } from '../../../../../charts';
+import { formatBytes, formatInteger, timeWords } from '../../../../../charts';
 import type { ISplitPlanned } from '../../plan/split-planned';
 import type { IMark, Loaded } from '../../../../../views/shared/content';
 import { emptyState } from '../../../../../views/shared/states';
-import { timeWords } from '../../../../timeline/views/timeline/span-words';
 import { splitLanes } from './split-lanes';
 import { SplitPane } from './split-pane';
 import type { ISplitRead } from './split-reader';

@@ -1,9 +1,8 @@
-import { formatBytes, formatInteger, formatNumber } from '../../../../../charts';
+import { formatBytes, formatInteger, formatNumber, timeWords } from '../../../../../charts';
 import { compareSplit } from '../../plan/compare-split';
 import type { ISplitPlanned } from '../../plan/split-planned';
 import type { INote, Loaded } from '../../../../../views/shared/content';
 import { emptyState } from '../../../../../views/shared/states';
-import { timeWords } from '../../../../timeline/views/timeline/span-words';
 import { isMeasured, splitLanes } from './split-lanes';
 import { SplitPane } from './split-pane';
 import { drawnOf, type ISplitRead } from './split-reader';

@@ -1,3 +1,4 @@
+import { PIPELINE } from '../../../client/pipeline-api';
 import { measuredSplit, type IMeasuredSplit } from '../../plan/measured-split';
 import { planSplit } from '../../plan/plan-split';
 import type { ISplitPlan, ISplitPlanned, SplitOutcome } from '../../plan/split-planned';
@@ -41,7 +42,7 @@ export class SplitReader extends PlanReader<ISplitRead> {
   }
 
   private async _read(options: Options, signal: AbortSignal): Promise<ISplitRead> {
-    const steps = (await this._source.pipeline?.(rangeOf(options.steps), signal)) ?? null;
+    const steps = (await this._source.asker?.(PIPELINE)?.(rangeOf(options.steps), signal)) ?? null;
     const measured = measuredSplit(steps);
     const what = splitWhatIf(options, measured);
     const plan = await planSplit(what.request, { signal });

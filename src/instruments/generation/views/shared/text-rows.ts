@@ -1,20 +1,19 @@
-import { isAttentionRow, joinAttention } from '../../instruments/generation/store/attention-rows';
-import {
-  generationOf,
-  GenerationReader,
-  type IGeneration
-} from '../../instruments/generation/store/generations';
-import {
-  GenerationRows,
-  joinPositions,
-  type IGenerationRead
-} from '../../instruments/generation/store/generation-rows';
-import type { IRunSource, ITensorRow, SourceChange } from '../../store/source';
-import { TextPlaces } from '../../instruments/generation/store/text-places';
-import { tokenText } from '../shared/describe';
-import { tokenWords } from '../../instruments/generation/views/shared/token-text';
-import type { HeatmapQuestion, IHeatmapRead, ITextShown } from './heatmap-read';
-import type { ISlice } from './matrix';
+import { isAttentionRow, joinAttention } from '../../store/attention-rows';
+import { generationOf, GenerationReader, isUnderWay, type IGeneration } from '../../store/generations';
+import { GenerationRows, joinPositions, type IGenerationRead } from '../../store/generation-rows';
+import type { IRunSource, ITensorRow, SourceChange } from '../../../../store/source';
+import { TextPlaces } from '../../store/text-places';
+import { tokenText } from '../../../../views/shared/describe';
+import { promptWords } from './generation-pick';
+import { tokenWords } from './token-text';
+import type { HeatmapQuestion, ITextShown } from '../../../../views/heatmap/heatmap-read';
+import type {
+  IOfferedText,
+  ITextFound,
+  ITextRows,
+  OpenTextRows
+} from '../../../../views/heatmap/text-source';
+import type { ISlice } from '../../../../views/heatmap/matrix';
 
 /** Cells of attention along an axis at most: a screen has no more pixels for them. */
 const MOST_CELLS = 1024;
@@ -26,24 +25,20 @@ interface IJoined {
   readonly block: readonly [number, number] | null;
 }
 
-/** What was found of a text. */
-export interface ITextFound {
-  readonly generation: IGeneration | undefined;
-  /** Null where nothing of it is here. */
-  readonly read: IHeatmapRead | null;
-}
+/** Open the texts of a run for a heatmap. */
+export const openTextRows: OpenTextRows = source => new TextRows(source);
 
 /** Reads what a heatmap draws of a generation: its positions, put together from all its passes. */
-export class TextRows {
+class TextRows implements ITextRows {
   constructor(private readonly _source: IRunSource) {
     this._rows = new GenerationRows(_source);
     this._places = new TextPlaces(_source);
   }
 
-  /** Generations of the run by number, as they were read last. */
-  offered: readonly IGeneration[] = [];
+  get offered(): readonly IOfferedText[] {
+    return this._offered.map(offeredOf);
+  }
 
-  /** Take note of news of the run. */
   note(change: SourceChange): void {
     this._places.note(change);
     if (change.kind === 'rows' && change.stream === 'generations') {
@@ -53,24 +48,19 @@ export class TextRows {
     }
   }
 
-  /** Read which generations there are. */
   async offer(): Promise<void> {
-    this.offered = await this._generations.read(this._source);
+    this._offered = await this._generations.read(this._source);
   }
 
-  /**
-   * @param wished Number of the generation; 0 is the newest.
-   * @param axes Axis names of one sample from hello, such as ['position', 'feature'].
-   */
   async read(
     question: HeatmapQuestion,
     wished: number,
     axes: readonly string[],
     signal: AbortSignal
   ): Promise<ITextFound> {
-    const found = generationOf(this.offered, wished === 0 ? null : wished);
+    const found = generationOf(this._offered, wished === 0 ? null : wished);
     if (found === undefined) {
-      return { generation: undefined, read: null };
+      return { text: undefined, read: null };
     }
     const { flag, layers, part, rank } = question;
     const { generation, sequences } = found;
@@ -83,7 +73,7 @@ export class TextRows {
     const isTiled = axes.includes('query') && !keys;
     const [first, ...others] = joined.map(each => each.row);
     if (first === undefined) {
-      return { generation: found, read: null };
+      return { text: offeredOf(found), read: null };
     }
     const text: ITextShown = {
       generation,
@@ -97,7 +87,7 @@ export class TextRows {
         maskOf(joined.find(each => each.row === row)?.missing, slice, axes.includes('query'))
     };
     return {
-      generation: found,
+      text: offeredOf(found),
       read: {
         rows: [first, ...others],
         step: Math.max(...joined.map(({ row }) => row.step)),
@@ -134,9 +124,18 @@ export class TextRows {
 
   private readonly _rows: GenerationRows;
   private readonly _places: TextPlaces;
+  private _offered: readonly IGeneration[] = [];
   private readonly _generations = new GenerationReader();
   private _key = '';
   private _joined: IJoined[] = [];
+}
+
+function offeredOf(generation: IGeneration): IOfferedText {
+  return {
+    generation: generation.generation,
+    isUnderWay: isUnderWay(generation),
+    prompt: () => promptWords(generation, 0)
+  };
 }
 
 function attentionOf(read: IGenerationRead, layer: number, sequence: number, head: number): IJoined | null {

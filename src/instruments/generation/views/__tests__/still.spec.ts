@@ -1,0 +1,5 @@
+/** @jest-environment node */
+import { checkStills } from '../../../../views/__tests__/still-checks';
+import { PICTURED, picturedRun } from './pictured';
+
+checkStills(PICTURED, picturedRun);

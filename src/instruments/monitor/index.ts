@@ -1,0 +1,18 @@
+import type { IInstrumentSlice } from '../../slice';
+
+/** Rules that watch a training, and the alarms that they give. */
+export const slice: IInstrumentSlice = {
+  name: 'monitor',
+  views: { health: () => import('./views/health') },
+  events: [
+    {
+      stream: 'alarms',
+      load: async () => {
+        const { alarmEvents, alarmsOf } = await import('./store/alarms');
+        return rows => alarmEvents(alarmsOf(rows));
+      }
+    }
+  ],
+  panel: async () => (await import('./panel/alarm-part')).openAlarmPart,
+  report: async () => (await import('./report')).lookForReport
+};

@@ -1,0 +1,16 @@
+import type { IInstrumentSlice } from '../../slice';
+
+/** Pipelines: what they measured, what a plan would change, and how a training is split over devices. */
+export const slice: IInstrumentSlice = {
+  name: 'pipeline',
+  views: {
+    pipeline: () => import('./views/pipeline'),
+    split: () => import('./split/views/split')
+  },
+  jobs: {
+    pipeline: async () => (await import('./engine/pipeline-job')).planPipeline,
+    rank_map: async () => (await import('./split/engine/split-jobs')).mapRanks,
+    split: async () => (await import('./split/engine/split-jobs')).planSplits
+  },
+  report: async () => (await import('./report')).lookForReport
+};

@@ -1,0 +1,38 @@
+import type { Job } from './engine/jobs';
+import type { OpenPanelPart } from './panel/shell/panel-part';
+import type { LookForReport } from './report/report-part';
+import { addEventSource, type IEventSource } from './store/event-sources';
+import { registerOwnViews, type OwnViews } from './views/other-views';
+import { addTextRows, type OpenTextRows } from './views/heatmap/text-source';
+
+/**
+ * All of an instrument that the core can reach. Everything is loaded when it is first needed: naming a slice costs a start of JupyterLab
+ * nothing but these few lines.
+ */
+export interface IInstrumentSlice {
+  /** The name of its folder. */
+  readonly name: string;
+  /** Its views, which `protocol/views.schema.json` describes. */
+  readonly views: OwnViews;
+  /** What it marks over the steps of a run. */
+  readonly events?: readonly IEventSource[];
+  /** What the kernel's engine can be asked. */
+  readonly jobs?: Readonly<Record<string, () => Promise<Job>>>;
+  /** What it adds to the panel. */
+  readonly panel?: () => Promise<OpenPanelPart>;
+  /** What it adds to a report whose views nobody chose. */
+  readonly report?: () => Promise<LookForReport>;
+  /** How a heatmap draws the positions of a text instead of one step. */
+  readonly textRows?: () => Promise<OpenTextRows>;
+}
+
+/** Make known what every page and engine needs of slices: their views, and what these read. */
+export function registerSlices(slices: readonly IInstrumentSlice[]): void {
+  for (const { views, events, textRows } of slices) {
+    registerOwnViews(views);
+    events?.forEach(addEventSource);
+    if (textRows) {
+      addTextRows(textRows);
+    }
+  }
+}

@@ -1,0 +1,31 @@
+import { COLORS } from '../../charts';
+import { own } from '../../protocol/own';
+
+/** Kinds in the order of the legend, each with the place of its colour in the palette. Greys are left for those who wait. */
+const PLACES: Readonly<Record<string, number>> = {
+  forward: 0,
+  backward: 1,
+  wgrad: 5,
+  optimizer: 2,
+  data: 3,
+  checkpoint: 6,
+  user: 4
+};
+const WAITING: Readonly<Record<string, readonly [light: string, dark: string]>> = {
+  collective: ['#8a8a8a', '#7a7a7a'],
+  send: ['#c4c4c4', '#4c4c4c'],
+  receive: ['#b0b0b0', '#5c5c5c']
+};
+
+/** All kinds that are drawn. */
+export const KINDS: readonly string[] = [...Object.keys(PLACES), ...Object.keys(WAITING)];
+
+/** The colour of a kind. */
+export function kindColor(kind: string, isDark: boolean): string {
+  const waits = own(WAITING, kind);
+  if (waits) {
+    return isDark ? waits[1] : waits[0];
+  }
+  const { light, dark } = COLORS.categorical;
+  return (isDark ? dark : light)[own(PLACES, kind) ?? 7] ?? '#888888';
+}
