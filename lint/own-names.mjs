@@ -8,7 +8,7 @@ import ts from 'typescript';
 export const ownNames = {
   meta: {
     type: 'problem',
-    docs: { description: 'Ask objects by own()/withOwn() of src/protocol/own.ts, or keep a Map.' },
+    docs: { description: 'Ask objects by own()/withOwn() of src/protocol/records.ts, or keep a Map.' },
     schema: [],
     messages: {
       index: '{{text}} is an object by a text: use own() or withOwn() of protocol/own, or a Map.',

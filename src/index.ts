@@ -23,7 +23,7 @@ export type * from './views/other-views';
 export type { IMark, IMoved, Loaded } from './views/shared/content';
 export type { Control } from './views/shared/control';
 export type { IViewDefinition } from './views/shared/definition';
-export type { ITip } from './views/shared/tip';
+export type { ITip } from './views/shared/table';
 
 registerSlices(SLICES);
 for (const { panel } of SLICES) {

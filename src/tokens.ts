@@ -1,8 +1,9 @@
 import { Token } from '@lumino/coreutils';
 import type { IDisposable } from '@lumino/disposable';
 import type { ISignal } from '@lumino/signaling';
-import type { DemoState, DemoWish } from './client/demo-state';
 import type {
+  DemoState,
+  DemoWish,
   IForeignHub,
   IReportFile,
   IRunEntry,

@@ -1,4 +1,4 @@
-"""Where lines break off, and which of their points are drawn: the twin of ``src/aggregate/line-gaps.ts`` and ``thinLine``."""
+"""Where lines break off, and which of their points are drawn: the twin of ``src/aggregate/decimate.ts`` and ``thinLine``."""
 
 from __future__ import annotations
 

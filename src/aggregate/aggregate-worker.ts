@@ -1,8 +1,7 @@
 import type { IMomentGroups } from '../store/moment-source';
 import { MomentTables } from './moment-tables';
-import { packedMoments } from './moments-pack';
 import { serve, type Buffers } from './worker-port';
-import type { WorkerAnswer, WorkerQuestion } from './worker-questions';
+import { packedMoments, type WorkerAnswer, type WorkerQuestion } from './worker-questions';
 
 const tables = new MomentTables();
 

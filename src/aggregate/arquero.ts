@@ -3,7 +3,7 @@
  * The page loads it by `loadTables`, on first use.
  */
 import * as aq from 'arquero';
-import { byName } from '../protocol/by-name';
+import { byName } from '../protocol/records';
 import { MOMENT_STATISTICS, readMomentErrors, readMoments } from '../protocol/moment-statistics';
 import type { IMergedMoments } from '../protocol/moment-statistics';
 import type { MomentStatistic } from '../protocol/views.generated';

@@ -1,4 +1,4 @@
-import { byName } from '../protocol/by-name';
+import { byName } from '../protocol/records';
 import type { IMergedMoments } from '../protocol/moment-statistics';
 import { MERGED, mergeRows } from './moment-merge';
 

@@ -3,7 +3,7 @@ import { AggregateError } from './aggregate-error';
 import { aq } from './arquero';
 import { csvValue } from './csv-value';
 import { readDerive, readFilter, type TableColumns } from './table-expression';
-import { own } from '../protocol/own';
+import { own } from '../protocol/records';
 
 export { aq, readDerive, readFilter };
 

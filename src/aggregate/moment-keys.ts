@@ -1,4 +1,4 @@
-import { compareNatural } from '../protocol/natural-order';
+import { compareNatural } from '../protocol/texts';
 import { parseName, type ITensorName } from '../protocol/tensor-name';
 import type { IMomentQuery, MomentColumn, MomentKey } from '../store/moment-source';
 import { AggregateError } from './aggregate-error';

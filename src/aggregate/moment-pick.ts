@@ -1,4 +1,4 @@
-import { byName } from '../protocol/by-name';
+import { byName } from '../protocol/records';
 import { GROUP_FLOATS, type IMomentGroups } from '../store/moment-source';
 import { decimate } from './decimate';
 import { startsOf } from './moment-ratio';

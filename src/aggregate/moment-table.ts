@@ -1,4 +1,4 @@
-import { byName } from '../protocol/by-name';
+import { byName } from '../protocol/records';
 import { parseName, type ITensorName } from '../protocol/tensor-name';
 import { lowerBound } from '../store/moment-columns';
 import { PRE_STEP } from '../store/moment-row';

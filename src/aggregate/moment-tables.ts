@@ -1,8 +1,102 @@
 import type { IMomentGroups, IMomentQuery, MomentStat } from '../store/moment-source';
 import { AggregateError } from './aggregate-error';
-import { groupTables } from './moment-ratio';
-import { needsWhole, shapeGroups } from './moment-shape';
+import { decimateGroups, pick, rowsAt, topGroups } from './moment-pick';
+import { startsOf, groupTables } from './moment-ratio';
 import { MomentTable, type IRowPart } from './moment-table';
+import { trailingMean } from './trailing-mean';
+
+/** Whether an answer needs what lies before the steps that are asked for. */
+function needsWhole({ show = 'raw', smoothing = 0, steps }: IMomentQuery): boolean {
+  return Boolean(steps) && (show !== 'raw' || smoothing > 1);
+}
+
+/**
+ * Shape groups of the whole run as a question asks: first the greatest groups by their values as they are, then the change from the first value, then
+ * the trailing mean over every step, then the steps that are asked for, and last the steps that a line needs.
+ *
+ * @param groups - Groups of every step of the run where `needsWhole` says so.
+ */
+export function shapeGroups(groups: IMomentGroups, question: IMomentQuery): IMomentGroups {
+  const { show = 'raw', smoothing = 0, series, points } = question;
+  const steps = needsWhole(question) ? question.steps : null;
+  const top = series === undefined ? groups : topGroups(groups, series, steps ?? undefined);
+  let shaped = smoothGroups(showGroups(top, show, show === 'raw' ? new Map() : firstValues(top)), smoothing);
+  if (steps) {
+    shaped = { ...pick(shaped, rowsAt(shaped, steps)), ...totalsAt(groups, steps) };
+  }
+  return points === undefined ? shaped : decimateGroups(shaped, points);
+}
+
+/** The first finite value of each group, by its key as JSON; a group that never had one is not in here. */
+function firstValues(groups: IMomentGroups): Map<string, number> {
+  const firsts = new Map<string, number>();
+  const starts = startsOf(groups);
+  groups.keys.forEach((key, group) => {
+    const values = groups.value.subarray(starts[group] ?? 0, starts[group + 1] ?? 0);
+    const first = values.find(value => Number.isFinite(value));
+    if (first !== undefined) {
+      firsts.set(JSON.stringify(key), first);
+    }
+  });
+  return firsts;
+}
+
+/**
+ * Show values against the first one of their group.
+ *
+ * @param firsts - First values of the whole run. A group of which it is 0 or unknown has no relative value and no change in per cent: NaN.
+ */
+function showGroups(
+  groups: IMomentGroups,
+  show: NonNullable<IMomentQuery['show']>,
+  firsts: ReadonlyMap<string, number>
+): IMomentGroups {
+  if (show === 'raw') {
+    return groups;
+  }
+  const of = groups.keys.map(key => firsts.get(JSON.stringify(key)) ?? Number.NaN);
+  const value = groups.value.slice();
+  const error = groups.error.slice();
+  value.forEach((each, row) => {
+    const first = of[groups.group[row] ?? 0] ?? Number.NaN;
+    const scale = show === 'delta' ? 1 : first === 0 ? Number.NaN : 1 / first;
+    const shown =
+      show === 'relative' ? each * scale : (each - first) * (show === 'percent' ? 100 / Math.abs(first) : 1);
+    value[row] = Number.isNaN(scale) ? Number.NaN : shown;
+    error[row] =
+      (error[row] ?? 0) === 0 ? 0 : (error[row] ?? 0) * Math.abs(scale) * (show === 'percent' ? 100 : 1);
+  });
+  return { ...groups, value, error };
+}
+
+/** Replace each value by the mean of it and of those before it in its group; non-finite ones stay as they are. */
+function smoothGroups(groups: IMomentGroups, points: number): IMomentGroups {
+  if (points < 2) {
+    return groups;
+  }
+  const value = groups.value.slice();
+  const starts = startsOf(groups);
+  groups.keys.forEach((_, group) => {
+    const [from, to] = [starts[group] ?? 0, starts[group + 1] ?? 0];
+    value.set(trailingMean(groups.value.subarray(from, to), points), from);
+  });
+  return { ...groups, value };
+}
+
+/** How many groups and steps there are in a range of steps. */
+function totalsAt(
+  groups: IMomentGroups,
+  steps: readonly [number, number]
+): Pick<IMomentGroups, 'groupsTotal' | 'stepsTotal'> {
+  const rows = rowsAt(groups, steps);
+  const there = new Set<number>();
+  const seen = new Uint8Array(groups.keys.length);
+  for (const row of rows) {
+    there.add(groups.step[row] ?? 0);
+    seen[groups.group[row] ?? 0] = 1;
+  }
+  return { groupsTotal: seen.reduce((sum, each) => sum + each, 0), stepsTotal: there.size };
+}
 
 /** What can be asked of tables. They are known by a name that the asker gives them. */
 export type TableQuestion =

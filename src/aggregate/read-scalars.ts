@@ -1,8 +1,7 @@
-import { own } from '../protocol/own';
+import { own } from '../protocol/records';
 import type { IScalarAnswer, IScalarLine, IScalarQuery } from '../store/line-data';
 import type { IRunSource, IScalarColumns } from '../store/source';
-import { thinLine } from './decimate';
-import { gapStarts } from './line-gaps';
+import { thinLine, gapStarts } from './decimate';
 
 /** The names that a view draws: those that it names, else every name that has 'loss' in it, else all. */
 export function chosenNames(present: Iterable<string>, names?: readonly string[] | null): string[] {

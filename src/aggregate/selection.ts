@@ -1,7 +1,7 @@
 import type { ISelection } from '../store/line-data';
 import type { ITensorRow } from '../store/source';
 import { inRanges } from '../protocol/ranges';
-import { momentsOf, type IMoments } from './moments';
+import { momentsOf, type IMoments } from './moment-merge';
 
 export type { ISelection } from '../store/line-data';
 

@@ -1,4 +1,4 @@
-import { byName } from '../protocol/by-name';
+import { byName } from '../protocol/records';
 import { VIEWS_SCHEMA, type TrendOptions } from '../protocol/views.generated';
 import { SUMS } from '../store/row-moments';
 

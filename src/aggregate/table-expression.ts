@@ -1,6 +1,6 @@
 import { parse, type AnyNode } from 'acorn';
 import { AggregateError } from './aggregate-error';
-import { own, withOwn } from '../protocol/own';
+import { own, withOwn } from '../protocol/records';
 
 /** What an expression gives. */
 type Type = 'number' | 'text';

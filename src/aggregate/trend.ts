@@ -1,11 +1,13 @@
+import { byName } from '../protocol/records';
+import { powerOf, readMoments } from '../protocol/moment-statistics';
+import type { MomentStatistic, TrendOptions } from '../protocol/views.generated';
 import type { ILayerLine } from '../store/line-data';
-import type { ITensorRow } from '../store/source';
+import type { ITensorMoments, ITensorRow } from '../store/source';
 import { AggregateError } from './aggregate-error';
 import { groupBy } from './group';
-import { gapStarts } from './line-gaps';
-import { halfWidth, joinUnits } from './interval';
-import { mergeMoments, momentsOf } from './moments';
-import { isSelective, selectedOf, type ISelection, type IUnits } from './selection';
+import { gapStarts } from './decimate';
+import { MERGED, mergeRows, mergeMoments, momentsOf } from './moment-merge';
+import { type IUnits, isSelective, selectedOf, type ISelection } from './selection';
 import {
   STATISTICS,
   emptySums,
@@ -14,8 +16,94 @@ import {
   readStatistic,
   type Statistic
 } from './statistics';
-import { wholeStatistic, type IWholeRow } from './whole-trend';
 import { pageQueue, type WorkQueue } from './work-queue';
+
+/** A row of which the whole tensor's statistics are known. */
+type IWholeRow = ITensorRow & { readonly whole: ITensorMoments };
+
+/**
+ * One statistic of whole tensors for each group, merged over their rows.
+ *
+ * @param group - Group of each row.
+ * @param groups - Their number.
+ */
+function wholeStatistic(
+  rows: readonly IWholeRow[],
+  group: ArrayLike<number>,
+  groups: number,
+  statistic: MomentStatistic
+): { value: Float64Array; count: Float64Array; nonFinite: Float64Array } {
+  const columns = byName(MERGED, () => new Float64Array(rows.length));
+  // Column by column with computed names this takes several times as long, of all rows for every picture.
+  rows.forEach(({ whole, nanCount, infCount }, at) => {
+    columns.count[at] = whole.count;
+    columns.mean[at] = whole.mean;
+    columns.m2[at] = whole.m2;
+    columns.m3[at] = whole.m3;
+    columns.m4[at] = whole.m4;
+    columns.min[at] = whole.min;
+    columns.max[at] = whole.max;
+    columns.nonFinite[at] = nanCount + infCount;
+  });
+  const any = { rounding: false, nearZero: false, nonFinite: columns.nonFinite.some(each => each > 0) };
+  const needs = { power: powerOf(statistic), extremes: true };
+  const merged = mergeRows({ columns, any }, 0, Int32Array.from(group), groups, needs);
+  const nonFinite = merged.nonFinite.length > 0 ? merged.nonFinite : new Float64Array(groups);
+  return { value: readMoments({ ...merged, nonFinite }, statistic), count: merged.count, nonFinite };
+}
+
+/** Name of an interval, as the contract's view options know it. */
+type Interval = Required<TrendOptions>['interval'];
+
+const Z = 1.959963984540054;
+const FEW = [12.706204736174698, 4.302652729749462, 3.182446305284263, 2.776445105197793, 2.570581835636314];
+
+/**
+ * The 0.975 quantile of Student's t: exact up to five degrees of freedom, from there on by the expansion of Cornish and Fisher
+ * (Abramowitz and Stegun 26.7.5), which is right to three digits.
+ */
+function studentT(freedom: number): number {
+  const exact = FEW[freedom - 1];
+  if (exact !== undefined) {
+    return exact;
+  }
+  const first = (Z ** 3 + Z) / 4;
+  const second = (5 * Z ** 5 + 16 * Z ** 3 + 3 * Z) / 96;
+  const third = (3 * Z ** 7 + 19 * Z ** 5 + 17 * Z ** 3 - 15 * Z) / 384;
+  return Z + first / freedom + second / freedom ** 2 + third / freedom ** 3;
+}
+
+/** Join the spreads of two sets of units, by the formula of Chan, Golub and LeVeque. */
+function joinUnits(a: IUnits, b: IUnits): IUnits {
+  const count = a.count + b.count;
+  if (count === 0) {
+    return a;
+  }
+  const apart = b.mean - a.mean;
+  return {
+    count,
+    mean: a.mean + (apart * b.count) / count,
+    deviation: a.deviation + b.deviation + (apart * apart * a.count * b.count) / count
+  };
+}
+
+/**
+ * Half the width of the band about a mean: for `std` the standard deviation of the units, sqrt(D / n); for `ci95` t(n − 1) · s / sqrt(n) with
+ * s = sqrt(D / (n − 1)). D is the sum of their squared deviations. NaN where there are too few.
+ *
+ * The interval takes the units for independent. Neighbouring positions of a text are not: then the effective number of them is smaller and
+ * the true interval wider.
+ */
+function halfWidth({ count, deviation }: IUnits, interval: Interval): number {
+  switch (interval) {
+    case 'none':
+      return NaN;
+    case 'std':
+      return count > 0 ? Math.sqrt(deviation / count) : NaN;
+    case 'ci95':
+      return count > 1 ? (studentT(count - 1) * Math.sqrt(deviation / (count - 1))) / Math.sqrt(count) : NaN;
+  }
+}
 
 /** A statistic per step and layer, as columns ordered by step, then layer. All arrays have one length. */
 export interface ITrend {

@@ -1,9 +1,14 @@
 import { MomentTables, type TableAnswer, type TableQuestion } from './moment-tables';
-import { isKnown, momentsOf, remember } from './moments';
-import { packTensors, packedMoments, unpackMoments } from './moments-pack';
+import { isKnown, momentsOf, remember } from './moment-merge';
 import { lost, WorkerLink, type IAggregateWorker, type WorkerFactory } from './worker-link';
 import type { Buffers } from './worker-port';
-import type { WorkerAnswer, WorkerQuestion } from './worker-questions';
+import {
+  packTensors,
+  packedMoments,
+  unpackMoments,
+  type WorkerAnswer,
+  type WorkerQuestion
+} from './worker-questions';
 
 // Bounds the copy that is on its way.
 const PACK_VALUES = 8 << 20;

@@ -1,5 +1,65 @@
-import { decadesOf } from './decades';
 import { COLORS } from './colors.generated';
+
+/**
+ * Return the hue of a flag, the same in every view.
+ *
+ * @param flag Trace point by name.
+ * @param known Every flag of the run in the order of `hello.flags`; a flag outside it takes the last, neutral colour.
+ */
+export function flagColor(flag: string, known: readonly string[]): string {
+  const place = known.indexOf(flag);
+  const hues = COLORS.flags.length - 1;
+  return COLORS.flags[place < 0 ? hues : place % hues] ?? COLORS.flags[0];
+}
+
+/** Black or white: that of the two which is read better on a colour `#rrggbb`, by the contrast ratio of WCAG 2. */
+export function contrastColor(background: string): '#000000' | '#ffffff' {
+  const [red = 0, green = 0, blue = 0] = channels(background).map(channel => {
+    const share = channel / 255;
+    return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
+  });
+  const luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+  return (luminance + 0.05) ** 2 > 1.05 * 0.05 ? '#000000' : '#ffffff';
+}
+
+/** Most values that are looked at, evenly spaced: more of them say the same. */
+const MOST_SAMPLES = 4096;
+/** Part of the magnitudes that may fall into the middle of a logarithmic scale. */
+const BELOW = 0.05;
+const [FEWEST, MOST] = [3, 9];
+
+/**
+ * Return the magnitude that 5 in 100 of the finite values other than zero stay below, or NaN where there is none. Of more than 4,096 values
+ * evenly spaced ones are taken, counted through all parts.
+ */
+export function lowMagnitude(parts: readonly ArrayLike<number>[]): number {
+  const total = parts.reduce((sum, part) => sum + part.length, 0);
+  const stride = Math.max(1, Math.ceil(total / MOST_SAMPLES));
+  const sizes: number[] = [];
+  let skip = 0;
+  for (const part of parts) {
+    let at = skip;
+    for (; at < part.length; at += stride) {
+      const size = Math.abs(part[at] ?? NaN);
+      if (Number.isFinite(size) && size > 0) {
+        sizes.push(size);
+      }
+    }
+    skip = at - part.length;
+  }
+  sizes.sort((a, b) => a - b);
+  return sizes[Math.floor(BELOW * (sizes.length - 1))] ?? NaN;
+}
+
+/**
+ * Return how many decades a logarithmic colour scale spans below its greatest magnitude, 3 to 9.
+ *
+ * @param low What `lowMagnitude` found; NaN for the fewest.
+ */
+function decadesOf(top: number, low: number): number {
+  const decades = Math.ceil(Math.log10(top / low) - 1e-9);
+  return Number.isFinite(decades) ? Math.min(MOST, Math.max(FEWEST, decades)) : FEWEST;
+}
 
 /** How values are spread over the colours. `log` is symmetric about zero. */
 export type Transform = 'linear' | 'log';

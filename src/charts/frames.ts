@@ -1,4 +1,4 @@
-import { fromVega } from './vega-names';
+import { fromVega } from './recipe';
 
 /** One plotted rectangle of a chart in pixels from the chart's upper left corner. */
 export interface IPlotFrame {

@@ -1,7 +1,89 @@
-import type { ColorScale } from './color-scale';
+import { colorTable, ColorScale, type Extent, type IColorLook, type Transform } from './color-scale';
 import { formatNumber } from './format';
-import { MOST_SIGMA, SIGMA_ENDS } from './sigma-scale';
 import { COLORS } from './colors.generated';
+
+/** Ends of the bands, in standard deviations from the mean; the middle one is twice as wide as those beside it. */
+const SIGMA_ENDS = [-3, -2, -1, 1, 2, 3] as const;
+
+/** Standard deviations from the mean at the ends of the strip. */
+const MOST_SIGMA = 4;
+const BANDS = SIGMA_ENDS.length + 1;
+
+/** A colour for each band, in the first entries of a table. */
+function bandTable(stops: readonly string[]): Uint8Array {
+  const all = colorTable(stops);
+  const last = all.length / 3 - 1;
+  return Uint8Array.from({ length: all.length }, (_, at) => {
+    const band = Math.min(Math.floor(at / 3), BANDS - 1);
+    return all[Math.round((band / (BANDS - 1)) * last) * 3 + (at % 3)] ?? 0;
+  });
+}
+
+const LIGHT = bandTable(COLORS.diverging);
+const DARK = bandTable(COLORS.diverging_dark);
+
+/**
+ * Values to seven colours: how many standard deviations they lie from the mean of all that are drawn. On a logarithmic scale both are those of the
+ * logarithms.
+ */
+export class SigmaScale extends ColorScale {
+  /**
+   * @param values All that is drawn; what is not finite does not enter.
+   * @param within Least and greatest finite one of them.
+   */
+  constructor(
+    values: Float64Array,
+    within: Extent,
+    transform: Transform,
+    low: number,
+    { dark = false }: Pick<IColorLook, 'dark'> = {}
+  ) {
+    super(within, transform, low, { table: dark ? DARK : LIGHT });
+    const places = values.filter(Number.isFinite).map(value => super.position(value));
+    const mean = places.reduce((sum, each) => sum + each, 0) / places.length;
+    const squares = places.reduce((sum, each) => sum + (each - mean) ** 2, 0);
+    this._mean = mean;
+    const sigma = Math.sqrt(squares / places.length);
+    // What differs by rounding alone is the same.
+    this._sigma = sigma > 1e-12 ? sigma : 0;
+  }
+
+  override readonly stepped = true;
+
+  /** The mean; on a logarithmic scale that of the logarithms, as a value. */
+  get mean(): number {
+    return super.valueAt(this._mean);
+  }
+
+  override position(value: number): number {
+    return Math.min(1, Math.max(0, (this.deviations(value) / MOST_SIGMA + 1) / 2));
+  }
+
+  override valueAt(position: number): number {
+    return super.valueAt(this._mean + (2 * position - 1) * MOST_SIGMA * this._sigma);
+  }
+
+  override entry(value: number): number {
+    return bandOf(this.deviations(value));
+  }
+
+  override colorAt(position: number): string {
+    return this.colorOf(bandOf((2 * position - 1) * MOST_SIGMA));
+  }
+
+  /** Standard deviations between a finite value and the mean. */
+  deviations(value: number): number {
+    return this._sigma > 0 ? (super.position(value) - this._mean) / this._sigma : 0;
+  }
+
+  private readonly _mean: number;
+  private readonly _sigma: number;
+}
+
+/** Number of the band, from 0; an end belongs to the band towards the middle. */
+function bandOf(deviations: number): number {
+  return SIGMA_ENDS.filter(end => (end < 0 ? deviations >= end : deviations > end)).length;
+}
 
 /** What the colour strip of a heatmap needs: params and the rows of the dataset `legend`. */
 export interface IColorLegend {

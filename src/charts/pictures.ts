@@ -1,6 +1,105 @@
+import { zlibSync } from 'fflate';
 import type { ColorScale } from './color-scale';
-import { toPicture, type IPicture } from './picture';
-import { paint, type IMatrix, type IPixels } from './pixels';
+import { type IPixels, paint, type IMatrix } from './pixels';
+
+/** What an image mark draws: a canvas where the page has one, else a PNG as a data URL. */
+export interface IPicture {
+  readonly image: HTMLCanvasElement | null;
+  readonly url: string | null;
+}
+
+/**
+ * Turn pixels into something to draw. A canvas is drawn at once; a URL would first have to be decoded, and flicker.
+ *
+ * @param before - A picture that is not needed any more: its canvas is painted over where the size is the same.
+ */
+export function toPicture(pixels: IPixels, before?: IPicture): IPicture {
+  if (pixels.width > 0 && pixels.height > 0) {
+    const old = before?.image;
+    const fits = old?.width === pixels.width && old.height === pixels.height;
+    const canvas = fits ? old : newCanvas();
+    const context = canvas?.getContext('2d');
+    if (canvas && context) {
+      if (!fits) {
+        canvas.width = pixels.width;
+        canvas.height = pixels.height;
+      }
+      context.putImageData(new ImageData(pixels.data, pixels.width, pixels.height), 0, 0);
+      return fits && before ? before : { image: canvas, url: null };
+    }
+  }
+  return { image: null, url: toDataUrl(pixels) };
+}
+
+/** Make a canvas; null where there is no page. */
+function newCanvas(): HTMLCanvasElement | null {
+  return typeof document === 'undefined' ? null : document.createElement('canvas');
+}
+
+/** Write pixels as a PNG data URL without a canvas. */
+export function toDataUrl(pixels: IPixels): string {
+  let binary = '';
+  for (const byte of encodePng(pixels)) {
+    binary += String.fromCharCode(byte);
+  }
+  return `data:image/png;base64,${btoa(binary)}`;
+}
+
+const CRC = new Uint32Array(256).map((_, index) => {
+  let value = index;
+  for (let bit = 0; bit < 8; bit++) {
+    value = value & 1 ? 0xedb88320 ^ (value >>> 1) : value >>> 1;
+  }
+  return value;
+});
+
+function crc32(bytes: Uint8Array): number {
+  let value = 0xffffffff;
+  for (const byte of bytes) {
+    value = (CRC[(value ^ byte) & 255] ?? 0) ^ (value >>> 8);
+  }
+  return (value ^ 0xffffffff) >>> 0;
+}
+
+function chunk(type: string, body: Uint8Array): Uint8Array {
+  const out = new Uint8Array(12 + body.length);
+  const view = new DataView(out.buffer);
+  view.setUint32(0, body.length);
+  out.set(
+    [...type].map(letter => letter.charCodeAt(0)),
+    4
+  );
+  out.set(body, 8);
+  view.setUint32(8 + body.length, crc32(out.subarray(4, 8 + body.length)));
+  return out;
+}
+
+/** Write pixels as a PNG (RGBA, 8 bits), for hosts without a canvas. */
+export function encodePng(pixels: IPixels): Uint8Array {
+  const { width, height, data } = pixels;
+  const lines = new Uint8Array(height * (width * 4 + 1));
+  for (let row = 0; row < height; row++) {
+    lines.set(data.subarray(row * width * 4, (row + 1) * width * 4), row * (width * 4 + 1) + 1);
+  }
+  const header = new Uint8Array(13);
+  const view = new DataView(header.buffer);
+  view.setUint32(0, width);
+  view.setUint32(4, height);
+  header.set([8, 6, 0, 0, 0], 8);
+  const parts = [
+    new Uint8Array([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a]),
+    chunk('IHDR', header),
+    chunk('IDAT', zlibSync(lines)),
+    chunk('IEND', new Uint8Array(0))
+  ];
+  const out = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
+  let at = 0;
+  for (const part of parts) {
+    out.set(part, at);
+    at += part.length;
+  }
+  return out;
+}
 
 interface IKept {
   matrix: IMatrix;

@@ -1,9 +1,5 @@
-export * from './back-off';
 export * from './client-error';
-export * from './close-codes';
-export * from './demo-state';
 export * from './hub-connection';
-export * from './hub-socket';
 export * from './hub-state';
 export * from './moments-api';
 export { type IRunsApiOptions } from './rest';

@@ -5,8 +5,7 @@ import { addReportPart } from '../report/report-part';
 import { registerSlices } from '../slice';
 import { expose } from './expose';
 import { registerJob } from './jobs';
-import { makeReport } from './report-job';
-import { drawStills } from './still-job';
+import { makeReport, drawStills } from './view-jobs';
 
 registerJob('still', drawStills);
 registerJob('report', makeReport);

@@ -1,6 +1,4 @@
-import { Controller, Signal } from './abort';
-import { Decoder, Encoder, toBase64 } from './text';
-import { timers } from './timers';
+import { Controller, Signal, Decoder, Encoder, toBase64, timers } from './page-parts';
 
 const none = (): void => undefined;
 

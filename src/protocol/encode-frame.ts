@@ -10,7 +10,7 @@ import {
   utf8,
   type DataType
 } from '@uwdata/flechette';
-import { own } from './own';
+import { own } from './records';
 import { HEADER_BYTES, HEADER_VERSION, MAGIC, badFrame } from './frame';
 import { readableStreams, type StreamMap } from './streams';
 import type { FieldType } from './streams.generated';

@@ -1,8 +1,8 @@
 import { MESSAGES_SCHEMA, type Message } from './messages.generated';
-import { own } from './own';
+import { own } from './records';
 import { ProtocolError } from './protocol-error';
 import { kindsBy, type IMisfit } from './schema-check';
-import { isWhole } from './whole-text';
+import { isWhole } from './texts';
 
 /** Name of the WebSocket subprotocol. */
 export const SUBPROTOCOL = 'megalens.v2';

@@ -1,5 +1,15 @@
-import { own } from './own';
+import { own } from './records';
 import { ProtocolError } from './protocol-error';
+
+/** The members of an object that a JSON Schema gives a default, with it. */
+export function schemaDefaults(schema: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  const { properties = {} } = schema as { properties?: Record<string, { default?: unknown }> };
+  return Object.fromEntries(
+    Object.entries(properties).flatMap(([name, spec]) =>
+      spec.default === undefined ? [] : [[name, spec.default]]
+    )
+  );
+}
 
 /** A JSON Schema (2020-12), of the words that `schemaCheck` understands; others may stand there and are refused when it is compiled. */
 export interface ISchema {

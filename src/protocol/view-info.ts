@@ -1,5 +1,5 @@
 import type { Phase } from './messages.generated';
-import { own } from './own';
+import { own } from './records';
 import { ProtocolError } from './protocol-error';
 import { schemaCheck, type ISchema } from './schema-check';
 import { CORE_VIEWS, VIEWS } from './view-table.generated';

@@ -2,7 +2,7 @@ import { ProtocolError } from './protocol-error';
 import { kindsBy, schemaCheck, type IKind, type ISchema } from './schema-check';
 import { isHere, otherView, viewInfo, viewInfos, type IViewDescriptor } from './view-info';
 import { VIEWS_SCHEMA, type ViewOptions } from './views.generated';
-import { isWhole } from './whole-text';
+import { isWhole } from './texts';
 
 /** Options of a view with no member left out. */
 export type FullViewOptions = ViewOptions extends infer O

@@ -5,7 +5,7 @@ import { ClientError } from '../client/client-error';
 import type { Phase } from '../protocol/messages.generated';
 import { streamTable } from '../protocol/frame-table';
 import { readableStreams } from '../protocol/streams';
-import { own } from '../protocol/own';
+import { own } from '../protocol/records';
 import { RowStore, type IRowsQuery, type IStreamRows } from '../store/row-store';
 import { RecordedRun } from '../store/recorded-run';
 import type { IRunEvent } from '../store/run-events';

@@ -1,6 +1,6 @@
 import { encodeFrame } from '../protocol/encode-frame';
 import { HEADER_BYTES } from '../protocol/frame';
-import { own } from '../protocol/own';
+import { own } from '../protocol/records';
 import type { StreamMap } from '../protocol/streams';
 import type { IStreamInfo } from '../protocol/streams.generated';
 import type { IRowsQuery, IStreamRows, RowColumn } from '../store/row-store';

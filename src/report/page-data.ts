@@ -1,16 +1,183 @@
 import { HEADER_BYTES } from '../protocol/frame';
 import { encodeFrame } from '../protocol/encode-frame';
 import { streamTable } from '../protocol/frame-table';
-import { own } from '../protocol/own';
+import { byName, own } from '../protocol/records';
 import { ScalarStore } from '../store/scalar-store';
-import type { IScalarColumns } from '../store/source';
-import type { IPageRun } from './held';
-import { HeldMoments } from './held-moments';
+import type { ITensorRow, IScalarColumns } from '../store/source';
+import { isKnown, momentsOf, remember, SUMS } from '../store/row-moments';
+import { tensorRows } from '../store/tensor-rows';
+import { ClientError } from '../client/client-error';
+import type {
+  IMomentsGroups,
+  IMomentsGroupsRequest,
+  IMomentsIndex,
+  IMomentsRows
+} from '../client/moments-api';
+import type { IMomentsReader } from '../client/run-reader';
+import type { IHeldGroups, IHeldMoments, IPageRun } from './held';
 import { HeldRun } from './held-run';
-import { pack, unpack } from './packing';
+import { coarse, decimal, shorten, pack, unpack } from './packing';
 import { shortMoments } from './record-moments';
 import type { Recorder } from './recorder';
-import { readRows, writeRows } from './tensor-rows';
+
+/** Answers questions about statistics from what a report's file holds. */
+export class HeldMoments implements IMomentsReader {
+  /** @param held - Null where the file holds none. */
+  constructor(private readonly held: IHeldMoments | null) {}
+
+  index(): Promise<IMomentsIndex> {
+    const none: IMomentsIndex = {
+      version: 'held',
+      stats: [],
+      namesFrom: 0,
+      names: [],
+      samples: false,
+      warnings: []
+    };
+    return Promise.resolve(this.held?.index ?? none);
+  }
+
+  async rows(_: string, { stats }: { stats: readonly string[] }): Promise<IMomentsRows> {
+    const bytes = stats.length === 1 ? this.held?.rows.get(stats[0] ?? '') : undefined;
+    if (bytes === undefined) {
+      throw new ClientError('refused', 'This file does not hold these rows.', { status: 413 });
+    }
+    // The asker may keep the memory, or give it away.
+    return { kind: 'rows', bytes: bytes.slice() };
+  }
+
+  async groups(_: string, request: IMomentsGroupsRequest): Promise<IMomentsGroups> {
+    const key = keyOf(request);
+    const fitting = this.held?.groups.filter(
+      each =>
+        keyOf(each.request) === key &&
+        hasAsMany(each, request) &&
+        (each.request.first ?? -Infinity) <= (request.first ?? -Infinity) &&
+        (each.request.last ?? Infinity) >= (request.last ?? Infinity)
+    );
+    const wanted = request.points ?? Infinity;
+    const [best] = (fitting ?? []).sort(
+      (a, b) => distance(a.request.points, wanted) - distance(b.request.points, wanted)
+    );
+    if (best === undefined) {
+      throw new ClientError(
+        'refused',
+        'This file does not hold the rows for that. It holds the groups that its views drew when it was made: make another report with this view, or open the run.'
+      );
+    }
+    return { kind: 'groups', bytes: best.bytes.slice(), groups: best.groups, steps: best.steps };
+  }
+}
+
+/** Whether as many groups were answered as are asked for: those that were asked for then, or all that there are. */
+function hasAsMany(
+  { request: { series: held = Infinity }, groups }: IHeldGroups,
+  { series = Infinity }: IMomentsGroupsRequest
+): boolean {
+  return held === series || groups <= Math.min(held, series);
+}
+
+/** What is asked, apart from how many groups, and from the steps and how many points of them are drawn, which depends on the width of a window. */
+function keyOf({ first: _, last: __, points: ___, series: ____, ...rest }: IMomentsGroupsRequest): string {
+  return JSON.stringify(Object.entries(rest).sort(([a], [b]) => (a < b ? -1 : 1)));
+}
+
+function distance(points: number | undefined, wanted: number): number {
+  const has = points ?? Infinity;
+  return has === wanted ? 0 : Math.abs(Math.log(has) - Math.log(wanted));
+}
+
+/** Rows as bytes. */
+interface IRowBytes {
+  readonly tensors: Uint8Array;
+  readonly sums: Uint8Array;
+  readonly shapes: readonly (readonly number[])[];
+}
+
+/** Columns before the sums: whether a row's values were given up, and the place of its shape. */
+const BEFORE = 2;
+/** Columns of what is known of the whole tensor. */
+const WHOLE = ['count', 'mean', 'm2', 'm3', 'm4', 'min', 'max'] as const;
+/** Shape of a row without values. */
+const NO_VALUES = [0];
+
+/**
+ * Write rows as an Arrow IPC stream with values of three digits, and beside it what a frame has no place for: of rows whose values were
+ * given up the shape, and of rows whose sums are known these, taken of the values as they were.
+ */
+function writeRows(rows: readonly ITensorRow[]): IRowBytes {
+  const shapes: (readonly number[])[] = [];
+  const placeOf = new Map<string, number>();
+  const sums = new Float64Array(rows.length * (BEFORE + SUMS.length)).fill(NaN);
+  rows.forEach((row, at) => {
+    const text = row.shape.join();
+    if (!placeOf.has(text)) {
+      placeOf.set(text, shapes.push(row.shape) - 1);
+    }
+    sums[at] = row.reduced ? 1 : 0;
+    sums[rows.length + at] = placeOf.get(text) ?? 0;
+    if (isKnown(row.values)) {
+      const known = momentsOf(row.values);
+      SUMS.forEach((name, column) => (sums[(BEFORE + column) * rows.length + at] = known[name]));
+    }
+  });
+  // Counts are whole numbers and stay so.
+  shorten(sums.subarray(4 * rows.length));
+  const held = rows.map(row => ({
+    ...row,
+    shape: row.reduced ? NO_VALUES : row.shape,
+    values: coarse(row.values)
+  }));
+  return { tensors: bytesOf(held), sums: new Uint8Array(sums.buffer), shapes };
+}
+
+/** Write rows as an Arrow IPC stream. */
+export function bytesOf(rows: readonly ITensorRow[]): Uint8Array {
+  const column = <T>(read: (row: ITensorRow) => T): T[] => rows.map(read);
+  const frame = encodeFrame(
+    'tensors',
+    {
+      step: column(row => row.step),
+      micro_batch: column(row => row.microBatch),
+      phase: column(row => row.phase),
+      pass: column(row => row.pass),
+      rank: column(row => row.rank),
+      layer: column(row => row.layer),
+      flag: column(row => row.flag),
+      part: column(row => row.part),
+      compressor: column(row => row.compressor),
+      source_shape: column(row => row.sourceShape),
+      shape: column(row => row.shape),
+      values: column(row => row.values),
+      labels: column(row => row.labels),
+      nan_count: column(row => row.nanCount),
+      inf_count: column(row => row.infCount),
+      compression_error: column(row => row.compressionError),
+      ...byName(WHOLE, name => column(row => row.whole?.[name] ?? NaN))
+    },
+    { step: -1, timeUs: 0 }
+  );
+  return frame.slice(HEADER_BYTES);
+}
+
+/** Read what {@link writeRows} wrote. */
+function readRows({ tensors, sums: bytes, shapes }: IRowBytes): ITensorRow[] {
+  const sums = new Float64Array(bytes.slice().buffer);
+  const rows = tensorRows(streamTable('tensors', tensors));
+  return rows.map((row, at) => {
+    const given = (column: number): number => sums[column * rows.length + at] ?? NaN;
+    const values = decimal(row.values);
+    if (Number.isFinite(given(BEFORE))) {
+      remember(
+        values,
+        byName(SUMS, name => given(BEFORE + SUMS.indexOf(name)))
+      );
+    }
+    return given(0) === 1
+      ? { ...row, values, shape: shapes[given(1)] ?? row.shape, reduced: true as const }
+      : { ...row, values };
+  });
+}
 
 /** Bytes of scalars, as their store counts them, that a file holds: some 20,000 points. */
 const SCALAR_BYTES = 480_000;

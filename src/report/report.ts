@@ -12,16 +12,69 @@ import type { IRunSource } from '../store/source';
 import { openingCode } from '../views/code';
 import { readView, type IStill } from '../views/still';
 import type { IViewRuns } from '../views/view';
+import { own } from '../protocol/records';
+import { reportViews } from '../protocol/view-info';
 import { cleaned } from './clean';
-import { defaultViews } from './defaults';
-import { factsOf, type IAuditRow, type IFacts, type ITraced } from './facts';
+import { type ITraced, factsOf, type IAuditRow, type IFacts } from './facts';
 import type { IPageData } from './held';
 import { HeldRun } from './held-run';
 import { notebookText } from './notebook';
 import { heldWords, jsonText, pageText, type IDrawn, type IPageParts } from './page';
 import { fewScalars, writePageRun } from './page-data';
 import { Recorder, type ISlide } from './recorder';
-import { spread } from './spread';
+import { reportParts } from './report-part';
+
+/** Return at most so many of some steps, spread evenly, in order, with one of them surely among them. */
+export function spread(steps: readonly number[], step: number, count: number): number[] {
+  if (steps.length <= count) {
+    return [...steps];
+  }
+  if (count <= 1) {
+    return [step];
+  }
+  const chosen = Array.from({ length: count }, (_, at) => {
+    const place = Math.round((at * (steps.length - 1)) / (count - 1));
+    return steps[place] ?? step;
+  });
+  if (!chosen.includes(step)) {
+    const distance = chosen.map(each => Math.abs(each - step));
+    chosen[distance.indexOf(Math.min(...distance))] = step;
+  }
+  return [...new Set(chosen)].sort((a, b) => a - b);
+}
+
+/** A trace point that carries texts, and is no picture of its own. */
+const TOKENS = 'InputTokens';
+/** A heatmap shows all layers where there are not more. */
+const MOST_LAYERS = 9;
+
+/** Return the views of a report that nobody chose: those that `report` of the table of views names, of the first traced flag. */
+async function defaultViews(run: IRunSource, traced: readonly ITraced[]): Promise<ViewOptions[]> {
+  const index = await run.moments?.index();
+  const logged = index?.stats.some(({ rows }) => rows > 0) ?? false;
+  const scalars = await run.scalars();
+  const flags = run.hello?.flags ?? [];
+  const has = new Set(traced.map(({ flag }) => flag).filter(flag => flag !== TOKENS));
+  const first = flags.find(({ name }) => has.has(name)) ?? [...has].map(name => ({ name, layers: [] }))[0];
+  const layers = first?.layers ?? [];
+  const parts = await reportParts(run);
+  const counts: Record<string, boolean> = {
+    ...Object.fromEntries(parts.flatMap(part => Object.entries(part.has))),
+    moments: logged,
+    scalars: !logged || scalars.step.length > 0
+  };
+  const views = reportViews(
+    stream => own(counts, stream) ?? true,
+    first === undefined ? [] : [first.name],
+    run.hello?.phase
+  );
+  views.push(...parts.flatMap(part => part.views ?? []));
+  return layers.length <= MOST_LAYERS
+    ? views
+    : views.map(view =>
+        'layers' in view && view.layers === 'all' ? { ...view, layers: String(layers[0]) } : view
+      );
+}
 
 /** What a page with four views takes at most; the steps that it holds are chosen to stay below. */
 export const MOST_BYTES = 2_000_000;

@@ -13,7 +13,7 @@ export * from './runs';
 export * from './scalar-store';
 export * from './server-moments';
 export * from './source';
-export * from './step-spans';
+export { StepSpans } from './live-past';
 export * from './store-error';
 export * from './tensor-rows';
 export * from './tensor-store';

@@ -1,4 +1,4 @@
-import { own } from '../protocol/own';
+import { own } from '../protocol/records';
 import type { IStreamInfo } from '../protocol/streams.generated';
 import type { IStreamRows, RowColumn } from './row-store';
 import { ascending } from './recording';

@@ -1,6 +1,5 @@
-import { byName } from '../protocol/by-name';
-import { giveBack } from '../protocol/give-back';
-import { firstPlace } from '../protocol/first-place';
+import { byName, firstPlace } from '../protocol/records';
+import { giveBack } from '../protocol/frame';
 import { FLOAT, numbersOf, WHOLE, type MomentNumber } from './moment-row';
 import type { IMomentRows, MomentStat } from './moment-source';
 

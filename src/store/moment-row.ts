@@ -1,4 +1,4 @@
-import { byName } from '../protocol/by-name';
+import { byName } from '../protocol/records';
 
 /** Columns of the stream `moments` that are whole numbers here, and those of float64. `nameId` is a name's place among the names. */
 export const WHOLE = ['nameId', 'rank', 'stage', 'gradientStage'] as const;

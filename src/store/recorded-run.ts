@@ -3,7 +3,7 @@ import type { Ask, IQuestion } from '../client/question';
 import type { IRunReader } from '../client/run-reader';
 import type { IRunDetail } from '../client/runs-api';
 import { streamTable } from '../protocol/frame-table';
-import { own } from '../protocol/own';
+import { own } from '../protocol/records';
 import { pageBytes, readableStreams } from '../protocol/streams';
 import { STREAMS } from '../protocol/streams.generated';
 import type { Configured, Hello, Phase, Status } from '../protocol/messages.generated';

@@ -1,7 +1,6 @@
 import type { IDisposable } from '@lumino/disposable';
 import { ClientError } from '../client/client-error';
-import type { SocketFactory } from '../client/hub-socket';
-import type { ClosedState } from '../client/hub-state';
+import type { SocketFactory, ClosedState } from '../client/hub-state';
 import type { RunsApi } from '../client/runs-api';
 import type { Peer } from '../protocol/messages.generated';
 import { LiveRun, type ILiveRunOptions } from './live-run';

@@ -1,6 +1,6 @@
 import type { StreamTable } from '../protocol/frame-table';
-import { extremesOf } from './extremes';
-import { Growable } from './growable';
+import { extremesOf } from './tensor-series';
+import { Growable } from './row-store';
 import type { IScalarColumns } from './source';
 
 const BYTES_PER_ROW = 24;

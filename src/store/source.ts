@@ -10,12 +10,27 @@ import type {
   Phase,
   Status
 } from '../protocol/messages.generated';
-import type { IAuditEvent } from './audit-log';
 import type { IMissingSteps, IScalarAnswer, IScalarQuery, ITrendAnswer, ITrendQuery } from './line-data';
 import type { IMomentSource } from './moment-source';
 import type { IRowsQuery, IStreamRows } from './row-store';
-import type { IRunEvent } from './run-events';
+import type { IAuditEvent, IRunEvent } from './run-events';
 import type { RunLink } from './run-link';
+
+/** Whether a run takes changes now: it is live and its training has not ended. */
+export function takesChanges(source: IRunSource): boolean {
+  const { kind } = source.connection;
+  return (kind === 'live' || kind === 'stale') && !isOver(source);
+}
+
+/** Whether a run's training has ended, as far as is known here: it is recorded, or said so. */
+export function isOver({ connection, status }: Pick<IRunSource, 'connection' | 'status'>): boolean {
+  return (
+    connection.kind === 'recorded' ||
+    (connection.kind === 'closed' && connection.reason === 'finished') ||
+    status?.state === 'finished' ||
+    status?.state === 'lost'
+  );
+}
 
 /** How a source stands to its run, as the user is told. */
 export type ConnectionState =

@@ -1,10 +1,77 @@
 import type { Pass, Phase } from '../protocol/messages.generated';
-import { firstPlace } from '../protocol/first-place';
-import { EvictedLog } from './evicted-log';
-import { extremesOf } from './extremes';
+import { firstPlace } from '../protocol/records';
 import { momentsOf, remember, rmsOf } from './row-moments';
 import type { ITensorRow } from './source';
 import { compareRows } from './tensor-rows';
+
+/**
+ * Places of the least and the greatest finite value, and of the first that stands for something not finite, ascending.
+ *
+ * @param isOdd - What is not finite beside the values that are not.
+ */
+export function extremesOf(
+  values: ArrayLike<number>,
+  isOdd: (place: number) => boolean = () => false
+): number[] {
+  let [low, high, odd] = [-1, -1, -1];
+  for (let at = 0; at < values.length; at += 1) {
+    const value = values[at] ?? NaN;
+    const finite = Number.isFinite(value);
+    odd = odd < 0 && (!finite || isOdd(at)) ? at : odd;
+    low = finite && (low < 0 || value < (values[low] ?? 0)) ? at : low;
+    high = finite && (high < 0 || value > (values[high] ?? 0)) ? at : high;
+  }
+  return [...new Set([low, high, odd])].filter(at => at >= 0).sort((a, b) => a - b);
+}
+
+const MAX_BLOCKS = 256;
+
+/** Counts the rows that were given up, by step, in bounded memory: at most 256 blocks of neighbouring steps. */
+export class EvictedLog {
+  get total(): number {
+    return this._total;
+  }
+
+  /** Note one row. Steps mostly rise. */
+  add(step: number): void {
+    this._total += 1;
+    const last = this.blocks[this.blocks.length - 1];
+    if (last !== undefined && step <= last.last) {
+      last.first = Math.min(last.first, step);
+      last.rows += 1;
+      return;
+    }
+    this.blocks.push({ first: step, last: step, rows: 1 });
+    if (this.blocks.length > MAX_BLOCKS) {
+      this.blocks = this.blocks.flatMap((block, index, all) => {
+        const next = all[index + 1];
+        return index % 2 === 1
+          ? []
+          : [
+              next === undefined
+                ? block
+                : { first: Math.min(block.first, next.first), last: next.last, rows: block.rows + next.rows }
+            ];
+      });
+    }
+  }
+
+  /** Rows given up between two steps, both inclusive. A block that lies half inside counts by its share, rounded up. */
+  count(first: number, last: number): number {
+    let rows = 0;
+    for (const block of this.blocks) {
+      const from = Math.max(first, block.first);
+      const to = Math.min(last, block.last);
+      if (from <= to) {
+        rows += Math.ceil((block.rows * (to - from + 1)) / (block.last - block.first + 1));
+      }
+    }
+    return rows;
+  }
+
+  private blocks: { first: number; last: number; rows: number }[] = [];
+  private _total = 0;
+}
 
 /** Rows of which the extremes stay when a series is thinned. */
 const BLOCK = 4;

@@ -1,7 +1,7 @@
 import { viewInfo } from '../protocol/view-info';
 import { viewDefaults } from '../protocol/view-options';
 import type { ViewOptions } from '../protocol/views.generated';
-import { own } from '../protocol/own';
+import { own } from '../protocol/records';
 
 /** Words that Python keeps for itself, which name no argument. */
 const KEPT = new Set(

@@ -7,7 +7,7 @@ import { Mounted } from './mount/mounted';
 import type { IMountModule, IOtherMounted, OtherOptions } from './mount-module';
 import { untranslated } from './shared/translate';
 import type { IViewHost } from './view';
-import { ViewError } from './shared/view-error';
+import { ViewError } from './shared/definition';
 
 /** A view of another package as hosts hold any view: title and menu around what it draws, its options checked. */
 export class OtherView extends Mounted {

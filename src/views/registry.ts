@@ -1,7 +1,7 @@
 import { isHere, viewInfo, viewInfos, type ViewName } from '../protocol/view-info';
 import { fullViewOptions } from '../protocol/view-options';
 import type { ViewOptions } from '../protocol/views.generated';
-import { own } from '../protocol/own';
+import { own } from '../protocol/records';
 import type { IRunSource } from '../store/source';
 import type { IView, IViewHost } from './view';
 import { loadView } from './view-code';

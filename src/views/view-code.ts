@@ -1,8 +1,8 @@
 import type { ViewOptions } from '../protocol/views.generated';
 import { LOADERS } from './loaders.generated';
-import { own } from '../protocol/own';
+import { own } from '../protocol/records';
 import { loadOther, type ViewCode } from './other-views';
-import { ViewError } from './shared/view-error';
+import { ViewError } from './shared/definition';
 
 /** Load the code of a view, of the core, of an instrument or of another package. */
 export async function loadView(name: ViewOptions['view']): Promise<ViewCode> {

@@ -1,12 +1,10 @@
 import { DOMWidgetView, type ExportMap } from '@jupyter-widgets/base';
 import type { IDisposable } from '@lumino/disposable';
 import { keptViewOptions } from '../protocol';
-import { bind } from './binding';
-import { bindings } from './bindings';
+import { bind, bindings } from './bindings';
 import { MegalensViewModel } from './model';
-import { mountLazily } from './mount';
-import { notice } from './notice';
-import { ENGLISH, type IWidgetRuns, type IWords } from './runs';
+import { mountLazily } from './mime';
+import { notice, ENGLISH, type IWidgetRuns, type IWords } from './runs';
 import { readRunReference } from './view-json';
 import { ViewHost, type MountView } from './view-host';
 

@@ -2,15 +2,24 @@ import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
 import type { IDisposable } from '@lumino/disposable';
 import { JSONExt, type ReadonlyPartialJSONObject, type ReadonlyPartialJSONValue } from '@lumino/coreutils';
 import { Widget, PanelLayout } from '@lumino/widgets';
-import { bind } from './binding';
-import { bindings } from './bindings';
-import { mountLazily } from './mount';
 import { faultSentence } from '../views/shared/fault-text';
-import { notice, type IOutputNotice } from './notice';
-import { ENGLISH, type IWidgetRuns, type IWords } from './runs';
+import { openingCode } from '../views/code';
+import { bind, bindings } from './bindings';
+import { notice, type IOutputNotice, offered, ENGLISH, type IWidgetRuns, type IWords } from './runs';
 import { savedPicture, withPicture } from './saved-picture';
 import { VIEW_MIME, readKeptJson, readViewJson, type IViewJson } from './view-json';
-import { ViewHost, type MountView } from './view-host';
+import { type MountView, ViewHost } from './view-host';
+
+/** Mount a view by its name, loading the views on first use. */
+export const mountLazily: MountView = async (node, source, options, words, runs) => {
+  const { mountView } = await import('../views/registry');
+  return mountView(node, source, options, {
+    runs: offered(runs),
+    // Of the notebook's variables nothing is known here.
+    opening: openingCode(source.id, null),
+    translate: (text, ...args) => words.__(text, ...args.map(String))
+  });
+};
 
 /** Rank for `rendermime.addFactory`: before ipywidgets' own renderer, which stands at −10. */
 export const VIEW_RANK = -20;

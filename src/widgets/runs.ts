@@ -2,6 +2,49 @@ import { runLabel } from '../client/run-labels';
 import type { IRunSource } from '../store/source';
 import type { IViewRuns } from '../views/view';
 
+/** One sentence in the place of a view, and what can be done about it. */
+export interface IOutputNotice {
+  readonly sentence: string;
+  /** What exactly went wrong, in smaller letters. */
+  readonly detail?: string;
+  readonly actions?: readonly { readonly label: string; run(): void }[];
+  /** SVG text of the picture that was saved with the notebook. */
+  readonly picture?: string | null;
+  /** What a screen reader says for the picture. */
+  readonly alt: string;
+}
+
+/** Build the state that a cell shows while there is no view. */
+export function notice({ sentence, detail, actions = [], picture, alt }: IOutputNotice): HTMLElement {
+  const node = document.createElement('div');
+  node.className = 'jp-MegalensState jp-MegalensCellView-notice';
+  node.setAttribute('role', 'status');
+  const words = document.createElement('p');
+  words.textContent = sentence;
+  node.append(words);
+  if (detail) {
+    const small = document.createElement('small');
+    small.textContent = detail;
+    node.append(small);
+  }
+  for (const action of actions) {
+    const button = document.createElement('button');
+    button.type = 'button';
+    button.className = 'jp-Button jp-mod-styled jp-mod-minimal';
+    button.textContent = action.label;
+    button.addEventListener('click', () => action.run());
+    node.append(button);
+  }
+  if (picture) {
+    // As an image the saved SVG can neither run a script nor load anything.
+    const image = document.createElement('img');
+    image.alt = alt;
+    image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(picture)}`;
+    node.append(image);
+  }
+  return node;
+}
+
 /** The runs as a view offers them: those of one name told apart. */
 export function offered(runs: IWidgetRuns): IViewRuns {
   return {

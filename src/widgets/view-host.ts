@@ -4,11 +4,10 @@ import { JSONExt } from '@lumino/coreutils';
 import { boundedText, fullViewOptions, type FullViewOptions, type ViewOptions } from '../protocol';
 import type { Hello } from '../protocol/messages.generated';
 import type { IRunSource, SourceChange } from '../store/source';
-import { ArmedChip } from '../views/mount/armed-chip';
+import { ArmedChip } from '../views/mount/event-marks';
 import { copyText } from '../views/mount/dom';
 import { faultSentence, faultText } from '../views/shared/fault-text';
-import { notice, type IOutputNotice } from './notice';
-import { ENGLISH, type IWidgetRuns, type IWords } from './runs';
+import { notice, type IOutputNotice, ENGLISH, type IWidgetRuns, type IWords } from './runs';
 import type { IRunReference } from './view-json';
 
 /** A mounted view, as far as a cell needs it. What `src/views` returns fits as it is. */

@@ -1,10 +1,9 @@
 import { Chart } from '../chart';
-import { ChartError } from '../error';
 import { legend } from '../legend';
 import { ColorScale } from '../color-scale';
 import { paint } from '../pixels';
-import { toDataUrl, toPicture } from '../picture';
-import { fill, type IRecipe, type Row } from '../recipe';
+import { toDataUrl, toPicture } from '../pictures';
+import { ChartError, fill, type IRecipe, type Row } from '../recipe';
 import { TEMPLATES, type TemplateName } from '../templates.generated';
 import { DARK_THEME, LIGHT_THEME } from '../theme';
 import { loadVega } from '../vega';

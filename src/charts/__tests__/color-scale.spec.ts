@@ -1,10 +1,8 @@
 /** @jest-environment node */
 import { readFileSync } from 'fs';
 import { join } from 'path';
-import { channels, ColorScale, colorTable } from '../color-scale';
-import { lowMagnitude } from '../decades';
+import { channels, ColorScale, colorTable, lowMagnitude, flagColor } from '../color-scale';
 import { COLORS } from '../colors.generated';
-import { flagColor } from '../flag-color';
 
 /** Perceived lightness L* of a colour. */
 function lightness(color: string): number {

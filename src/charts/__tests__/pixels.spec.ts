@@ -2,7 +2,7 @@
 import { channels, ColorScale } from '../color-scale';
 import { COLORS } from '../colors.generated';
 import { paint } from '../pixels';
-import { encodePng } from '../png';
+import { encodePng } from '../pictures';
 import { readPng } from './read-png';
 
 const scale = new ColorScale([0, 1]);

@@ -15,8 +15,8 @@ import {
   type Generate,
   type Message
 } from '../../protocol';
-import { byName } from '../../protocol/by-name';
-import type { IHubSocket, SocketFactory } from '../hub-socket';
+import { byName } from '../../protocol/records';
+import type { IHubSocket, SocketFactory } from '../hub-state';
 
 const ROOT = join(__dirname, '../../..');
 

@@ -1,9 +1,9 @@
 import * as React from 'react';
 import { formatInteger } from '../../charts/format';
-import { authorText } from '../shell/author-text';
+import { authorText } from '../shell/notice';
 import type { PanelModel } from '../shell/panel-model';
 import { perturbText } from '../../views/shared/perturb-text';
-import { PanelButton } from '../shell/panel-button';
+import { PanelButton } from '../shell/section';
 
 /** Says over the whole panel that the training is perturbed, until it is not. */
 export function PerturbBanner({ model }: { model: PanelModel }): React.ReactElement | null {

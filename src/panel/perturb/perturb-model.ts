@@ -1,7 +1,6 @@
 import { Signal, type ISignal } from '@lumino/signaling';
 import type { Perturb, PerturbSite, SiteInfo } from '../../protocol/messages.generated';
-import { isOver } from '../../store/is-over';
-import type { IRunSource } from '../../store/source';
+import { isOver, type IRunSource } from '../../store/source';
 import { faultsIn, type ApplyState, type IFault } from '../shell/apply-state';
 import type { ControlModel } from '../summary/control-model';
 import { compressorWithDefaults } from '../trace/draft';

@@ -1,7 +1,7 @@
 import * as React from 'react';
 import type { PanelModel } from '../shell/panel-model';
 import { COMPARE_AS, comparingViews, type CompareAs } from './comparing';
-import { PanelButton } from '../shell/panel-button';
+import { PanelButton } from '../shell/section';
 
 /** Opens views that compare the marked runs; nothing while none, or one, is marked. */
 export function CompareBar({ model }: { model: PanelModel }): React.ReactElement | null {

@@ -1,6 +1,6 @@
 import { Signal, type ISignal } from '@lumino/signaling';
 import type { IMegalensRuns } from '../../tokens';
-import type { DemoState } from '../../client/demo-state';
+import type { DemoState } from '../../client/runs-api';
 
 /** Between two looks at a demo that starts or runs, ms. */
 const LOOK_EVERY = 1000;

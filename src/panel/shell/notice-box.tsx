@@ -1,7 +1,7 @@
 import * as React from 'react';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { INotice, NoticeAction } from './notice';
-import { PanelButton } from './panel-button';
+import { PanelButton } from './section';
 
 /** A state in one sentence with one action. */
 export function NoticeBox(props: {

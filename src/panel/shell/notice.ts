@@ -2,10 +2,21 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { formatInteger } from '../../charts/format';
 import type { CloseReason } from '../../client/hub-state';
 import type { IRunEntry } from '../../tokens';
-import { authorText } from './author-text';
-import type { IOpenRun } from './open-run';
 import { rankName, rankText, troubledRanks } from '../summary/ranks';
 import type { ListState } from '../runs/runs-model';
+import type { IAuthor } from '../summary/control-model';
+import type { IOpenRun } from './open-run';
+
+/** Who and when, such as `by Ada at 14:03:20` or `by you at 14:03:20`; empty where it was not seen from here. */
+export function authorText(author: IAuthor | null, trans: TranslationBundle): string {
+  if (author === null) {
+    return '';
+  }
+  const who = author.here ? trans.__('you') : author.who === '' ? trans.__('another viewer') : author.who;
+  return author.time === null
+    ? trans.__('by %1', who)
+    : trans.__('by %1 at %2', who, new Date(author.time * 1000).toLocaleTimeString());
+}
 
 /** What the one action of a notice does. */
 export type NoticeAction =

@@ -1,3 +1,4 @@
+import { Signal, type ISignal } from '@lumino/signaling';
 import { STREAMS } from '../../protocol/streams.generated';
 import type { IRunSource } from '../../store/source';
 import { ControlModel } from '../summary/control-model';
@@ -5,7 +6,40 @@ import { PerturbModel } from '../perturb/perturb-model';
 import { SummaryModel } from '../summary/summary-model';
 import { TraceModel } from '../trace/trace-model';
 import type { IPanelPart, IRunPart } from './panel-part';
-import { Unfolded } from './unfolded';
+
+/** Whether something is unfolded, for those who unfold it from elsewhere. */
+class Unfolded {
+  get changed(): ISignal<this, void> {
+    return this._changed;
+  }
+
+  get open(): boolean {
+    return this._open;
+  }
+
+  unfold(): void {
+    this._set(true);
+  }
+
+  toggle(): void {
+    this._set(!this._open);
+  }
+
+  /** Safe twice. */
+  dispose(): void {
+    Signal.clearData(this);
+  }
+
+  private _set(open: boolean): void {
+    if (open !== this._open) {
+      this._open = open;
+      this._changed.emit();
+    }
+  }
+
+  private readonly _changed = new Signal<this, void>(this);
+  private _open = false;
+}
 
 /** A chosen run with its models. */
 export interface IOpenRun {

@@ -1,14 +1,19 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { Signal, type ISignal } from '@lumino/signaling';
-import { own } from '../../protocol/own';
+import type { Status } from '../../protocol/messages.generated';
+import { own } from '../../protocol/records';
 import { reportViews, viewInfo, viewInfos } from '../../protocol/view-info';
 import type { ViewOptions } from '../../protocol/views.generated';
 import type { IRunSource, SourceChange } from '../../store/source';
 import type { IMegalensRuns, IRunLease, IViewReference } from '../../tokens';
-import { Coalesced } from './coalesced';
+import { oneTensor } from '../../views/moments/name-facts';
+import { STATS } from '../../views/moments/words';
+import type { CompareAs } from '../runs/comparing';
 import { DemoModel } from '../runs/demo-model';
+import { RunActions } from '../runs/run-actions';
+import { RunsModel, type IRunsModelOptions } from '../runs/runs-model';
 import { isAvailable } from '../trace/draft';
-import { helloOf } from './hello-wait';
+import { Coalesced } from './source-model';
 import {
   ENABLE_COMMAND,
   listNotice,
@@ -19,14 +24,51 @@ import {
   type INotice,
   type NoticeAction
 } from './notice';
-import { nonFiniteView } from '../summary/non-finite-view';
 import { hasRows, openRun, partsOf, type IOpenRun } from './open-run';
 import { panelCode } from './panel-code';
-import type { CompareAs } from '../runs/comparing';
-import { RunActions } from '../runs/run-actions';
 import type { IPanelHost } from './panel-host';
 import type { IPanelPart, OpenPanelPart } from './panel-part';
-import { RunsModel, type IRunsModelOptions } from '../runs/runs-model';
+
+/**
+ * What shows the first value that was not finite: of traced tensors its heatmap, of statistics the tensor over all steps.
+ *
+ * @returns Null where there was none.
+ */
+function nonFiniteView(status: Status | null, of: 'tensors' | 'moments'): ViewOptions | null {
+  const { first, moments } = status?.nonfinite ?? {};
+  if (of === 'tensors') {
+    return first === undefined
+      ? null
+      : { view: 'heatmap', flag: first.flag, layers: String(first.layer), step: first.step };
+  }
+  const stat = STATS.find(each => each === moments?.first.stat);
+  return moments === undefined || stat === undefined
+    ? null
+    : { view: 'moments', stat, step: moments.first.step, steps: null, ...oneTensor(moments.first.name) };
+}
+
+const HELLO_WITHIN = 5000;
+
+/** Resolves when a run has said what it is or will not say it any more, after five seconds at the latest. */
+async function helloOf(source: IRunSource): Promise<void> {
+  if (source.hello !== null || source.connection.kind === 'closed') {
+    return;
+  }
+  await new Promise<void>(resolve => {
+    const done = () => {
+      clearTimeout(timer);
+      source.changed.disconnect(look);
+      resolve();
+    };
+    const look = () => {
+      if (source.hello !== null || source.connection.kind === 'closed') {
+        done();
+      }
+    };
+    const timer = setTimeout(done, HELLO_WITHIN);
+    source.changed.connect(look);
+  });
+}
 
 /**
  * The panel's whole state. Components read it and call it; they hold no logic of their own.

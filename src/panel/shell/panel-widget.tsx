@@ -1,9 +1,8 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
 import { ReactWidget, UseSignal } from '@jupyterlab/ui-components';
 import type { Message } from '@lumino/messaging';
 import * as React from 'react';
-import { FaultBoundary } from './fault-boundary';
-import { KeepFocus } from './keep-focus';
-import type { PanelModel } from './panel-model';
+import { faultSentence, faultText } from '../../views/shared/fault-text';
 import { PerturbBanner } from '../perturb/perturb-banner';
 import { PerturbSection } from '../perturb/perturb-section';
 import { RunsSection } from '../runs/runs-section';
@@ -12,6 +11,121 @@ import { ApplyBar } from '../trace/apply-bar';
 import { InstrumentsSection } from '../trace/instruments-section';
 import { TraceSection } from '../trace/trace-section';
 import { ViewsSection } from '../views/views-section';
+import { PanelButton } from './section';
+import type { PanelModel } from './panel-model';
+
+interface IProps {
+  /** The section's name, as in its class. */
+  name: string;
+  /** What the section is called. */
+  title: string;
+  trans: TranslationBundle;
+  /** Drop what the section keeps: edits, choices. It is drawn anew afterwards. */
+  reset: () => void;
+  copy: (text: string) => void;
+  children: React.ReactNode;
+}
+
+interface IState {
+  fault: { readonly error: unknown } | null;
+  /** React's stack of components. */
+  where: string;
+}
+
+/**
+ * Holds back whatever a section throws while it is drawn: the section says so in its place, and all others stay as they are.
+ *
+ * Without it React would take down the whole panel, at every drawing anew.
+ */
+class FaultBoundary extends React.Component<IProps, IState> {
+  static getDerivedStateFromError(error: unknown): Pick<IState, 'fault'> {
+    return { fault: { error } };
+  }
+
+  override state: IState = { fault: null, where: '' };
+
+  override componentDidCatch(_: unknown, info: React.ErrorInfo): void {
+    this.setState({ where: info.componentStack ?? '' });
+  }
+
+  override render(): React.ReactNode {
+    const { name, title, trans, copy, children } = this.props;
+    const { fault, where } = this.state;
+    if (fault === null) {
+      return children;
+    }
+    return (
+      <section className={`jp-MegalensSection jp-mod-${name} jp-mod-fault`} aria-label={title}>
+        <div className="jp-MegalensNotice jp-mod-error" role="alert">
+          <p>
+            {trans.__(
+              '“%1” could not be shown. Training and the rest of the panel are not affected. Reset drops what was set here and tries again.',
+              title
+            )}
+          </p>
+          <details>
+            <summary>{trans.__('What went wrong')}</summary>
+            <p>{faultSentence(fault.error)}</p>
+          </details>
+          <PanelButton act={this._reset}>{trans.__('Reset')}</PanelButton>{' '}
+          <PanelButton act={() => copy(faultText(`section ${name}`, fault.error, where))}>
+            {trans.__('Copy details')}
+          </PanelButton>
+        </div>
+      </section>
+    );
+  }
+
+  private _reset = (): void => {
+    this.props.reset();
+    this.setState({ fault: null, where: '' });
+  };
+}
+
+/** What a section offers to take the focus over. */
+const PLACES = '.jp-MegalensSection-toggle';
+
+interface IHeld {
+  readonly node: HTMLElement;
+  readonly section: Element | null;
+}
+
+/**
+ * Keeps the keyboard's place when what had the focus goes away, such as the one button of a notice that was answered.
+ *
+ * A browser would move the focus to the page itself, and with it the next key away from the panel. Here the heading of the same
+ * section takes it, or the panel's first one.
+ */
+class KeepFocus extends React.Component<{ children: React.ReactNode; className?: string }> {
+  override getSnapshotBeforeUpdate(): IHeld | null {
+    const node = document.activeElement;
+    return node instanceof HTMLElement && this._root.current?.contains(node)
+      ? { node, section: node.closest('section') }
+      : null;
+  }
+
+  override componentDidUpdate(_props: unknown, _state: unknown, held: IHeld | null): void {
+    const root = this._root.current;
+    if (held === null || held.node.isConnected || root === null) {
+      return;
+    }
+    // Somebody else may have taken it meanwhile, a dialog for one.
+    if (document.activeElement === null || document.activeElement === document.body) {
+      const section = held.section?.isConnected ? held.section : root;
+      section.querySelector<HTMLElement>(PLACES)?.focus();
+    }
+  }
+
+  override render(): React.ReactElement {
+    return (
+      <div ref={this._root} className={`jp-MegalensPanel-content ${this.props.className ?? ''}`}>
+        {this.props.children}
+      </div>
+    );
+  }
+
+  private readonly _root = React.createRef<HTMLDivElement>();
+}
 
 /** One part of the panel, with what a reset of it drops. */
 interface IPart {

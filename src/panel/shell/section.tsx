@@ -1,6 +1,26 @@
 import { caretDownIcon, caretRightIcon } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
+/** What a button of the panel is given, beside what every button takes. */
+interface IPanelButtonProps extends Omit<React.ComponentPropsWithoutRef<'button'>, 'onClick' | 'type'> {
+  /** It does nothing now. It is not disabled: that would let go of the focus that pressed it. */
+  readonly idle?: boolean;
+  readonly act: () => void;
+}
+
+/** A button of the panel. */
+export function PanelButton({ idle, act, ...rest }: IPanelButtonProps): React.ReactElement {
+  return (
+    <button
+      className="jp-MegalensButton"
+      {...rest}
+      type="button"
+      aria-disabled={idle}
+      onClick={() => !idle && act()}
+    />
+  );
+}
+
 /** A part of the panel that folds away under its heading. */
 export function Section(props: {
   name: string;
@@ -35,5 +55,27 @@ export function Section(props: {
         {props.children}
       </div>
     </section>
+  );
+}
+
+/** A name and its number. */
+export function Term(props: {
+  name: string;
+  value: string;
+  title?: string;
+  /** Characters that are kept free for the value: what comes after it stays where it is while the number changes. */
+  room?: number;
+  warn?: boolean;
+}): React.ReactElement {
+  return (
+    <span className={`jp-MegalensTerm${props.warn ? ' jp-mod-warn' : ''}`} title={props.title}>
+      {props.name !== '' && <span className="jp-MegalensTerm-name">{props.name} </span>}
+      <span
+        className="jp-MegalensTerm-value"
+        style={props.room === undefined ? undefined : { minWidth: `${props.room}ch` }}
+      >
+        {props.value}
+      </span>
+    </span>
   );
 }

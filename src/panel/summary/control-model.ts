@@ -1,9 +1,7 @@
 import type { Config, ConfigPatch, Configured, Control, Mode } from '../../protocol/messages.generated';
-import { isOver } from '../../store/is-over';
-import type { IRunSource, SourceChange } from '../../store/source';
+import { isOver, type IRunSource, type SourceChange, takesChanges } from '../../store/source';
 import { isUnderWay, refusalOf, type ApplyState } from '../shell/apply-state';
 import { SourceModel } from '../shell/source-model';
-import { takesChanges } from '../../store/takes-changes';
 
 /** What of the configuration goes beyond what is traced. */
 export type Subject = 'mode' | 'perturb' | 'budget' | 'instruments';

@@ -1,5 +1,5 @@
 import type { IRunSource, IScalarColumns, SourceChange } from '../../store/source';
-import { own } from '../../protocol/own';
+import { own } from '../../protocol/records';
 import { SourceModel } from '../shell/source-model';
 
 /** A scalar's newest value. */

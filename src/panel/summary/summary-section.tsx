@@ -1,19 +1,140 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 import { runLabel } from '../../client/run-labels';
-import { formatCount, formatInteger, formatNumber } from '../../charts/format';
+import { formatInteger, formatCount, formatNumber } from '../../charts/format';
+import type { Statistics, Origin } from '../../protocol/messages.generated';
 import { NoticeBox } from '../shell/notice-box';
-import { OriginChips } from './origin-chips';
 import type { IOpenRun } from '../shell/open-run';
 import type { PanelModel } from '../shell/panel-model';
+import { Section, Term } from '../shell/section';
+import { DIALECTS } from '../runs/dialects';
 import { layoutText } from './ranks';
 import { RanksBox } from './ranks-box';
-import { Section } from '../shell/section';
-import { Sparkline } from './sparkline';
-import { statisticsText } from './statistics-text';
-import { Term } from './term';
 import { TrainingControls } from './training-controls';
 import { TrustLines } from './trust-lines';
+import type { ISpark } from './summary-model';
+
+/** What is logged and how often: `gradients every step; activations, residual stream every 100 steps`. Empty where nothing is. */
+export function statisticsText(logged: Statistics | undefined, trans: TranslationBundle): string {
+  const names: Record<keyof Statistics, string> = {
+    param: trans.__('parameters'),
+    grad: trans.__('gradients'),
+    activation: trans.__('activations'),
+    dgrad: trans.__('activation gradients'),
+    residual: trans.__('residual stream'),
+    residual_dgrad: trans.__('residual gradients'),
+    attention_entropy: trans.__('attention entropy'),
+    attention_max: trans.__('largest attention'),
+    router_entropy: trans.__('router entropy'),
+    router_similarity: trans.__('router similarity'),
+    stable_rank: trans.__('stable ranks'),
+    kernel_norm: trans.__('kernel norms')
+  };
+  const byInterval = new Map<number, string[]>();
+  for (const [stat, name] of Object.entries(names)) {
+    const every = logged?.[stat as keyof Statistics];
+    if (every !== undefined) {
+      byInterval.set(every, [...(byInterval.get(every) ?? []), name]);
+    }
+  }
+  return [...byInterval]
+    .sort(([a], [b]) => a - b)
+    .map(([every, stats]) =>
+      every === 1
+        ? trans.__('%1 every step', stats.join(', '))
+        : trans.__('%1 every %2 steps', stats.join(', '), formatInteger(every))
+    )
+    .join('; ');
+}
+
+const WIDTH = 72;
+const HEIGHT = 16;
+
+/** SVG path of a sparkline; a non-finite value breaks the line. Exported for tests. */
+function sparkPath({ steps, values }: ISpark): string {
+  const finite = values.filter(Number.isFinite);
+  const [first = 0, last = 0] = [steps[0], steps[steps.length - 1]];
+  const low = finite.reduce((a, b) => Math.min(a, b), Infinity);
+  const span = finite.reduce((a, b) => Math.max(a, b), -Infinity) - low || 1;
+  let pen = 'M';
+  return steps
+    .flatMap((step, i) => {
+      const value = values[i]!;
+      if (!Number.isFinite(value)) {
+        pen = 'M';
+        return [];
+      }
+      const x = 1 + ((step - first) / (last - first || 1)) * (WIDTH - 2);
+      const y = HEIGHT - 1.5 - ((value - low) / span) * (HEIGHT - 3);
+      const point = `${pen}${x.toFixed(1)} ${y.toFixed(1)}`;
+      pen = 'L';
+      return [point];
+    })
+    .join('');
+}
+
+/** A scalar's shape over the steps so far. */
+function Sparkline({ spark, label }: { spark: ISpark; label: string }): React.ReactElement {
+  return (
+    <svg
+      className="jp-MegalensSparkline"
+      width={WIDTH}
+      height={HEIGHT}
+      viewBox={`0 0 ${WIDTH} ${HEIGHT}`}
+      role="img"
+      aria-label={label}
+    >
+      <path d={sparkPath(spark)} />
+    </svg>
+  );
+}
+
+/** Says where rows come from when no tracer of ours sends them. */
+function OriginChips(props: { origin: Origin; trans: TranslationBundle }): React.ReactElement {
+  const { origin, trans } = props;
+  const { kind, name, steps, speed } = origin;
+  return (
+    <p className="jp-MegalensChips">
+      {kind === 'replay' ? (
+        <span
+          className="jp-MegalensChip"
+          title={trans.__('A recorded run, replayed as if it were live: %1', name ?? '')}
+        >
+          {speed === undefined || speed === 1 ? trans.__('replay') : trans.__('replay × %1', speed)}
+        </span>
+      ) : kind === 'trace' ? (
+        <span
+          className="jp-MegalensChip"
+          title={trans.__('Files of another tool, read once and kept as a recording: %1', name ?? '')}
+        >
+          {trans.__('trace: %1', name ?? trans.__('unknown'))}
+        </span>
+      ) : (
+        <span
+          className="jp-MegalensChip"
+          title={trans.__(
+            'Another program’s hub, translated. Its settings may apply at its next start only.'
+          )}
+        >
+          {trans.__(
+            'foreign hub: %1',
+            DIALECTS.find(each => each.id === name)?.name ?? name ?? trans.__('unknown')
+          )}
+        </span>
+      )}
+      {steps === 'inferred' && (
+        <span
+          className="jp-MegalensChip jp-mod-warn"
+          title={trans.__(
+            'This hub sends no step numbers. They are inferred from the order of its messages and may differ from the training’s own.'
+          )}
+        >
+          {trans.__('steps inferred')}
+        </span>
+      )}
+    </p>
+  );
+}
 
 /** The chosen run in a few lines. */
 export function SummarySection({ model }: { model: PanelModel }): React.ReactElement | null {

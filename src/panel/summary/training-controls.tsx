@@ -3,12 +3,12 @@ import * as React from 'react';
 import { formatInteger } from '../../charts/format';
 import type { Control } from '../../protocol/messages.generated';
 import type { ApplyState } from '../shell/apply-state';
-import { Confirm } from '../shell/confirm';
+import { Confirm } from '../shell/dialogs';
 import type { ControlModel } from './control-model';
 import type { IOpenRun } from '../shell/open-run';
 import type { PanelModel } from '../shell/panel-model';
 import { NumberInput } from '../trace/schema-form';
-import { PanelButton } from '../shell/panel-button';
+import { PanelButton } from '../shell/section';
 
 /** Make the training wait, go on, take single steps, or train only while somebody watches; what its script allows of it. */
 export function TrainingControls(props: { model: PanelModel; open: IOpenRun }): React.ReactElement | null {

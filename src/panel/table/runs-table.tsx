@@ -19,7 +19,7 @@ import {
   type IOrder,
   type ITableRow
 } from './table-rows';
-import { PanelButton } from '../shell/panel-button';
+import { PanelButton } from '../shell/section';
 
 /** A column of every table, or one of a setting in which runs differ. */
 interface IColumn {

@@ -4,7 +4,7 @@ import { formatBytes, formatInteger } from '../../charts/format';
 import { isUnderWay, type ApplyState } from '../shell/apply-state';
 import type { PanelModel } from '../shell/panel-model';
 import type { TraceModel } from './trace-model';
-import { PanelButton } from '../shell/panel-button';
+import { PanelButton } from '../shell/section';
 
 function sizeText({ bytes, complete }: TraceModel['estimate'], trans: TranslationBundle): string {
   if (complete) {

@@ -7,8 +7,8 @@ import type {
   FlagSetting,
   Phase
 } from '../../protocol/messages.generated';
-import { own } from '../../protocol/own';
-import { schemaDefaults } from '../../protocol/schema-defaults';
+import { own } from '../../protocol/records';
+import { schemaDefaults } from '../../protocol/schema-check';
 
 /** A setting with every member written out, as the form edits it. */
 export interface IFullSetting {

@@ -1,14 +1,13 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 import type { InstrumentInfo } from '../../protocol/messages.generated';
-import { own } from '../../protocol/own';
+import { own } from '../../protocol/records';
 import { faultsIn, isUnderWay } from '../shell/apply-state';
 import type { PanelModel } from '../shell/panel-model';
-import { Section } from '../shell/section';
+import { Section, PanelButton } from '../shell/section';
 import type { ControlModel } from '../summary/control-model';
 import { applyText } from './apply-bar';
 import { SchemaForm } from './schema-form';
-import { PanelButton } from '../shell/panel-button';
 
 type Json = Readonly<Record<string, unknown>>;
 

@@ -1,7 +1,76 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 import type { CompressorInfo } from '../../protocol/messages.generated';
 import type { IFault } from '../shell/apply-state';
+import { layerSpan } from './estimate';
 import { Field, SchemaForm } from './schema-form';
+
+/** Some of a few words, at least one of them. */
+export function Choices<T extends string>(props: {
+  label: string;
+  help?: string;
+  options: readonly T[];
+  chosen: readonly T[];
+  change: (chosen: T[]) => void;
+}): React.ReactElement {
+  const { label, help, options, chosen, change } = props;
+  return (
+    <div className="jp-MegalensField" role="group" aria-label={label} title={help}>
+      <span className="jp-MegalensField-label">{label}</span>
+      <span className="jp-MegalensField-choices">
+        {options.map(option => (
+          <label key={option}>
+            <input
+              type="checkbox"
+              checked={chosen.includes(option)}
+              onChange={event => {
+                const next = options.filter(each =>
+                  each === option ? event.target.checked : chosen.includes(each)
+                );
+                if (next.length > 0) {
+                  change(next);
+                }
+              }}
+            />
+            {option}
+          </label>
+        ))}
+      </span>
+    </div>
+  );
+}
+
+/** Which layers, as text: `all`, or ranges. */
+export function LayersField(props: {
+  id: string;
+  value: string;
+  /** Those that there are. */
+  layers: readonly number[];
+  fault: IFault | undefined;
+  change: (layers: string) => void;
+  trans: TranslationBundle;
+}): React.ReactElement {
+  const { id, value, layers, fault, change, trans } = props;
+  return (
+    <Field
+      id={`${id}-layers`}
+      label={trans.__('Layers')}
+      help={trans.__('“all”, or ranges such as 0-3,7. This model has %1 here.', layerSpan(layers))}
+      fault={fault}
+    >
+      {shared => (
+        <input
+          {...shared}
+          type="text"
+          className="jp-mod-styled"
+          spellCheck={false}
+          value={value}
+          onChange={event => change(event.target.value)}
+        />
+      )}
+    </Field>
+  );
+}
 
 /** What is chosen: its name, and its parameters where some were set. */
 interface IChosen {

@@ -1,6 +1,6 @@
 import * as React from 'react';
 import type { IFault } from '../shell/apply-state';
-import { own } from '../../protocol/own';
+import { own } from '../../protocol/records';
 
 /** A property of a JSON Schema, as far as forms read it. */
 interface IProperty {

@@ -7,8 +7,8 @@ import type {
   Hello,
   Peer
 } from '../../protocol/messages.generated';
-import { own, withOwn } from '../../protocol/own';
-import type { IRunSource, SourceChange } from '../../store/source';
+import { own, withOwn } from '../../protocol/records';
+import { type IRunSource, type SourceChange, takesChanges } from '../../store/source';
 import { faultsIn, isUnderWay, refusalOf, type ApplyState, type IFault } from '../shell/apply-state';
 import { SourceModel } from '../shell/source-model';
 import {
@@ -22,7 +22,6 @@ import {
   type IFullSetting
 } from './draft';
 import { estimateBytes, positionsOf } from './estimate';
-import { takesChanges } from '../../store/takes-changes';
 
 /** Settings that other viewers changed since it was last noted. */
 export interface IForeignChange {

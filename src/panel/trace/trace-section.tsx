@@ -4,10 +4,9 @@ import { formatInteger } from '../../charts/format';
 import type { Hello, Peer } from '../../protocol/messages.generated';
 import { FlagRow } from './flag-row';
 import type { PanelModel } from '../shell/panel-model';
-import { Section } from '../shell/section';
+import { Section, PanelButton } from '../shell/section';
 import { patchText } from './setting-text';
 import type { IForeignChange, TraceModel } from './trace-model';
-import { PanelButton } from '../shell/panel-button';
 
 /** What is traced, one row per flag that the run has. */
 export function TraceSection({ model }: { model: PanelModel }): React.ReactElement | null {

@@ -2,8 +2,7 @@ import * as React from 'react';
 import { viewInfos, type IViewInfo } from '../../protocol/view-info';
 import { hasRows } from '../shell/open-run';
 import type { PanelModel } from '../shell/panel-model';
-import { Section } from '../shell/section';
-import { PanelButton } from '../shell/panel-button';
+import { Section, PanelButton } from '../shell/section';
 
 /** Opens views as tabs, and takes what they show elsewhere. */
 export function ViewsSection({ model }: { model: PanelModel }): React.ReactElement | null {

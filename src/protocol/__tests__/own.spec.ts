@@ -1,6 +1,6 @@
 /** @jest-environment node */
 import fc from 'fast-check';
-import { own, withOwn } from '../own';
+import { own, withOwn } from '../records';
 import { HOSTILE_NAMES, names } from './hostile';
 
 it('an empty object has nothing under any name', () => {

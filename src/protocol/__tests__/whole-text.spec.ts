@@ -1,6 +1,6 @@
 /** @jest-environment node */
 import { ProtocolError, fullViewOptions } from '..';
-import { isWhole } from '../whole-text';
+import { isWhole } from '../texts';
 
 it.each([
   '',

@@ -7,9 +7,8 @@ import { HEADER_BYTES } from '../../protocol/frame';
 import type { ITensorRow } from '../../store/source';
 import { TensorStore } from '../../store/tensor-store';
 import { HELLO, rowOf } from '../../store/__tests__/memory-run';
-import { bytesOf } from '../tensor-rows';
 import type { HeldRun } from '../held-run';
-import { readPageRun, scalarBytes, writePageRun } from '../page-data';
+import { bytesOf, readPageRun, scalarBytes, writePageRun } from '../page-data';
 import type { Recorder } from '../recorder';
 
 export { rowOf };

@@ -3,7 +3,7 @@
 import { groupMoments } from '../../aggregate';
 import type { IMomentsGroupsRequest } from '../../client/moments-api';
 import type { IMomentGroups, IMomentQuery, IMomentSource } from '../../store/moment-source';
-import { HeldMoments } from '../held-moments';
+import { HeldMoments } from '../page-data';
 
 const ASKED: IMomentsGroupsRequest = {
   stat: 'grad',

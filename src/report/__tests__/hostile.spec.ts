@@ -4,7 +4,7 @@ import { zlibSync } from 'fflate';
 import { JSDOM } from 'jsdom';
 import { SaxesParser } from 'saxes';
 import { visible } from '../../charts/visible';
-import { boundedText } from '../../protocol/whole-text';
+import { boundedText } from '../../protocol/texts';
 import type { ViewOptions } from '../../protocol/views.generated';
 import { buildReport, type IReportJob } from '../report';
 import { detailOf, fakeReader, rowOf } from './fake-reader';

@@ -1,5 +1,5 @@
 /** @jest-environment node */
-import { spread } from '../spread';
+import { spread } from '../report';
 
 const steps = Array.from({ length: 40 }, (_, at) => at + 1);
 

@@ -1,8 +1,7 @@
 /** @jest-environment node */
 import { readFileSync } from 'fs';
 import { decodeFrame, encodeFrame, frameTable } from '../../protocol';
-import { AuditLog } from '../audit-log';
-import { runEvents } from '../run-events';
+import { AuditLog, runEvents } from '../run-events';
 
 type Row = readonly [step: number, time: number, who: string, action: string];
 

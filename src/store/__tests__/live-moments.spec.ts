@@ -1,5 +1,5 @@
 /** @jest-environment node */
-import { byName } from '../../protocol/by-name';
+import { byName } from '../../protocol/records';
 import { LiveMoments, MomentStore, type IMomentRows, type ServerMoments } from '..';
 
 const rows: IMomentRows = {

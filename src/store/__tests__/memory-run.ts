@@ -1,6 +1,6 @@
 import { STREAMS } from '../../protocol/streams.generated';
 import type { Ask, IQuestion } from '../../client/question';
-import { own } from '../../protocol/own';
+import { own } from '../../protocol/records';
 import { RowStore, type IStreamRows } from '../row-store';
 import { Signal } from '@lumino/signaling';
 import type { Configured, ConfigPatch, Hello, Phase, Status } from '../../protocol/messages.generated';

@@ -6,7 +6,7 @@ import { RealHub, RealProducer, until } from '../../client/__tests__/real-hub';
 import { ClientError, RunsApi } from '../../client';
 import { LiveRun, RecordedRun, Runs, StoreError } from '..';
 import { addEventSource } from '../event-sources';
-import type { IHubSocket } from '../../client/hub-socket';
+import type { IHubSocket } from '../../client/hub-state';
 import { SUBPROTOCOL } from '../../protocol';
 import { RealJupyter } from './real-jupyter';
 

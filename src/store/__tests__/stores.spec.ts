@@ -1,7 +1,7 @@
 /** @jest-environment node */
 import { decodeFrame, encodeFrame, frameTable, type StreamTable } from '../../protocol';
 import { rmsOf, ScalarStore, TensorStore, type ITensorRow } from '..';
-import { EvictedLog } from '../evicted-log';
+import { EvictedLog } from '../tensor-series';
 import { RowCache } from '../row-cache';
 
 function scalars(

@@ -1,6 +1,6 @@
 import { Chart } from '../../charts';
 import { LIGHT_THEME } from '../../charts/theme';
-import { axisTexts, placeWords } from '../shared/lines/axis-texts';
+import { axisTexts, placeWords } from '../shared/lines/step-axis';
 import { lineRecipe } from '../shared/lines/line-recipe';
 
 jest.setTimeout(30_000);

@@ -1,5 +1,5 @@
 /** @jest-environment node */
-import { isInLoop, type Loop } from '../shared/loop';
+import { isInLoop, type Loop } from '../shared/content';
 
 const SQUARE: Loop = [
   [0, 0],

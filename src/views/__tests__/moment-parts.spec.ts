@@ -1,10 +1,10 @@
 /** @jest-environment node */
 import type { IMomentGroups, MomentKey } from '../../store/moment-source';
 import { badStretches } from '../moments/captions';
-import { lineColors } from '../shared/lines/colors';
+import { lineColors } from '../shared/lines/legend';
 import { compareLines } from '../shared/lines/compare';
 import { PRE_STEP } from '../../store/moment-row';
-import { rowFilter, rowsCsv } from '../moments/csv';
+import { rowFilter, rowsCsv } from '../moments/table-pane';
 import { groupTable, tableCsv } from '../../aggregate/group-table';
 import { Detail } from '../shared/lines/detail';
 import type { ILine } from '../shared/lines/line';

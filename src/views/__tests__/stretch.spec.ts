@@ -1,5 +1,4 @@
-import { roomIn } from '../mount/room-in';
-import { stretch } from '../mount/stretch';
+import { roomIn, stretch } from '../mount/picture';
 
 describe('the height of a picture', () => {
   it.each([

@@ -1,7 +1,7 @@
 /** @jest-environment node */
 
 import type { ViewOptions } from '../../protocol/views.generated';
-import type { ITip } from '../shared/tip';
+import type { ITip } from '../shared/table';
 import { loadModel } from './model';
 import { MemoryRun } from '../../store/__tests__/memory-run';
 

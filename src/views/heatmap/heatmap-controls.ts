@@ -1,10 +1,9 @@
 import { formatInteger } from '../../charts';
 import type { HeatmapOptions } from '../../protocol/views.generated';
 import type { IRunSource, ITensorShape } from '../../store/source';
-import type { Control } from '../shared/control';
+import { type Control, selectControl } from '../shared/control';
 import { colorRangeControl, goControl, stepsControl, transformControl } from '../shared/controls';
-import { numberField } from '../shared/fields';
-import { selectControl } from '../shared/select-control';
+import { numberField } from '../shared/table';
 import { tensorControls, type TensorOptions } from '../shared/tensor-controls';
 import type { Translate } from '../shared/translate';
 import type { IShown } from './heatmap-data';

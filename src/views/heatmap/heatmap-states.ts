@@ -1,9 +1,8 @@
 import { formatInteger } from '../../charts';
-import { own } from '../../protocol/own';
+import { own } from '../../protocol/records';
 import { rangesText } from '../../protocol/ranges';
 import type { HeatmapOptions } from '../../protocol/views.generated';
-import { isOver } from '../../store/is-over';
-import type { IRunSource, ITensorQuery, ITensorShape } from '../../store/source';
+import { isOver, type IRunSource, type ITensorQuery, type ITensorShape } from '../../store/source';
 import type { INote } from '../shared/content';
 import { flagWords } from '../shared/describe';
 import { chosenLayers, layerName, layerWords } from '../shared/layers';

@@ -4,21 +4,23 @@ import type { IPointed } from '../../store/run-link';
 import type { ITensorShape, SourceChange } from '../../store/source';
 import type { IMark, IMoved, Loaded } from '../shared/content';
 import type { Control } from '../shared/control';
-import { flagInfo, flagWords } from '../shared/describe';
+import { flagInfo, flagWords, rankWords } from '../shared/describe';
 import { chosenLayers, layerName } from '../shared/layers';
 import type { ILinkedMarks } from '../shared/links';
-import { columnOf, positionShown } from '../shared/pinned-position';
-import { StepShown } from '../shared/pinned-step';
-import { rankWords } from '../shared/place-words';
+import { columnOf, positionShown, StepShown } from '../shared/pinned-step';
 import { around, hold, moveAmongPictures } from '../shared/places';
 import { lockedRange } from '../shared/scale';
 import { emptyFlag, type IState, type IStateActions } from '../shared/states';
-import type { ITip } from '../shared/tip';
+import type { ITip } from '../shared/table';
 import { ViewModel } from '../shared/view-model';
-import { errorWords } from './error-words';
 import { heatmapControls } from './heatmap-controls';
-import { shapeHeatmap, type ILayer, type IShown } from './heatmap-data';
-import type { HeatmapQuestion, IHeatmapRead } from './heatmap-read';
+import {
+  shapeHeatmap,
+  type ILayer,
+  type IShown,
+  type HeatmapQuestion,
+  type IHeatmapRead
+} from './heatmap-data';
 import { heatmapRecipe } from './heatmap-recipe';
 import {
   noPositions,
@@ -29,7 +31,14 @@ import {
   untraced,
   type IHeatmapSubject
 } from './heatmap-states';
-import { heatmapCaption, heatmapSummary, heatmapTitle, peakOf, positionWords } from './heatmap-words';
+import {
+  errorWords,
+  heatmapCaption,
+  heatmapSummary,
+  heatmapTitle,
+  peakOf,
+  positionWords
+} from './heatmap-words';
 import { valueIn } from './matrix';
 import { queryOf, StepRows } from './step-rows';
 import { TextSource } from './text-source';

@@ -1,5 +1,5 @@
 import type { IRunSource, SourceChange } from '../../store/source';
-import type { HeatmapQuestion, IHeatmapRead } from './heatmap-read';
+import type { HeatmapQuestion, IHeatmapRead } from './heatmap-data';
 
 /** A text that a run wrote, as it is offered for choice. */
 export interface IOfferedText {

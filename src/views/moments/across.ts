@@ -1,4 +1,4 @@
-import { byName } from '../../protocol/by-name';
+import { byName } from '../../protocol/records';
 import { GROUP_FLOATS, type IMomentGroups, type MomentKey } from '../../store/moment-source';
 import { mapColumns, type ILine } from '../shared/lines/line';
 import { groupId, LINE_COLUMNS } from './line';

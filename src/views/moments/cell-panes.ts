@@ -21,8 +21,8 @@ import {
   narrowed,
   type Along,
   type IMapCell
-} from './map-options';
-import { leftWords } from './map-words';
+} from './map-cells';
+import { leftWords } from './drawn-map';
 import { markOf, OverPane } from './over-pane';
 import type { IMomentQuestion, MomentReader } from './reader';
 import { axisWords, capital, columnWords, keyWords, quantityWords } from './words';

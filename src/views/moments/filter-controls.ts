@@ -2,15 +2,13 @@ import type { MomentFilter } from '../../protocol/views.generated';
 import { formatInteger } from '../../charts';
 import { readPattern } from '../../aggregate';
 import { isRangeText } from '../../protocol/ranges';
-import type { Control } from '../shared/control';
+import { type Control, selectControl } from '../shared/control';
 import { smoothingControl } from '../shared/controls';
-import { runsControls } from '../shared/lines/compare-controls';
-import { chip, rangesField } from '../shared/fields';
-import { selectControl } from '../shared/select-control';
+import { runsControls } from '../shared/lines/compare';
+import { chip, rangesField } from '../shared/table';
 import type { Translate } from '../shared/translate';
-import { colorsControl } from './map-controls';
-import { oneTensor } from './one-tensor';
-import type { IControlFacts } from './moment-controls';
+import { oneTensor } from './name-facts';
+import { colorsControl, type IControlFacts } from './moment-controls';
 
 const SMOOTHINGS = [0, 5, 20, 50, 100, 500];
 /** As the options' schema says. */

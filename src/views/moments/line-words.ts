@@ -7,7 +7,7 @@ import { hiddenWords } from '../shared/lines/legend';
 import { finiteRange, type ILine } from '../shared/lines/line';
 import { scaleWords } from '../shared/lines/line-recipe';
 import { scaleOf } from '../shared/scale';
-import { betweenWords, comparedTitle, missingWords, runWords } from '../shared/lines/compare-words';
+import { betweenWords, comparedTitle, missingWords, runWords } from '../shared/lines/compare';
 import type { IMomentRun } from './reader';
 import type { ILines } from './read-lines';
 import { axisWords, byWords, capital, quantityWords, type MomentOptions } from './words';

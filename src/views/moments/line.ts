@@ -1,7 +1,7 @@
 import { gapStarts } from '../../aggregate';
-import { byName } from '../../protocol/by-name';
+import { byName } from '../../protocol/records';
 import type { IMomentGroups, MomentColumn, MomentKey } from '../../store/moment-source';
-import type { RunClock } from '../shared/lines/run-clock';
+import type { RunClock } from '../shared/lines/step-axis';
 import type { ILine } from '../shared/lines/line';
 import type { MomentOptions } from './words';
 

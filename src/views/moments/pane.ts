@@ -1,8 +1,7 @@
 import { formatBytes, formatInteger } from '../../charts';
 import type { MomentsOptions } from '../../protocol/views.generated';
 import type { IMomentGroups, IMomentIndex, IMomentQuery, MomentColumn } from '../../store/moment-source';
-import { isOver } from '../../store/is-over';
-import type { IRunSource, SourceChange } from '../../store/source';
+import { isOver, type IRunSource, type SourceChange } from '../../store/source';
 import type { INote, Loaded } from '../shared/content';
 import type { Control } from '../shared/control';
 import { goControl, stepsControl } from '../shared/controls';
@@ -10,15 +9,13 @@ import { StepShown } from '../shared/pinned-step';
 import { placeNear } from '../shared/places';
 import { emptyState, type IState, type IStateActions } from '../shared/states';
 import { ViewModel, type IViewEnvironment } from '../shared/view-model';
-import { noteOfBad } from './bad-note';
+import { noteOfBad, refusalOf } from './moment-notes';
 import { emptyMoments, lacksStat, mixedState, nothingMatches, wrongFilter } from './moment-states';
-import { missingWords } from '../shared/lines/compare-words';
+import { missingWords } from '../shared/lines/compare';
 import type { OtherRuns } from '../shared/lines/other-runs';
-import { clockOf, unknownClock, type RunClock } from '../shared/lines/run-clock';
-import { StepAxis } from '../shared/lines/step-axis';
-import { oneTensor } from './one-tensor';
+import { clockOf, unknownClock, type RunClock, StepAxis } from '../shared/lines/step-axis';
+import { oneTensor } from './name-facts';
 import { MomentReader, type IMomentQuestion, type IMomentRun } from './reader';
-import { refusalOf } from './refusal';
 import { capital, quantityWords } from './words';
 
 /** Most places on the step slider and in the search for the first bad step. */

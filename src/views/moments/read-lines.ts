@@ -1,9 +1,8 @@
 import type { IMomentGroups, IMomentQuery, MomentColumn } from '../../store/moment-source';
 import { compareLines } from '../shared/lines/compare';
 import type { ILine } from '../shared/lines/line';
-import { clockOf, type RunClock } from '../shared/lines/run-clock';
 import { pointsOf } from '../shared/lines/shape-lines';
-import { StepAxis } from '../shared/lines/step-axis';
+import { clockOf, type RunClock, StepAxis } from '../shared/lines/step-axis';
 import type { Translate } from '../shared/translate';
 import { badSteps, badStretches, type IStretch } from './captions';
 import { linesOf, startsOf } from './line';

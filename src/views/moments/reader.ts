@@ -1,5 +1,5 @@
 import { groupMoments, pick, rowsWhere } from '../../aggregate';
-import { byName } from '../../protocol/by-name';
+import { byName } from '../../protocol/records';
 import {
   GROUP_FLOATS,
   type IMomentGroups,
@@ -11,7 +11,7 @@ import {
 } from '../../store/moment-source';
 import type { IOtherRun } from '../shared/lines/other-runs';
 import { groupId } from './line';
-import { narrowed } from './map-options';
+import { narrowed } from './map-cells';
 
 /** A run of a comparison with what reads it; null where it has no statistics, or could not be opened. */
 export interface IMomentRun extends IOtherRun {

@@ -1,8 +1,7 @@
 import type { IDisposable } from '@lumino/disposable';
 import { followPointer, type IPlace } from '../../charts';
-import type { IMark } from '../shared/content';
+import type { IMark, Loop } from '../shared/content';
 import type { Span } from '../shared/links';
-import type { Loop } from '../shared/loop';
 
 /** What a brush needs of its view. */
 export interface IBrushHost {

@@ -1,10 +1,138 @@
-import type { Chart, Zoom } from '../../charts';
+import type { Chart, IPlotFrame, Zoom } from '../../charts';
+import { own } from '../../protocol/records';
 import type { IMark } from '../shared/content';
-import type { ITip } from '../shared/tip';
+import { middleCut, shortNames } from '../shared/short-name';
+import type { ITip } from '../shared/table';
 import { element } from './dom';
-import { framesOf, markBox, putAt, type IBox } from './place-mark';
 import type { Shell } from './shell';
-import { Tooltip } from './tooltip';
+
+/** A rectangle in pixels of the stage. */
+interface IBox {
+  left: number;
+  top: number;
+  width: number;
+  height: number;
+}
+
+const hold = (part: number): number => Math.min(1, Math.max(0, part));
+
+/** Return a plot's rectangle in pixels of the stage. */
+export function frameBox(frame: IPlotFrame, chart: Chart, stage: HTMLElement): IBox {
+  const [origin, base] = [chart.origin(), stage.getBoundingClientRect()];
+  return {
+    left: origin.left - base.left + frame.left,
+    top: origin.top - base.top + frame.top,
+    width: frame.width,
+    height: frame.height
+  };
+}
+
+/** Return the plots that a mark lies in: the facet's, or all of them where it names none. */
+export function framesOf(mark: IMark, chart: Chart): IPlotFrame[] {
+  const { facet } = mark;
+  return chart.frames().filter(each => facet === null || own(each.facet, facet[0]) === facet[1]);
+}
+
+/** Return a mark's rectangle within a plot, or null when it is zoomed out of sight. */
+export function markBox(
+  mark: IMark,
+  frame: IPlotFrame,
+  chart: Chart,
+  zoom: Zoom,
+  stage: HTMLElement
+): IBox | null {
+  const { x0, x1, y0, y1 } = zoom.domain;
+  const [left, right] = [(mark.x[0] - x0) / (x1 - x0), (mark.x[1] - x0) / (x1 - x0)];
+  const [top, bottom] = mark.y ? [(mark.y[0] - y0) / (y1 - y0), (mark.y[1] - y0) / (y1 - y0)] : [0, 1];
+  if (right < 0 || left > 1 || bottom < 0 || top > 1) {
+    return null;
+  }
+  const box = frameBox(frame, chart, stage);
+  return {
+    left: box.left + hold(left) * box.width,
+    top: box.top + hold(top) * box.height,
+    width: (hold(right) - hold(left)) * box.width,
+    height: (hold(bottom) - hold(top)) * box.height
+  };
+}
+
+/** Put an element where a rectangle is. */
+export function putAt(node: HTMLElement, box: IBox): void {
+  for (const side of ['left', 'top', 'width', 'height'] as const) {
+    node.style[side] = `${box[side]}px`;
+  }
+}
+
+/** About how wide a character is, and what stands beside the text, pixels. */
+const [LETTER, MARGINS] = [6.5, 44];
+/** Widest that a box is where the page has no layout, pixels. */
+const MOST_PIXELS = 640;
+/** Fewest and most characters of a name. */
+const [LEAST_LETTERS, MOST_LETTERS] = [10, 60];
+
+/** A small box beside the pointer that never covers what it speaks of and takes no pointer events. */
+class Tooltip {
+  constructor(private readonly _stage: HTMLElement) {
+    this.node = element('div', { class: 'jp-MegalensTooltip', 'aria-hidden': 'true', hidden: '' });
+    _stage.append(this.node);
+  }
+
+  readonly node: HTMLElement;
+
+  /** Show beside a point given in pixels from the stage's upper left corner. */
+  show(tip: ITip, left: number, top: number): void {
+    const { columns } = tip;
+    const letters = lettersOf(tip, this._stage.clientWidth);
+    const names = shortNames(
+      tip.lines.map(line => line.name),
+      letters,
+      middleCut
+    );
+    const cells = tip.lines.flatMap((line, at) => {
+      const name = element('span', { class: 'jp-MegalensTooltip-name' }, names[at] ?? '');
+      if (line.color) {
+        const swatch = element('span', { class: 'jp-MegalensSwatch' });
+        swatch.style.background = line.color;
+        name.prepend(swatch);
+      }
+      const beside = columns ? (line.beside ?? ['', '']) : [];
+      return [name, ...[line.value, ...beside].map(text => element('span', {}, text))];
+    });
+    const heads = columns ? ['', '', ...columns].map(text => element('span', {}, text)) : [];
+    this.node.replaceChildren(
+      element('div', { class: 'jp-MegalensTooltip-heading' }, tip.heading),
+      element(
+        'div',
+        { class: `jp-MegalensTooltip-lines${columns ? ' jp-mod-pinned' : ''}` },
+        ...heads,
+        ...cells
+      )
+    );
+    this.node.style.maxWidth = `${this._stage.clientWidth || MOST_PIXELS}px`;
+    this.node.hidden = false;
+    const { offsetWidth: width, offsetHeight: height } = this.node;
+    const right = left + 14 + width <= this._stage.clientWidth;
+    const x = right ? left + 14 : Math.max(0, left - 14 - width);
+    const y = Math.min(Math.max(0, top - height / 2), Math.max(0, this._stage.clientHeight - height));
+    this.node.style.transform = `translate(${Math.round(x)}px, ${Math.round(y)}px)`;
+  }
+
+  hide(): void {
+    this.node.hidden = true;
+  }
+}
+
+/** How many characters of a name fit beside the values into a box of some pixels. */
+function lettersOf({ columns, lines }: ITip, width: number): number {
+  const widest = (of: readonly (string | undefined)[]): number =>
+    Math.max(0, ...of.map(text => text?.length ?? 0)) + 2;
+  const wide = [
+    lines.map(({ value }) => value),
+    ...(columns ?? []).map((head, at) => [head, ...lines.map(({ beside }) => beside?.[at])])
+  ].reduce((sum, column) => sum + widest(column), 0);
+  const room = Math.floor(((width || MOST_PIXELS) - MARGINS) / LETTER) - wide;
+  return Math.min(MOST_LETTERS, Math.max(LEAST_LETTERS, room));
+}
 
 /** The mark over a picture with its tooltip. It keeps its place in the data while they change, scroll and zoom. */
 export class Cursor {

@@ -1,3 +1,48 @@
+/**
+ * Call back when an element becomes wider or narrower, or a frame around it higher or lower. Does nothing where the page has no layout.
+ *
+ * @returns What ends it.
+ */
+export function watchSize(element: Element, frame: Element | undefined, changed: () => void): () => void {
+  if (typeof ResizeObserver !== 'function') {
+    return () => undefined;
+  }
+  const watch = (node: Element, read: () => number, before: number): ResizeObserver => {
+    const observer = new ResizeObserver(() => {
+      if (read() > 0 && read() !== before) {
+        before = read();
+        changed();
+      }
+    });
+    observer.observe(node);
+    return observer;
+  };
+  const observers = [watch(element, () => element.clientWidth, 0)];
+  if (frame) {
+    observers.push(watch(frame, () => frame.clientHeight, frame.clientHeight));
+  }
+  return () => observers.forEach(observer => observer.disconnect());
+}
+
+/**
+ * Call back when an element comes into sight or goes out of it: behind another tab, scrolled away, in a folded cell. Where the page cannot tell,
+ * everything counts as seen.
+ *
+ * @returns What ends it.
+ */
+export function watchSeen(element: Element, changed: (isSeen: boolean) => void): () => void {
+  if (typeof IntersectionObserver !== 'function') {
+    return () => undefined;
+  }
+  // A little before it is reached by scrolling, so that its picture is there by then.
+  const observer = new IntersectionObserver(
+    entries => changed(entries[entries.length - 1]?.isIntersecting ?? true),
+    { rootMargin: '100px' }
+  );
+  observer.observe(element);
+  return () => observer.disconnect();
+}
+
 /** Make an element with attributes and children; `class` takes the CSS class, text children become text. */
 export function element<K extends keyof HTMLElementTagNameMap>(
   tag: K,

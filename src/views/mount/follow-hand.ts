@@ -1,10 +1,24 @@
-import type { Chart, IPlace, Zoom } from '../../charts';
+import type { Zoom, Chart, IPlace } from '../../charts';
 import type { IMark, IMoved } from '../shared/content';
 import type { Cursor } from './cursor';
 import { copyText } from './dom';
 import type { Linked } from './linked';
 import type { Shell } from './shell';
-import { zoomKey } from './zoom-keys';
+
+/** What a key does to the zoom; undefined when it means something else. */
+function zoomKey(key: string, zoom: Zoom | null): (() => void) | undefined {
+  switch (key) {
+    case '+':
+    case '=':
+      return () => zoom?.by(0.8);
+    case '-':
+      return () => zoom?.by(1.25);
+    case '0':
+      return () => zoom?.reset();
+    default:
+      return undefined;
+  }
+}
 
 /** What pointer and keys act on. */
 export interface IHandled {

@@ -1,4 +1,4 @@
-import { own } from '../../protocol/own';
+import { own } from '../../protocol/records';
 import { onlyShown, toggled, type ILegend, type ILegendEntry } from '../shared/lines/legend';
 import { shortName, shortNames } from '../shared/short-name';
 import type { Translate } from '../shared/translate';

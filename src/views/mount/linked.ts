@@ -5,14 +5,14 @@ import type { SourceChange } from '../../store/source';
 import type { IStepAxis, Span } from '../shared/links';
 import type { ViewModel } from '../shared/view-model';
 import { Brush, type IBrushed } from './brush';
-import { drawTrace } from './draw-trace';
+import { drawTrace } from './line-painter';
 import type { IMark } from '../shared/content';
 import { element } from './dom';
-import { framesOf, markBox, putAt } from './place-mark';
+import { framesOf, markBox, putAt } from './cursor';
 import type { Shell } from './shell';
 import { emptyState, type IState } from '../shared/states';
 import type { Control } from '../shared/control';
-import { chip } from '../shared/fields';
+import { chip } from '../shared/table';
 import type { Translate } from '../shared/translate';
 
 /** Colour of what is under the hand. */

@@ -1,18 +1,79 @@
 import {
+  type IRecipe,
+  Zoom,
   Chart,
   readTheme,
-  Zoom,
   type IPlotFrame,
   type IPlace,
-  type IRecipe,
   type IZoomOptions
 } from '../../charts';
-import type { IContent } from '../shared/content';
-import { squareExtent } from '../shared/square';
-import { fitRecipe } from './fit-recipe';
-import { roomIn } from './room-in';
-import type { Shell } from './shell';
+import { type IContent, squareExtent } from '../shared/content';
 import type { IViewHost } from '../view';
+import type { Shell } from './shell';
+
+/** What stands above a view's plot where nothing is unfolded: toolbar, title, a note; pixels. */
+const ABOVE = 130;
+
+/**
+ * Pixels that a view may take of its frame.
+ *
+ * What stands above the plot beyond the usual, such as unfolded filters, is taken off.
+ *
+ * @returns 0 where there is no frame.
+ */
+export function roomIn(frame: Element | undefined, plot: Element): number {
+  if (frame === undefined) {
+    return 0;
+  }
+  const above = plot.getBoundingClientRect().top - frame.getBoundingClientRect().top + frame.scrollTop;
+  return frame.clientHeight - Math.max(0, above - ABOVE);
+}
+
+/** What stands above and below the plots of a view: toolbar, title, axis, caption; pixels. */
+const AROUND = 190;
+/** What stands between two rows of plots, pixels. */
+const BETWEEN = 40;
+/** A picture grows in steps, so that dragging a border does not draw it anew all the time. */
+const STEP = 20;
+/** Past this many times its usual height a picture says no more. */
+const MOST = 2.2;
+
+/**
+ * The height of each row of plots that fills a frame.
+ *
+ * @param usual - Pixels of a row where there is no frame; never less than this.
+ * @param rows - Plots above one another.
+ * @param frame - Pixels that the whole view may take; 0 where it has no frame.
+ */
+export function stretch(usual: number, rows: number, frame: number): number {
+  const room = (frame - AROUND - (rows - 1) * BETWEEN) / rows;
+  return Math.max(usual, Math.min(Math.floor(room / STEP) * STEP, Math.round(usual * MOST)));
+}
+
+/** What the first rows of a table below the picture take, pixels. */
+const TABLE = 220;
+
+/**
+ * Return what to draw: the part of a picture that is zoomed into, as high as its frame asks.
+ *
+ * @returns Null where the view shows no picture.
+ * @param frame Pixels that the whole view may take; 0 where it has no frame.
+ */
+function fitRecipe(content: IContent, zoom: Zoom | null, frame: number): IRecipe | null {
+  const { recipe, body, extent, home, legend, rows = 1 } = content;
+  if (recipe === null) {
+    return null;
+  }
+  const domain = Object.entries(zoom?.extent(extent.x, extent.y, home) ?? {});
+  const shown = Object.fromEntries(domain.filter(([name]) => Object.hasOwn(recipe.params, name)));
+  const height = recipe.height && stretch(recipe.height, rows, body ? frame - TABLE : frame);
+  return {
+    ...recipe,
+    ...(height ? { height } : {}),
+    ...(legend ? { unkeyed: true } : {}),
+    params: { ...recipe.params, ...shown }
+  };
+}
 
 /** What a picture tells. */
 export interface IPictureEvents {

@@ -1,10 +1,8 @@
 import { Room } from '../../charts';
 import type { Control } from '../shared/control';
 import type { Translate } from '../shared/translate';
-import { element, writeText } from './dom';
-import { ToolbarFold } from './toolbar-fold';
-import { SLIDER_PLACES, sliderPlace, sliderValue } from './slider-scale';
-import { watchSize } from './watch-size';
+import { element, writeText, watchSize } from './dom';
+import { ToolbarFold, SLIDER_PLACES, sliderPlace, sliderValue } from './toolbar-fold';
 
 type Of<K extends Control['kind']> = Extract<Control, { kind: K }>;
 

@@ -5,11 +5,11 @@ import type { IPointed } from '../../store/run-link';
 import type { IRunSource } from '../../store/source';
 import type { IMark } from '../shared/content';
 import { scalarWords } from '../shared/change-words';
-import type { Control } from '../shared/control';
+import { type Control, selectControl } from '../shared/control';
 import { transformControl } from '../shared/controls';
-import { axisTexts, placeWords } from '../shared/lines/axis-texts';
-import { badOf } from '../shared/lines/bad-marks';
-import { comparedTitle } from '../shared/lines/compare-words';
+import { axisTexts, placeWords } from '../shared/lines/step-axis';
+import { badOf } from '../shared/lines/line-recipe';
+import { comparedTitle } from '../shared/lines/compare';
 import type { ILine } from '../shared/lines/line';
 import {
   LinesView,
@@ -20,7 +20,6 @@ import {
 } from '../shared/lines/lines-view';
 import type { ILineAsk } from '../shared/lines/shape-lines';
 import type { ILinkedMarks } from '../shared/links';
-import { selectControl } from '../shared/select-control';
 import { emptyState, nothingYet, type IState } from '../shared/states';
 import type { IViewEnvironment } from '../shared/view-model';
 

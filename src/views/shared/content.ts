@@ -1,8 +1,46 @@
 import type { IPlotFrame, IRecipe } from '../../charts';
 import type { IState } from './states';
 import type { ILegend } from './lines/legend';
-import type { Loop } from './loop';
 import type { ITable } from './table';
+
+/** Pixels of a plot. */
+interface IPixels {
+  readonly width: number;
+  readonly height: number;
+}
+
+/** Widen one axis of an extent about its middle until a unit is as long across as down. */
+export function squareExtent({ x, y }: IContent['extent'], { width, height }: IPixels): IContent['extent'] {
+  if (!(width > 0 && height > 0)) {
+    return { x, y };
+  }
+  const unit = Math.max((x[1] - x[0]) / width, (y[1] - y[0]) / height);
+  const about = ([low, high]: readonly [number, number], pixels: number): readonly [number, number] => {
+    const [middle, half] = [(low + high) / 2, (unit * pixels) / 2];
+    return [middle - half, middle + half];
+  };
+  return { x: about(x, width), y: about(y, height) };
+}
+
+/** Corners of a loop in the order in which they were drawn; the last is joined to the first. */
+export type Loop = readonly (readonly [x: number, y: number])[];
+
+/** Whether a place lies within a loop: one that is surrounded twice, where the loop crosses itself, does not. */
+export function isInLoop(loop: Loop, x: number, y: number): boolean {
+  let isInside = false;
+  let before = loop[loop.length - 1];
+  for (const corner of loop) {
+    if (before) {
+      const [[x0, y0], [x1, y1]] = [before, corner];
+      // Each end of a side belongs to one side only, so that a corner is not counted twice.
+      if (y0 > y !== y1 > y && x < x0 + ((y - y0) / (y1 - y0)) * (x1 - x0)) {
+        isInside = !isInside;
+      }
+    }
+    before = corner;
+  }
+  return isInside;
+}
 
 /** What a view found to draw. */
 export interface IContent {

@@ -1,9 +1,8 @@
 import { formatInteger, formatNumber } from '../../charts';
 import type { ConnectionState } from '../../store/source';
-import type { Control } from './control';
-import { chip } from './fields';
+import { type Control, selectControl } from './control';
+import { chip } from './table';
 import { placeNear } from './places';
-import { selectControl } from './select-control';
 import type { Translate } from './translate';
 
 /** The step slider with following: null as step follows the newest. */

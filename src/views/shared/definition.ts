@@ -5,6 +5,11 @@ import type { Control } from './control';
 import type { Translate } from './translate';
 import type { IViewEnvironment, ViewModel } from './view-model';
 
+/** A view could not do what was asked; the message says what was expected, what came and what to try. */
+export class ViewError extends Error {
+  override readonly name = 'ViewError';
+}
+
 /** What hosts ask of the picture of a view, whatever its options are. */
 export type IViewModel = Pick<ViewModel, keyof ViewModel>;
 

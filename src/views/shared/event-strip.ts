@@ -1,5 +1,5 @@
 import { COLORS, formatInteger, type IPlotFrame, type IRecipe, type Row } from '../../charts';
-import { own } from '../../protocol/own';
+import { own } from '../../protocol/records';
 import type { IRunEvent } from '../../store/run-events';
 import type { IRunSource } from '../../store/source';
 import type { IContent } from './content';

@@ -1,6 +1,6 @@
 import type { StepRange } from '../../store/run-link';
 import type { IMark } from './content';
-import type { ITrace } from './trace';
+import type { ITrace } from './painting';
 
 /** An interval of the x axis in its own unit, low to high. */
 export type Span = readonly [number, number];

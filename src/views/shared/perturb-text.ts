@@ -1,5 +1,5 @@
 import type { Perturb, SiteInfo } from '../../protocol/messages.generated';
-import { own } from '../../protocol/own';
+import { own } from '../../protocol/records';
 
 /** What is done where, one part a site: `MLP output: Additive Gaussian noise, coefficient 0.01, layers 2-3`. */
 export function perturbText(perturb: Perturb, infos: readonly SiteInfo[]): string {

@@ -1,5 +1,4 @@
-import { own } from '../../protocol/own';
-import { firstPlace } from '../../protocol/first-place';
+import { own, firstPlace } from '../../protocol/records';
 
 /** Place of the last number that is not above `x` in ascending ones; -1 where all are. */
 export function placeBefore(sorted: ArrayLike<number>, x: number): number {

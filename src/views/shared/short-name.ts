@@ -1,4 +1,4 @@
-import { firstPlace } from '../../protocol/first-place';
+import { firstPlace } from '../../protocol/records';
 
 /**
  * Shorten a name with dots in it. Numbers of layers and experts stay, and as much of its end as there is room for: these tell names apart.

@@ -1,5 +1,5 @@
 import { COLORS } from '../../charts';
-import { own } from '../../protocol/own';
+import { own } from '../../protocol/records';
 
 /** Kinds in the order of the legend, each with the place of its colour in the palette. Greys are left for those who wait. */
 const PLACES: Readonly<Record<string, number>> = {

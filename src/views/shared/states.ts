@@ -1,8 +1,7 @@
 import { formatInteger } from '../../charts';
 import type { FlagSetting, Hello, Pass, Phase } from '../../protocol/messages.generated';
-import { own } from '../../protocol/own';
-import { isOver } from '../../store/is-over';
-import type { IRunSource } from '../../store/source';
+import { own } from '../../protocol/records';
+import { isOver, type IRunSource } from '../../store/source';
 import { flagInfo, flagWords } from './describe';
 import { faultSentence, faultText } from './fault-text';
 import type { Translate } from './translate';

@@ -1,4 +1,45 @@
 import { formatNumber } from '../../charts';
+import { isRangeText } from '../../protocol/ranges';
+import type { Control } from './control';
+
+/** Numbers that a line of ranges suggests. */
+const MOST_SUGGESTED = 100;
+
+/** Words that say what was chosen, and take it back. */
+export const chip = (id: string, text: string, title: string, remove: () => void): Control => ({
+  kind: 'chip',
+  id,
+  text,
+  title,
+  remove
+});
+
+/** A field for a whole number. */
+export const numberField = (
+  id: string,
+  label: string,
+  value: number,
+  [least, most]: readonly [number, number],
+  change: (value: number) => void
+): Control => ({ kind: 'number', id, label, value, least, most, change });
+
+/** A line in which ranges of numbers are written, such as `0-3, 7`, or `all`. */
+export const rangesField = (
+  id: string,
+  label: string,
+  value: string,
+  known: readonly number[],
+  change: (value: string) => void,
+  valid: (text: string) => boolean = isRangeText
+): Control => ({
+  kind: 'text',
+  id,
+  label,
+  value,
+  suggestions: ['all', ...known.slice(0, MOST_SUGGESTED).map(String)],
+  valid,
+  change
+});
 
 /** What can be set or pressed in a cell. `id` tells it from the others of the table and stays the same. */
 export type ITableField = { readonly id: string; readonly label: string; readonly title?: string } & (
@@ -47,3 +88,15 @@ export function numberColumn(
 ): ITableColumn {
   return { title, isNumber: true, text: row => text(read(row), row), sortBy: read };
 }
+
+/** What a tooltip says: a heading and lines of name and value, perhaps with the value at the pinned step and the difference from it. */
+export interface ITip {
+  heading: string;
+  /** What stands over the columns behind the values, where lines have such. */
+  columns?: readonly [string, string];
+  lines: readonly { name: string; value: string; color?: string; beside?: readonly [string, string] }[];
+}
+
+/** Say a tip in one sentence. */
+export const tipSaid = ({ heading, lines }: ITip): string =>
+  [heading, ...lines.map(({ name, value }) => `${name} ${value}`)].join(', ');

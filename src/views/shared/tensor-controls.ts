@@ -1,12 +1,11 @@
 import type { FlagInfo } from '../../protocol/messages.generated';
-import { own } from '../../protocol/own';
+import { own } from '../../protocol/records';
 import { EMBEDDING } from '../../protocol/ranges';
 import type { HeatmapOptions } from '../../protocol/views.generated';
 import type { IRunSource, ITensorShape } from '../../store/source';
-import type { Control } from './control';
-import { rangesField } from './fields';
-import { rankName } from './place-words';
-import { selectControl } from './select-control';
+import { type Control, selectControl } from './control';
+import { rangesField } from './table';
+import { rankName } from './describe';
 import type { Translate } from './translate';
 
 /** The options that say of which tensors a view is. */

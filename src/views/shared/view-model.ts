@@ -1,15 +1,57 @@
-import type { IPlotFrame, IZoomOptions, Row, Zoom } from '../../charts';
+import type { IPlace, IPlotFrame, IZoomOptions, Row, Zoom } from '../../charts';
 import type { ViewOptions } from '../../protocol/views.generated';
-import type { ITextPosition } from '../../store/run-link';
+import type { IPointed, ITextPosition } from '../../store/run-link';
 import type { IRunSource, SourceChange } from '../../store/source';
-import type { IMark, Loaded } from './content';
 import type { IViewRuns } from '../view';
+import type { IMark, IMoved, Loaded } from './content';
 import type { Control } from './control';
-import type { IStepAxis } from './links';
+import type { ILinkedMarks, IStepAxis } from './links';
 import type { IPainting } from './painting';
-import { Pictured } from './pictured';
 import type { IStateActions } from './states';
+import type { ITip } from './table';
 import type { Translate } from './translate';
+
+/** What a picture's places mean; see `Pictured`. */
+export interface IPictured {
+  probe(place: IPlace): IMark | null;
+  tipOf(mark: IMark): ITip | null;
+  move(key: string): IMoved | null;
+  pointedBy?(mark: IMark): IPointed;
+  marksOf?(at: IPointed): ILinkedMarks;
+}
+
+/** What answers for the places of a picture. Unless it says otherwise it has its picture do so. */
+export abstract class Pictured implements IPictured {
+  /** The picture that answers for its places; null where the view does, or there is nothing to point at. */
+  protected get drawn(): IPictured | null {
+    return null;
+  }
+
+  /** What is under the pointer. */
+  probe(place: IPlace): IMark | null {
+    return this.drawn?.probe(place) ?? null;
+  }
+
+  /** What to say of a mark as the data are now; null when it is gone. */
+  tipOf(mark: IMark): ITip | null {
+    return this.drawn?.tipOf(mark) ?? null;
+  }
+
+  /** Answer a key; null when it means nothing here. */
+  move(key: string): IMoved | null {
+    return this.drawn?.move(key) ?? null;
+  }
+
+  /** What one of the view's own marks points at. */
+  pointedBy(mark: IMark): IPointed {
+    return this.drawn?.pointedBy?.(mark) ?? { step: null, layer: null };
+  }
+
+  /** What the view shows of something that another view points at. */
+  marksOf(at: IPointed): ILinkedMarks {
+    return this.drawn?.marksOf?.(at) ?? { marks: [] };
+  }
+}
 
 /** Lines that the host paints itself, because as rows of a chart they would be too slow to pan. */
 export interface ILinePainter {

@@ -18,7 +18,7 @@ import { rangeOf, type ILinkedMarks, type IStepAxis } from '../shared/links';
 import { hold, moveOf, placeNear } from '../shared/places';
 import { besideWords, pinnedColumns } from '../shared/pinned-step';
 import { colorStrip, extentOf } from '../shared/scale';
-import type { ITip } from '../shared/tip';
+import type { ITip } from '../shared/table';
 import type { Translate } from '../shared/translate';
 import { layerName } from '../shared/layers';
 

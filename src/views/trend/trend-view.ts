@@ -1,29 +1,106 @@
-import { layoutOf, readTrend, type ISelection } from '../../aggregate';
-import type { IRecipe } from '../../charts';
+import { keptStatistic, layoutOf, readTrend, type ISelection } from '../../aggregate';
+import { formatInteger, type IRecipe } from '../../charts';
+import { inRanges } from '../../protocol/ranges';
 import type { TrendOptions } from '../../protocol/views.generated';
 import type { ITrendAnswer } from '../../store/line-data';
 import type { IRunSource, ITensorShape } from '../../store/source';
 import type { IMark } from '../shared/content';
-import type { Control } from '../shared/control';
+import { type Control, selectControl } from '../shared/control';
 import { colorRangeControl, goControl, transformControl } from '../shared/controls';
 import { flagInfo, flagWords, omissionWords, thinnedWords } from '../shared/describe';
-import { chosenLayers, layerName } from '../shared/layers';
-import { axisTexts, placeWords } from '../shared/lines/axis-texts';
-import { badOf } from '../shared/lines/bad-marks';
-import { comparedTitle } from '../shared/lines/compare-words';
+import { layerWords, chosenLayers, layerName } from '../shared/layers';
+import { axisTexts, placeWords } from '../shared/lines/step-axis';
+import { badOf } from '../shared/lines/line-recipe';
+import { comparedTitle } from '../shared/lines/compare';
 import type { ILine } from '../shared/lines/line';
 import { LinesView, type ILineRun, type ILinesDrawn, type LinesLoaded } from '../shared/lines/lines-view';
 import type { ILineAsk } from '../shared/lines/shape-lines';
 import { lockedRange } from '../shared/scale';
-import { selectControl } from '../shared/select-control';
-import type { IState, IStateActions } from '../shared/states';
+import { emptyFlag, emptyState, nothingYet, type IState, type IStateActions } from '../shared/states';
 import { tensorControls } from '../shared/tensor-controls';
-import type { ITip } from '../shared/tip';
+import type { ITip } from '../shared/table';
 import type { IViewEnvironment } from '../shared/view-model';
-import { selectionControls, statisticControl } from './trend-controls';
 import { TrendMap } from './trend-map';
-import { noLayer, nothingDrawn } from './trend-states';
-import { statisticWords, trendWords, type ITrendSubject } from './trend-words';
+import {
+  selectionControls,
+  statisticControl,
+  statisticWords,
+  type ITrendSubject,
+  trendWords
+} from './trend-words';
+
+/** What to say where none of the chosen layers is traced. */
+function noLayer({ shape, options, choose, t }: ITrendSubject): IState {
+  return emptyState(
+    t('Layers %1 are not traced; there are rows of %2.', options.layers, layerWords(shape.layers)),
+    t('Show all layers'),
+    () => choose({ layers: 'all' })
+  );
+}
+
+/** Why there is nothing to draw of an answer; null where there is something. */
+async function nothingDrawn(
+  subject: ITrendSubject,
+  answer: ITrendAnswer,
+  steps: readonly [number, number] | null
+): Promise<IState | null> {
+  const { source, options, actions, choose, t } = subject;
+  const { flag, phase, pass, statistic } = options;
+  const beyond = beyondPositions(subject, answer);
+  if (beyond) {
+    return beyond;
+  }
+  if (answer.lines.length === 0) {
+    const traced = steps ? await source.steps(flag, phase, { pass }) : [];
+    return steps && traced.length > 0
+      ? noStep(subject, steps, traced)
+      : emptyFlag(source, flag, phase, actions, t, pass);
+  }
+  return answer.kept && keptStatistic(statistic) === null
+    ? emptyState(
+        t(
+          'The %1 of whole tensors is not known here: this run says only what the compressor kept.',
+          statisticWords(statistic, t)
+        ),
+        t('Show the rms'),
+        () => choose({ statistic: 'rms' })
+      )
+    : null;
+}
+
+/** What to say where none of the chosen positions is there. */
+function beyondPositions(
+  { options, selection, choose, t }: ITrendSubject,
+  { newest }: ITrendAnswer
+): IState | null {
+  const layout = newest && layoutOf(newest, selection.axes);
+  const all = Array.from({ length: layout?.length ?? 0 }, (_, at) => at);
+  return !layout?.hasPositions || inRanges(options.positions, all).length > 0
+    ? null
+    : emptyState(
+        t('There is no position %1; they go from 0 to %2.', options.positions, layout.length - 1),
+        t('Take all positions'),
+        () => choose({ positions: 'all' })
+      );
+}
+
+function noStep(
+  { actions, t }: ITrendSubject,
+  [first, last]: readonly [number, number],
+  traced: readonly number[]
+): IState {
+  return nothingYet(
+    t(
+      'Nothing was traced of steps %1 to %2: there are rows at steps %3 to %4.',
+      formatInteger(first),
+      formatInteger(last),
+      formatInteger(traced[0] ?? 0),
+      formatInteger(traced[traced.length - 1] ?? 0)
+    ),
+    actions,
+    t
+  );
+}
 
 /** A statistic of one flag per layer over steps, as lines or as layer × step. */
 export class TrendView extends LinesView<Required<TrendOptions>> {

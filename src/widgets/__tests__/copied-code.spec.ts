@@ -1,5 +1,5 @@
 import { MemoryRun } from '../../store/__tests__/memory-run';
-import { mountLazily } from '../mount';
+import { mountLazily } from '../mime';
 import { ENGLISH } from '../runs';
 
 // It also loads and transforms Vega.

@@ -1,6 +1,6 @@
 // The same in Node, with Node's own timers, texts and signals: answers come from a record of what the engine asked.
 import type { IEngineAnswer, IEngineHost } from '../../../src/engine/jobs';
-import { PipeReader } from '../../../src/engine/pipe-reader';
+import { PipeReader } from '../../../src/engine/pipe';
 import { recipes } from './recipes';
 
 interface IRecord {

@@ -1,7 +1,7 @@
 import { drawSVG } from '../../../src/charts/still';
 import { LIGHT_THEME } from '../../../src/charts/theme';
 import type { IEngineHost, IJobResult } from '../../../src/engine/jobs';
-import { runsOf, type IStillJob } from '../../../src/engine/still-job';
+import { runsOf, type IStillJob } from '../../../src/engine/view-jobs';
 import { SLICES } from '../../../src/instruments/slices.generated';
 import { registerSlices } from '../../../src/slice';
 import { readView } from '../../../src/views/still';

@@ -1,4 +1,4 @@
-"""How values are shown: against the first one of their group, and as a trailing mean. The twin of ``src/aggregate/moment-shape.ts``."""
+"""How values are shown: against the first one of their group, and as a trailing mean. The twin of ``src/aggregate/moment-tables.ts``."""
 
 from __future__ import annotations
 

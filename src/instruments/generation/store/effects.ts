@@ -1,5 +1,5 @@
-import { byName } from '../../../protocol/by-name';
-import { numberColumn, RowCells } from './row-cells';
+import { byName } from '../../../protocol/records';
+import { numberColumn, RowCells } from './generation-rows';
 import type { IStreamRows } from '../../../store/row-store';
 import type { IRunSource } from '../../../store/source';
 

@@ -1,10 +1,9 @@
 import { readableStreams } from '../../../protocol/streams';
 import { STREAMS } from '../../../protocol/streams.generated';
-import { boundedText } from '../../../protocol/whole-text';
-import type { ITokenPlace } from './generation-rows';
-import { RowCells } from './row-cells';
+import { boundedText } from '../../../protocol/texts';
 import type { IRowsQuery, IStreamRows } from '../../../store/row-store';
-import type { IRunSource } from '../../../store/source';
+import type { IRunSource, SourceChange } from '../../../store/source';
+import { type ITokenPlace, RowCells } from './generation-rows';
 
 /** What a token could have been. */
 export interface ICandidate {
@@ -189,3 +188,47 @@ function candidatesAt(cells: RowCells, at: number): ICandidate[] {
 
 /** A probability, or NaN for what is none. */
 const share = (value: number): number => (value >= 0 && value <= 1.0001 ? Math.min(1, value) : NaN);
+
+/** Where the tensors of a text lie, and what its tokens are. */
+interface ITextPlaces {
+  readonly places: readonly ITokenPlace[];
+  /** Each token by itself, by position; empty where it is not known. */
+  readonly tokens: readonly string[];
+}
+
+/** Reads the places of one text at a time, and again when there are more tokens. */
+export class TextPlaces {
+  constructor(private readonly _source: Pick<IRunSource, 'hello' | 'table'>) {}
+
+  /** Take note of news of the run. */
+  note(change: SourceChange): void {
+    if (change.kind === 'rows' && change.stream === 'tokens') {
+      this._read = null;
+    }
+  }
+
+  read(generation: number, sequence: number): Promise<ITextPlaces> {
+    const key = `${generation} ${sequence}`;
+    if (this._read !== null && this._key === key) {
+      return this._read;
+    }
+    const read = readTokens(this._source, generation, sequence, undefined, PLACE_COLUMNS).then(placesOf);
+    [this._key, this._read] = [key, read];
+    read.catch(() => {
+      this._read = this._read === read ? null : this._read;
+    });
+    return read;
+  }
+
+  private _key = '';
+  private _read: Promise<ITextPlaces> | null = null;
+}
+
+function placesOf(read: readonly IToken[]): ITextPlaces {
+  const end = read.reduce((most, { position }) => Math.max(most, position + 1), 0);
+  const tokens = new Array<string>(end).fill('');
+  for (const { position, piece } of read) {
+    tokens[position] = piece;
+  }
+  return { tokens, places: read.map(({ place }) => place) };
+}

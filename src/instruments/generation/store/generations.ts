@@ -1,8 +1,8 @@
 import { MESSAGES_SCHEMA, type GenerateRequest } from '../../../protocol/messages.generated';
 import { schemaCheck } from '../../../protocol/schema-check';
 import { readableStreams } from '../../../protocol/streams';
-import { boundedText, isWhole } from '../../../protocol/whole-text';
-import { RowCells } from './row-cells';
+import { boundedText, isWhole } from '../../../protocol/texts';
+import { RowCells } from './generation-rows';
 import type { IStreamRows } from '../../../store/row-store';
 import type { IRunSource } from '../../../store/source';
 

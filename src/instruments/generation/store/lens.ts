@@ -1,5 +1,5 @@
-import { own } from '../../../protocol/own';
-import { numberColumn, RowCells } from './row-cells';
+import { own } from '../../../protocol/records';
+import { numberColumn, RowCells } from './generation-rows';
 import type { IStreamRows, RowColumn } from '../../../store/row-store';
 import type { IRunSource } from '../../../store/source';
 

@@ -1,4 +1,4 @@
-import { byName } from '../../../protocol/by-name';
+import { byName } from '../../../protocol/records';
 import { encodeFrame } from '../../../protocol/encode-frame';
 import { HEADER_BYTES } from '../../../protocol/frame';
 import { streamTable } from '../../../protocol/frame-table';

@@ -1,9 +1,137 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
+import { formatInteger } from '../../../charts/format';
 import type { OpenPanelPart } from '../../../panel/shell/panel-part';
-import { isOver } from '../../../store/is-over';
-import { AlarmLine } from './alarm-line';
-import { AlarmModel } from './alarm-model';
-import { AlarmNews } from './alarm-news';
+import { Coalesced, SourceModel } from '../../../panel/shell/source-model';
+import { type IRunSource, type SourceChange, isOver } from '../../../store/source';
+import { AlarmReader, firstAnomaly, isMuted, monitorSettings, mutesOf, type IAlarm } from '../store/alarms';
+
+const READ_EVERY = 250;
+
+/** The alarms of the chosen run that nobody muted; notes are none. */
+class AlarmModel extends SourceModel {
+  constructor(source: IRunSource) {
+    super(source);
+    this.gate.note();
+  }
+
+  /** In the order in which they happened. */
+  get alarms(): readonly IAlarm[] {
+    return this._alarms;
+  }
+
+  get first(): IAlarm | null {
+    return firstAnomaly(this._alarms);
+  }
+
+  protected heard(change: SourceChange): void {
+    const isNew = change.kind === 'hello' || (change.kind === 'rows' && change.stream === 'alarms');
+    if (isNew) {
+      this._reader.renew();
+    }
+    if (isNew || change.kind === 'configured') {
+      this.gate.note();
+    }
+  }
+
+  private async _read(): Promise<void> {
+    // A run without alarms that can be read has none to tell of; its view says what is wrong.
+    const all = await this._reader.read(this.source).catch(() => []);
+    if (this.isDisposed) {
+      return;
+    }
+    const mutes = mutesOf(monitorSettings(this.source));
+    this._alarms = all.filter(each => each.severity !== 'note' && !isMuted(each, mutes));
+    this.emit();
+  }
+
+  protected override readonly gate = new Coalesced(() => void this._read(), READ_EVERY);
+  private readonly _reader = new AlarmReader();
+  private _alarms: readonly IAlarm[] = [];
+}
+
+/** Least time between two notifications of a run, ms. */
+const MINUTE = 60_000;
+
+/** Tells of the alarms of live runs: of the first at once, of later ones together, once a minute at most. */
+class AlarmNews {
+  /**
+   * @param tell - Tells a sentence about a run.
+   * @param isOn - Whether anything is told; what comes meanwhile is not told later.
+   */
+  constructor(
+    private readonly tell: (run: string, sentence: string) => void,
+    private readonly isOn: () => boolean,
+    private readonly trans: TranslationBundle
+  ) {}
+
+  /** Take what is known of a live run's alarms now. */
+  note(run: string, name: string, alarms: readonly IAlarm[]): void {
+    const { trans } = this;
+    const told = this._told.get(run);
+    const [first] = alarms;
+    if (first === undefined || (told !== undefined && alarms.length <= told.count)) {
+      return;
+    }
+    const wait = told === undefined ? 0 : told.at + MINUTE - Date.now();
+    clearTimeout(this._timer);
+    if (wait > 0) {
+      this._timer = setTimeout(() => this.note(run, name, alarms), wait);
+      return;
+    }
+    this._told.set(run, { count: alarms.length, at: Date.now() });
+    if (!this.isOn()) {
+      return;
+    }
+    const more = alarms.length - (told?.count ?? 1);
+    const last = alarms[alarms.length - 1] ?? first;
+    this.tell(
+      run,
+      told === undefined
+        ? trans.__('%1: first anomaly at step %2. %3', name, formatInteger(first.step), first.sentence)
+        : trans._n(
+            '%2: one more alarm, at step %3.',
+            '%2: %1 more alarms, the last at step %3.',
+            more,
+            name,
+            formatInteger(last.step)
+          )
+    );
+  }
+
+  dispose(): void {
+    clearTimeout(this._timer);
+  }
+
+  private readonly _told = new Map<string, { readonly count: number; readonly at: number }>();
+  private _timer: ReturnType<typeof setTimeout> | undefined;
+}
+
+/** How many alarms the run has and what the first one says; opens its view. Nothing where there is none. */
+function AlarmLine(props: {
+  model: AlarmModel;
+  trans: TranslationBundle;
+  open: () => void;
+}): React.ReactElement | null {
+  const { model, trans, open } = props;
+  const { alarms, first } = model;
+  if (first === null) {
+    return null;
+  }
+  const text = trans._n('%1 alarm', '%1 alarms', alarms.length);
+  return (
+    <p>
+      <button
+        type="button"
+        className="jp-MegalensNonFinite jp-MegalensAlarmLine"
+        title={first.sentence}
+        onClick={open}
+      >
+        {trans.__('%1: first at step %2, %3, %4', text, formatInteger(first.step), first.rule, first.name)}
+      </button>
+    </p>
+  );
+}
 
 /** The alarms of the chosen run in the panel, and notifications of those of a live one. */
 export const openAlarmPart: OpenPanelPart = ({ host, trans, setting }) => {

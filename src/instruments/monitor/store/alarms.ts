@@ -1,6 +1,6 @@
-import { own } from '../../../protocol/own';
+import { own } from '../../../protocol/records';
 import { readableStreams } from '../../../protocol/streams';
-import { boundedText } from '../../../protocol/whole-text';
+import { boundedText } from '../../../protocol/texts';
 import { parseName } from '../../../protocol/tensor-name';
 import type { IStreamRows } from '../../../store/row-store';
 import type { IRunEvent } from '../../../store/run-events';

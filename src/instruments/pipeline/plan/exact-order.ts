@@ -1,6 +1,5 @@
 import { memoryChange } from './memory';
-import { FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT } from './operation';
-import type { OperationTable } from './operation-table';
+import { FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT, type OperationTable } from './operation';
 import { virtualStages } from './plan-shape';
 import type { IStageTimes } from './stage-times';
 

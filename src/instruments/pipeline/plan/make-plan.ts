@@ -1,14 +1,20 @@
 import type { Placement, Plan, ScheduleName } from '../protocol/pipeline.generated';
 import { greedyOrder, type IGreedyRule } from './greedy-order';
-import type { IPlanShape } from './plan-shape';
-import { checkShape } from './plan-shape';
-import { PlanError } from './plan-error';
-import { dualPipe, dualPipeV } from './schedules/dualpipe';
-import { interleaved } from './schedules/interleaved';
-import { gpipe, oneForwardOneBackward, zeroBubbleH1, zeroBubbleH2 } from './schedules/one-chunk';
-import { breadthFirst, depthFirst, megaDpp } from './schedules/preference';
-import type { StageOrder } from './schedules/stage-order';
-import { zeroBubbleV } from './schedules/zb-v';
+import { type IPlanShape, checkShape, PlanError } from './plan-shape';
+import {
+  dualPipe,
+  dualPipeV,
+  interleaved,
+  gpipe,
+  oneForwardOneBackward,
+  zeroBubbleH1,
+  zeroBubbleH2,
+  breadthFirst,
+  depthFirst,
+  megaDpp,
+  type StageOrder,
+  zeroBubbleV
+} from './schedules';
 import type { IStageTimes } from './stage-times';
 
 /** A schedule that follows from numbers alone, or by a rule from times. */

@@ -1,9 +1,9 @@
 import type { IPipelineSteps } from '../client/pipeline-api';
-import type { PipelineTimes, PlanRequest } from '../protocol/pipeline.generated';
-import type { IMeasured } from './measured';
-import { planFromMeasured } from './plan-from-measured';
-import type { IPlanShape } from './plan-shape';
-import { timesFromMeasured, type IMeasuredTimes } from './times-from-measured';
+import type { PipelineTimes, PlanRequest, Plan } from '../protocol/pipeline.generated';
+import { quantile } from './jitter';
+import { type IMeasured, measuredSteps } from './measured';
+import { KINDS, operationName, readOperation } from './operation';
+import { PlanError, type IPlanShape, stageOf, virtualStages } from './plan-shape';
 
 /** Stages of a plan for a run that is no pipeline, and its micro-batches a stage. */
 const USUAL = { stages: 4, microBatches: 2 };
@@ -57,5 +57,146 @@ export function requestOf(wish: PlanWish, measured: IMeasuredRun | null): PlanRe
     ...(pipeline && isOwn && wish.plan === undefined
       ? { plan: planFromMeasured(pipeline.rows, pipeline.shape) }
       : {})
+  };
+}
+
+/** Times as a run's own steps say them, with how they came about. */
+interface IMeasuredTimes {
+  readonly times: PipelineTimes;
+  readonly steps: number;
+  /** Whether weight gradients were measured apart; otherwise a backward pass is shared out in halves. */
+  readonly split: boolean;
+  /** Messages that a receiver was idle for, which the latency was read from. */
+  readonly messages: number;
+}
+
+/**
+ * Read a plan's times off measured steps: medians of F, I and W of each virtual stage, of the optimizer of each stage, and the spread around them.
+ *
+ * - `latency` is the lower quartile of the time from the end of an operation on one stage to the begin of the one that waits for it on another, where that stage was idle by then:
+ *   whatever else delays a begin makes it longer, nothing makes it shorter. It holds what a message takes at its size, so bandwidth and bytes are left to whoever knows them.
+ * - A stage's optimizer is shared out evenly to its virtual stages.
+ * - `jitter` is 1.4826 times the median of the deviations from the medians, as shares: the standard deviation where durations are normal, and blind to a few that are far off.
+ *
+ * @param rows - Several steps, best without the first. The times of all stages by one clock.
+ * @throws PlanError `missing` where a virtual stage has no forward or no backward pass.
+ */
+export function timesFromMeasured(rows: IMeasured, shape: IPlanShape): IMeasuredTimes {
+  const count = virtualStages(shape);
+  const parts = shape.placement === 'two_way' ? shape.stages : count;
+  const durations = Array.from({ length: 4 * parts }, (): number[] => []);
+  const optimizer = Array.from({ length: shape.stages }, (): number[] => []);
+  const gaps: number[] = [];
+  const steps = measuredSteps(rows, shape);
+  for (const step of steps) {
+    const ended = lastEnds(rows, step.places);
+    for (const [name, at] of step.byName) {
+      const kind = name.replace(/\d/g, '');
+      const virtual = step.virtual(at);
+      const took = rows.end[at]! - rows.begin[at]!;
+      durations[KINDS.findIndex(each => each === kind) * parts + (virtual % parts)]?.push(took);
+      const sender = step.sender(name);
+      if (
+        sender !== undefined &&
+        rows.stage[sender] !== rows.stage[at] &&
+        rows.end[sender]! >= ended.get(at)!
+      ) {
+        gaps.push(rows.begin[at]! - rows.end[sender]!);
+      }
+    }
+    step.places
+      .filter(at => rows.kind[at] === 'O')
+      .forEach(at => optimizer[rows.stage[at]!]?.push(rows.end[at]! - rows.begin[at]!));
+  }
+  const median = (values: readonly number[]): number =>
+    quantile(
+      [...values].sort((a, b) => a - b),
+      0.5
+    );
+  const list = (kind: number): number[] =>
+    Array.from({ length: parts }, (_, part) => median(durations[kind * parts + part]!));
+  const [forward, whole, input, weight] = [list(0), list(1), list(2), list(3)] as [
+    number[],
+    number[],
+    number[],
+    number[]
+  ];
+  const split = input.every(Number.isFinite) && weight.every(Number.isFinite);
+  const lacking = forward.findIndex((ms, part) => !Number.isFinite(split ? ms : ms + whole[part]!));
+  if (lacking >= 0) {
+    const kind = Number.isFinite(forward[lacking]!) ? 'B' : 'F';
+    throw new PlanError(
+      'missing',
+      `The measured steps must have forward and backward passes of every virtual stage, got no ${operationName(lacking, kind === 'F' ? 0 : 1, 0).slice(0, -1)}. Try steps of the whole pipeline.`,
+      { stage: stageOf(lacking, shape) }
+    );
+  }
+  const deviations = durations.flatMap(each => {
+    const middle = median(each);
+    return middle > 0 ? each.map(ms => Math.abs(ms / middle - 1)) : [];
+  });
+  const least = quantile(
+    gaps.sort((a, b) => a - b),
+    0.25
+  );
+  const half = whole.map(ms => ms / 2);
+  return {
+    times: {
+      forward,
+      // Steps of both kinds say what a whole one takes.
+      ...(split && whole.every(Number.isFinite) ? { backward: whole } : {}),
+      input_gradient: split ? input : half,
+      weight_gradient: split ? weight : half,
+      ...(optimizer.every(each => each.length > 0)
+        ? {
+            optimizer: Array.from(
+              { length: parts },
+              (_, part) => median(optimizer[stageOf(part, shape)]!) / shape.chunks
+            )
+          }
+        : {}),
+      latency: Number.isFinite(least) ? Math.max(0, least) : 0,
+      jitter: Math.min(2, 1.4826 * median(deviations))
+    },
+    steps: steps.length,
+    split,
+    messages: gaps.length
+  };
+}
+
+/** Of each row: when the one before it on its stage ended; -Infinity for the first. */
+function lastEnds(rows: IMeasured, places: readonly number[]): Map<number, number> {
+  const ended = new Map<number, number>();
+  const free = new Map<number, number>();
+  for (const at of [...places].sort((a, b) => rows.begin[a]! - rows.begin[b]!)) {
+    ended.set(at, free.get(rows.stage[at]!) ?? -Infinity);
+    free.set(rows.stage[at]!, rows.end[at]!);
+  }
+  return ended;
+}
+
+/**
+ * The order in which the operations of the last measured step began: a plan, which is right only where nothing of the step is missing.
+ *
+ * @param rows - Times of all stages by one clock.
+ */
+function planFromMeasured(rows: IMeasured, shape: IPlanShape): Plan {
+  const order = Array.from({ length: shape.stages }, (): { name: string; begin: number }[] => []);
+  for (const [name, at] of measuredSteps(rows, shape).at(-1)?.byName ?? []) {
+    order[stageOf(readOperation(name)?.virtual ?? 0, shape)]?.push({ name, begin: rows.begin[at]! });
+  }
+  const { stages, chunks, micro_batches, placement } = shape;
+  return {
+    schedule: 'measured',
+    stages,
+    chunks,
+    micro_batches,
+    placement,
+    order: order.map(each =>
+      each
+        .sort((a, b) => a.begin - b.begin)
+        .map(({ name }) => name)
+        .join(' ')
+    )
   };
 }

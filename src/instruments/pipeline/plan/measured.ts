@@ -1,5 +1,4 @@
-import { KINDS, operationName } from './operation';
-import type { OperationTable } from './operation-table';
+import { KINDS, operationName, type OperationTable } from './operation';
 import { copyOf, virtualOf, type IPlanShape } from './plan-shape';
 
 /** Operations as they ran, as columns of one length. Times are ms by one clock for all stages. */

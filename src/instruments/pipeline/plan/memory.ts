@@ -1,6 +1,12 @@
-import { BACKWARD, FORWARD, INPUT_GRADIENT } from './operation';
-import type { OperationTable } from './operation-table';
+import { BACKWARD, FORWARD, INPUT_GRADIENT, type OperationTable } from './operation';
 import type { IStageTimes } from './stage-times';
+
+/** Bytes with three digits. */
+export function byteWords(bytes: number): string {
+  const units = ['bytes', 'kB', 'MB', 'GB', 'TB', 'PB'];
+  const power = units.filter((_, at) => at > 0 && bytes >= 1000 ** at).length;
+  return `${Number((bytes / 1000 ** power).toPrecision(3))} ${units[power]}`;
+}
 
 /** What an operation adds to its stage's memory when it begins (a forward pass), or frees when it ends (negative), in bytes. */
 export function memoryChange(table: OperationTable, { activation, kept }: IStageTimes, at: number): number {

@@ -1,15 +1,13 @@
-import { byteWords } from './byte-words';
 import type { PipelineTimes, Plan } from '../protocol/pipeline.generated';
 import { SeededRandom } from '../../../protocol/seeded-random';
 import { checkPlan } from './check-plan';
 import { ExactOrder } from './exact-order';
 import { greedyOrder, type IGreedyRule } from './greedy-order';
 import { MADE_SCHEDULES, makePlan, shapeOf, type MadeSchedule } from './make-plan';
-import { overLimit, peakMemory } from './memory';
+import { byteWords, overLimit, peakMemory } from './memory';
 import { FORWARD, operationName } from './operation';
 import { OrderSearch } from './order-search';
-import { PlanError } from './plan-error';
-import { checkShape, stageOf, virtualStages, type IPlanShape } from './plan-shape';
+import { PlanError, checkShape, stageOf, virtualStages, type IPlanShape } from './plan-shape';
 import { Simulation } from './simulation';
 import { timesFor, type IStageTimes } from './stage-times';
 

@@ -1,4 +1,4 @@
-import type { OperationTable } from './operation-table';
+import type { OperationTable } from './operation';
 import { virtualStages } from './plan-shape';
 import type { IStageTimes } from './stage-times';
 

@@ -1,6 +1,5 @@
 import type { PipelineTimes } from '../protocol/pipeline.generated';
-import { BACKWARD, FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT } from './operation';
-import type { ILink } from './operation-table';
+import { BACKWARD, FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT, type ILink } from './operation';
 import { stageOf, virtualStages, type IPlanShape } from './plan-shape';
 
 /** Times and sizes of each virtual stage and each stage of one plan. Times are ms, sizes bytes. */

@@ -1,4 +1,4 @@
-import { own } from '../../../protocol/own';
+import { own } from '../../../protocol/records';
 import type { IQuestion } from '../../../client/question';
 import { asArray, asObject } from '../../../client/rest';
 

@@ -1,5 +1,5 @@
 /** @jest-environment node */
-import type { DemoState, DemoWish } from '../../../client/demo-state';
+import type { DemoState, DemoWish } from '../../../client/runs-api';
 import { ClientError } from '../../../client/client-error';
 import { DemoModel } from '../demo-model';
 

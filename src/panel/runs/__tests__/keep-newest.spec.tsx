@@ -7,7 +7,7 @@ import { Body } from '../../shell/dialogs';
 import { LIVE, OLD, setUp, STATISTICS } from '../../shell/__tests__/memory-panel';
 import { until } from '../../shell/__tests__/shown-panel';
 import { beyondNewest } from '../keep-newest';
-import { KeepNewestForm } from '../keep-newest-form';
+import { KeepNewestForm } from '../run-dialogs';
 
 /** Recordings of 1 GB each, of which `started` tells the age. */
 const recording = (id: string, started: number, more: Partial<IRunEntry> = {}): IRunEntry => ({

@@ -1,6 +1,6 @@
 import type { Config, Configured, ConfigPatch, Hello, Status } from '../../../protocol/messages.generated';
-import { withOwn } from '../../../protocol/own';
-import type { IAuditEvent } from '../../../store/audit-log';
+import { withOwn } from '../../../protocol/records';
+import type { IAuditEvent } from '../../../store/run-events';
 import { MemoryRun } from '../../../store/__tests__/memory-run';
 import type { IScalarColumns } from '../../../store/source';
 

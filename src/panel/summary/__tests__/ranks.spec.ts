@@ -1,6 +1,6 @@
 /** @jest-environment node */
 import { nullTranslator } from '@jupyterlab/translation';
-import { layerSpan } from '../layers';
+import { layerSpan } from '../../trace/estimate';
 import { layoutText, rankName, rankText, stagesOf, troubledRanks } from '../ranks';
 import { JOB, rankStates } from '../../shell/__tests__/memory-job';
 

@@ -1,6 +1,6 @@
 import { nullTranslator } from '@jupyterlab/translation';
 import { runCode } from '../../shell/panel-code';
-import { statisticsText } from '../statistics-text';
+import { statisticsText } from '../summary-section';
 import { HELLO } from '../../shell/__tests__/controlled-run';
 import { setUp } from '../../shell/__tests__/memory-panel';
 import { shown, until } from '../../shell/__tests__/shown-panel';

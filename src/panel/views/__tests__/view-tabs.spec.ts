@@ -4,8 +4,7 @@ import { Widget } from '@lumino/widgets';
 import type { Hello } from '../../../protocol/messages.generated';
 import type { ViewOptions } from '../../../protocol/views.generated';
 import { megalensIcon } from '../../shell/icon';
-import type { IViewWidget } from '../view-tab';
-import { ViewTabs } from '../view-tabs';
+import { type IViewWidget, ViewTabs } from '../view-tabs';
 
 const NAMES: Readonly<Record<string, string>> = { r1: 'gpt-base', r2: 'gpt-hot' };
 

@@ -1,5 +1,14 @@
+import { formatInteger } from '../../../charts';
+import type { TrendOptions } from '../../../protocol/views.generated';
+import type { IRunSource } from '../../../store/source';
+import type { IViewRuns } from '../../view';
+import { type Control, selectControl } from '../control';
 import { placeBefore } from '../places';
+import { chip } from '../table';
+import type { Translate } from '../translate';
+import { dashWords } from './legend';
 import type { ILine } from './line';
+import type { IOtherRun } from './other-runs';
 
 /**
  * What other runs' lines are minus, or over, this run's line of the same key. Where this run has no point at a place of the other's, what lies between its
@@ -45,4 +54,157 @@ function valueAt({ x, value, step, starts }: ILine, place: number): [number, boo
   }
   const share = (place - left) / (right - left);
   return [(value[at] ?? NaN) * (1 - share) + (value[at + 1] ?? NaN) * share, false];
+}
+
+/** What of the options compares runs. */
+export type RunsOptions = Pick<Required<TrendOptions>, 'align' | 'compare' | 'runs'>;
+
+/** What the controls of a comparison are made of. */
+interface IRunsFacts {
+  readonly source: Pick<IRunSource, 'id'>;
+  readonly options: RunsOptions;
+  /** Other runs; null where there are none to compare with. */
+  readonly runs: readonly { readonly id: string; readonly name: string }[] | null;
+  readonly choose: (options: Partial<RunsOptions>) => void;
+}
+
+/** Controls that choose other runs and say how they are shown; none where there are none to compare with. */
+export function runsControls({ options, runs, source, choose }: IRunsFacts, t: Translate): Control[] {
+  if (runs === null && options.runs.length === 0) {
+    return [];
+  }
+  const known = runs ?? [];
+  const nameOf = (id: string): string => known.find(each => each.id === id)?.name ?? id;
+  return [
+    {
+      kind: 'select',
+      id: 'runs',
+      label: t('Compare with'),
+      value: '',
+      options: [
+        { value: '', text: options.runs.length > 0 ? t('another run…') : t('no run') },
+        ...known
+          .filter(each => each.id !== source.id && !options.runs.includes(each.id))
+          .map(each => ({ value: each.id, text: each.name }))
+      ],
+      change: id => id !== '' && choose({ runs: [...options.runs, id].slice(0, 8) })
+    },
+    ...options.runs.map(id =>
+      chip(`run-${id}`, nameOf(id), t('Stop comparing with this run'), () =>
+        choose({ runs: options.runs.filter(each => each !== id) })
+      )
+    ),
+    ...(options.runs.length === 0
+      ? []
+      : [
+          selectControl(
+            'compare',
+            t('Compare as'),
+            options.compare,
+            { overlay: t('overlay'), difference: t('difference'), ratio: t('ratio') },
+            compare => choose({ compare })
+          ),
+          selectControl(
+            'align',
+            t('Align by'),
+            options.align,
+            { step: t('step'), tokens: t('tokens'), time: t('time') },
+            align => choose({ align })
+          )
+        ])
+  ];
+}
+
+/** Options of views that compare runs. */
+type IComparison = Pick<Required<TrendOptions>, 'compare'>;
+
+/** A title with what runs are minus or over this one put before it. */
+export function comparedTitle(
+  title: string,
+  { compare }: IComparison,
+  others: readonly IOtherRun[],
+  t: Translate
+): string {
+  const names = others.map(each => each.name).join(', ');
+  return others.length === 0 || compare === 'overlay'
+    ? title
+    : compare === 'difference'
+      ? t('Difference, %1 minus this run: %2', names, title)
+      : t('Ratio, %1 over this run: %2', names, title);
+}
+
+/**
+ * Say which runs are drawn, and how they are told apart.
+ *
+ * @param there - Those of the others that have something to draw.
+ */
+export function runWords(
+  { compare }: IComparison,
+  name: string,
+  others: readonly IOtherRun[],
+  there: readonly IOtherRun[],
+  t: Translate
+): string[] {
+  const compared = there.map(each => each.name).join(', ');
+  if (there.length === 0) {
+    return [];
+  }
+  switch (compare) {
+    case 'overlay':
+      return [
+        t('%1 (this run): solid.', name),
+        ...there.map(each => t('%1: %2.', each.name, dashWords(others.indexOf(each) + 1, t)))
+      ];
+    case 'difference':
+      return [t('%1 minus this run.', compared)];
+    case 'ratio':
+      return [t('%1 over this run.', compared)];
+  }
+}
+
+/** Say which runs have nothing to draw, and which could not be opened. */
+export function missingWords(without: readonly IOtherRun[], t: Translate): string[] {
+  const empty = without.filter(each => each.source !== null).map(each => each.name);
+  return [
+    ...(empty.length > 0 ? [t('Nothing to compare in %1.', empty.join(', '))] : []),
+    ...without
+      .filter(each => each.source === null)
+      .map(({ name }) => t('The run %1 could not be opened here, so it is not drawn.', name))
+  ];
+}
+
+/** Say how often a run was read between two of its points. */
+export function betweenWords(between: number, t: Translate): string[] {
+  return between > 0
+    ? [
+        t(
+          'Where this run has no such point, what lies between its neighbours is taken: %1 times.',
+          formatInteger(between)
+        )
+      ]
+    : [];
+}
+
+/** Runs that can be compared with, as they were when they were listed last. */
+export class RunList {
+  /** @param _changed - Called when they are known. */
+  constructor(
+    private readonly _source: IRunSource,
+    private readonly _runs: IViewRuns | null,
+    private readonly _changed: () => void
+  ) {
+    void this.list();
+  }
+
+  /** Null where there are none to compare with, or nobody knows yet. */
+  known: IRunsFacts['runs'] = null;
+
+  /** Learn which runs there are. */
+  async list(): Promise<void> {
+    const runs = await this._runs?.list().catch(() => null);
+    if (runs) {
+      this.known = runs.filter(({ id }) => id !== this._source.id);
+      this._changed();
+    }
+  }
 }

@@ -2,7 +2,7 @@ import { formatFull, formatInteger, formatNumber } from '../../../charts';
 import { placeAt } from '../../../aggregate';
 import { hold, moveOf } from '../places';
 import { besideWords } from '../pinned-step';
-import type { ITip } from '../tip';
+import type { ITip } from '../table';
 import type { Translate } from '../translate';
 import type { ILine } from './line';
 

@@ -1,4 +1,4 @@
-import { byName } from '../../../protocol/by-name';
+import { byName } from '../../../protocol/records';
 import { placeAt } from '../../../aggregate';
 import { extentOf } from '../scale';
 

@@ -5,21 +5,17 @@ import type { Control } from '../control';
 import { goControl, smoothedChip, smoothingControl } from '../controls';
 import { omissionWords } from '../describe';
 import type { IStepAxis } from '../links';
-import type { IPictured } from '../pictured';
 import { scaleOf } from '../scale';
 import { emptyState, type IState, type IStateActions } from '../states';
-import { ViewModel, type IViewEnvironment } from '../view-model';
-import { runsControls, type RunsOptions } from './compare-controls';
-import { betweenWords, missingWords, runWords } from './compare-words';
+import { type IPictured, ViewModel, type IViewEnvironment } from '../view-model';
+import { runsControls, type RunsOptions, betweenWords, missingWords, runWords, RunList } from './compare';
 import { allHidden, hiddenWords, shownLines } from './legend';
 import { finiteRange, type ILine } from './line';
 import { LinePicture, type ILinesRead } from './line-picture';
 import { scaleWords } from './line-recipe';
 import { OtherRuns, type IOtherRun } from './other-runs';
-import { clockOf, unknownClock, type RunClock } from './run-clock';
-import { RunList } from './run-list';
 import { pointsOf, readRunLines, type ILineAsk, type IRunLines } from './shape-lines';
-import { StepAxis } from './step-axis';
+import { clockOf, unknownClock, type RunClock, StepAxis } from './step-axis';
 
 /** Options that every view of lines has. */
 export type LineOptions = Pick<

@@ -1,4 +1,77 @@
+import { placeAt, readScalars } from '../../../aggregate';
+import { formatInteger } from '../../../charts';
+import type { IRunSource } from '../../../store/source';
 import { placeBefore, placeNear } from '../places';
+import type { Translate } from '../translate';
+import type { ILinesWish } from './line-recipe';
+
+type Align = 'step' | 'time' | 'tokens';
+type Place = 'samples' | 'step' | 'time';
+
+/** Hours, minutes and seconds since the start, as a Vega expression for the labels of an axis. */
+const ELAPSED = [
+  'floor(datum.value / 3600)',
+  "format(floor(datum.value / 60) % 60, '02d')",
+  "format(floor(datum.value) % 60, '02d')"
+].join(" + ':' + ");
+
+/** Seconds that may lie between two ticks: what clocks and calendars divide. Of longer times, whole weeks. */
+const ROUND = [
+  1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800
+];
+const WEEK = 604800;
+const MOST_TICKS = 10;
+
+/** Where its ticks stand, as a Vega expression of the span that is shown. */
+const ELAPSED_TICKS = ((): string => {
+  const least = `(x1 - x0) / ${MOST_TICKS}`;
+  const weeks = `${WEEK} * ceil(${least} / ${WEEK})`;
+  const every = ROUND.reduceRight((rest, each) => `${least} <= ${each} ? ${each} : ${rest}`, weeks);
+  return `sequence((${every}) * ceil(x0 / (${every})), x1 + 1e-6, ${every})`;
+})();
+
+const pad = (part: number): string => String(Math.floor(part)).padStart(2, '0');
+
+/** Seconds as hours, minutes and seconds: `1:02:03`. */
+const elapsed = (seconds: number): string =>
+  `${formatInteger(Math.floor(seconds / 3600))}:${pad((seconds / 60) % 60)}:${pad(seconds % 60)}`;
+
+/** Title and labels of the x axis. */
+export function axisTexts(
+  align: Align,
+  x: Place,
+  { isUtc }: { readonly isUtc: boolean },
+  t: Translate
+): Pick<ILinesWish['texts'], 'xLabel' | 'xTicks' | 'xTitle'> {
+  if (align === 'time') {
+    return { xTitle: t('time since the start'), xLabel: ELAPSED, xTicks: ELAPSED_TICKS };
+  }
+  if (align === 'tokens') {
+    return { xTitle: t('tokens') };
+  }
+  switch (x) {
+    case 'step':
+      return { xTitle: t('step') };
+    case 'samples':
+      return { xTitle: t('samples') };
+    case 'time':
+      return {
+        xTitle: isUtc ? t('time (UTC)') : t('time'),
+        xLabel: `${isUtc ? 'utcFormat' : 'timeFormat'}(datum.value, '%H:%M:%S')`
+      };
+  }
+}
+
+/** What tips say of a place on the x axis beside its step. */
+export function placeWords(align: Align, x: Place, t: Translate): (place: number) => string {
+  if (align === 'time') {
+    return place => t('%1 after the start', elapsed(place));
+  }
+  if (align === 'tokens') {
+    return place => t('%1 tokens', formatInteger(place));
+  }
+  return place => (x === 'samples' ? t('%1 samples', formatInteger(place)) : '');
+}
 
 /** How steps lie on the x axis: as themselves, or as what was consumed or had passed by then. */
 export class StepAxis {
@@ -47,4 +120,64 @@ export class StepAxis {
     const [start, end] = [this.steps[first], this.steps[last]];
     return start === undefined || end === undefined || first > last ? null : [start, end];
   }
+}
+
+/** Where a step of a run lies on the x axis. */
+export type RunClock = (step: number) => number;
+
+/** Names of scalars that count the tokens consumed so far; a group may stand before them. */
+const TOKENS =
+  /(?:^|[/._ ])(?:(?:consumed|seen|total|num_input|train)_?)?tokens(?:_?(?:seen|consumed|total))?$/i;
+
+/**
+ * Return how the steps of a run lie on an axis by which runs are aligned: as themselves, as tokens consumed, or as seconds since its first scalar. Between
+ * scalars what lies between is taken.
+ *
+ * @returns Null where the run has no scalar that says it.
+ */
+export async function clockOf(
+  source: IRunSource,
+  align: 'step' | 'time' | 'tokens',
+  signal?: AbortSignal
+): Promise<RunClock | null> {
+  if (align === 'step') {
+    return step => step;
+  }
+  const { lines } = await readScalars(source, { names: null }, signal);
+  if (align === 'tokens') {
+    const found = lines.filter(({ name, unit }) => TOKENS.test(name) && unit !== '1/s');
+    const [counts] = found.sort((a, b) => b.total - a.total);
+    return counts ? between(counts.steps, counts.values) : null;
+  }
+  const times = new Map<number, number>();
+  for (const line of lines) {
+    line.steps.forEach((step, at) => {
+      times.set(step, Math.min(times.get(step) ?? Infinity, line.times[at] ?? Infinity));
+    });
+  }
+  const known = [...times].sort(([a], [b]) => a - b);
+  const start = known.reduce((least, [, time]) => Math.min(least, time), Infinity);
+  return known.length === 0
+    ? null
+    : between(
+        known.map(([step]) => step),
+        known.map(([, time]) => time - start)
+      );
+}
+
+/** Say that a run cannot be put on an axis. */
+export function unknownClock(align: 'step' | 'time' | 'tokens', t: Translate): string {
+  return align === 'tokens'
+    ? t('This run does not say how many tokens were consumed: that is read from a scalar called tokens.')
+    : t('This run does not say when its steps were: that is read from its scalars.');
+}
+
+/** What lies between known numbers; before the first and after the last one the nearest distance goes on. */
+function between(steps: ArrayLike<number>, xs: ArrayLike<number>): RunClock {
+  return step => {
+    const at = Math.min(Math.max(0, placeAt(steps, step)), Math.max(0, steps.length - 2));
+    const [first = NaN, next = first] = [steps[at], steps[at + 1]];
+    const [from = NaN, to = from] = [xs[at], xs[at + 1]];
+    return first === next ? from : from + ((step - first) / (next - first)) * (to - from);
+  };
 }

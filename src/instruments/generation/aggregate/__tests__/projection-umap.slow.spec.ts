@@ -2,12 +2,11 @@
 import { join } from 'path';
 import { UMAP } from 'umap-js';
 import { AggregateError } from '../../../../aggregate';
-import { exactExp, exactLog, exactPower } from '../projection/exact-functions';
+import { exactExp, exactLog, exactPower } from '../projection/umap-graph';
 import type { IVectors } from '../projection/features';
 import { NearestPoints } from '../projection/nearest-points';
 import { principalComponents, type IPrincipal } from '../projection/principal-components';
-import { ProjectionQueue } from '../projection/projection-queue';
-import { Projector, type UmapRun } from '../projection/projector';
+import { ProjectionQueue, Projector, type UmapRun } from '../projection/projector';
 import { SeededRandom } from '../../../../protocol/seeded-random';
 import { Umap, type IUmapState } from '../projection/umap';
 import { NodeWorkers } from '../../../../aggregate/__tests__/node-workers';

@@ -1,8 +1,7 @@
 /** @jest-environment node */
 import GOLDEN from '../../../../../protocol/fixtures/projection.json';
 import { featuresOf, type IVectors } from '../projection/features';
-import { leadingEigenvectors } from '../projection/leading-eigenvectors';
-import { principalComponents } from '../projection/principal-components';
+import { leadingEigenvectors, principalComponents } from '../projection/principal-components';
 import { turned, turnOnto } from '../projection/procrustes';
 import { SeededRandom } from '../../../../protocol/seeded-random';
 import { symmetricEigen } from '../projection/symmetric-eigen';

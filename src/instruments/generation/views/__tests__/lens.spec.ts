@@ -4,7 +4,7 @@ import type { LensOptions } from '../../../../protocol/views.generated';
 import { Lens } from '../../store/lens';
 import { RunLink } from '../../../../store/run-link';
 import { streamRows, WrittenRun } from '../../../../store/__tests__/written-run';
-import { leadsOf, medianLayer } from '../lens/first-lead';
+import { leadsOf, medianLayer } from '../lens/lens-map';
 import { mountView } from '../../../../views/registry';
 import type { IContent } from '../../../../views/shared/content';
 import { readView } from '../../../../views/still';

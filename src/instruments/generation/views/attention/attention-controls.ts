@@ -1,11 +1,10 @@
 import { isRangeText } from '../../../../protocol/ranges';
 import type { AttentionOptions } from '../../../../protocol/views.generated';
 import type { IRunSource } from '../../../../store/source';
-import type { Control } from '../../../../views/shared/control';
+import { type Control, selectControl } from '../../../../views/shared/control';
 import { goControl, positionChip, stepsControl } from '../../../../views/shared/controls';
-import { chip, numberField, rangesField } from '../../../../views/shared/fields';
-import { generationControls } from '../shared/generation-pick';
-import { selectControl } from '../../../../views/shared/select-control';
+import { chip, numberField, rangesField } from '../../../../views/shared/table';
+import { generationControls } from '../shared/generation-view';
 import type { Translate } from '../../../../views/shared/translate';
 import type { IAttentionFound } from './attention-reader';
 

@@ -3,7 +3,7 @@ import { isAttentionRow, isCoarser, peaksWithin, placesInRow } from '../../store
 import { generationOf, GenerationReader, isUnderWay, type IGeneration } from '../../store/generations';
 import { GenerationRows, type GenerationQuery, type IGenerationRead } from '../../store/generation-rows';
 import type { IRunSource, ITensorRow, SourceChange } from '../../../../store/source';
-import { TextPlaces } from '../../store/text-places';
+import { TextPlaces } from '../../store/generated-tokens';
 import { firstOfEach, nearestStep, tokenRow, tokensOf } from '../../../../views/heatmap/heatmap-data';
 import { chosenLayers } from '../../../../views/shared/layers';
 import type { IAttentionText } from './attention-text';

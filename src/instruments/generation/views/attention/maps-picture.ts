@@ -1,29 +1,194 @@
-import { Pictures, type IPlace, type IRecipe } from '../../../../charts';
+import { type ColorScale, type IRecipe, Pictures, type Row, type IPlace } from '../../../../charts';
 import type { AttentionOptions } from '../../../../protocol/views.generated';
-import { attentionPieces } from '../../store/attention-rows';
 import type { IPointed } from '../../../../store/run-link';
 import type { IContent, IMark, IMoved } from '../../../../views/shared/content';
 import type { Control } from '../../../../views/shared/control';
 import { colorRangeControl, transformControl } from '../../../../views/shared/controls';
 import type { ILinkedMarks } from '../../../../views/shared/links';
-import { lockedRange, scaleFromZero } from '../../../../views/shared/scale';
-import type { ITip } from '../../../../views/shared/tip';
+import { colorStrip, lockedRange, scaleFromZero } from '../../../../views/shared/scale';
+import { type ITable, numberColumn, type ITip } from '../../../../views/shared/table';
+import type { Translate } from '../../../../views/shared/translate';
 import type { IViewEnvironment } from '../../../../views/shared/view-model';
-import { cellAt, headMaps, valueAt, type IHeadMap, type IHeadMaps, type IMapWindow } from './attention-maps';
-import { percent, spanName } from './attention-text';
+import { joinAttention, attentionPieces } from '../../store/attention-rows';
 import {
+  edgesOf,
+  type IHeadMaps,
+  type IMapWindow,
+  positionsOf,
+  cellAt,
+  headMaps,
+  valueAt,
+  type IHeadMap,
+  MapCells,
+  type IAttentionCell
+} from './attention-maps';
+import { axisLabels, type IAttentionText, percent, spanName } from './attention-text';
+import {
+  mapName,
+  type IHabit,
   attentionTitle,
   habitWords,
-  mapName,
   mapsCaption,
-  textCaption,
-  type IHabit
+  textCaption
 } from './attention-words';
-import { MapCells, type IAttentionCell } from './cells';
-import { headHabit } from './head-habit';
-import { mapsRecipe } from './maps-recipe';
+import { headMeasures } from './head-measures';
 import type { IAttentionPicture, IAttentionDrawing } from './picture';
-import { keysTable, rankedKeys } from './ranked-keys';
+
+/** Least and greatest width in pixels of a picture, and what axes and legend take beside the grid and beside each picture. */
+const [LEAST_WIDTH, MOST_HEIGHT] = [118, 520];
+const [MARGINS, GAP] = [90, 52];
+/** A picture that is narrower has numbers on its axes, not tokens. */
+const WIDE = 240;
+
+/** Return the columns of a grid of maps: those of a layer beside one another where there is room. */
+function gridColumns(maps: number, heads: number, width: number): number {
+  const most = Math.max(1, Math.floor((width - MARGINS) / LEAST_WIDTH));
+  if (heads <= most) {
+    return Math.max(1, Math.min(maps, heads));
+  }
+  for (let columns = most; columns > most / 2; columns -= 1) {
+    if (heads % columns === 0) {
+      return columns;
+    }
+  }
+  return Math.ceil(maps / Math.ceil(maps / most));
+}
+
+/**
+ * Return the chart of maps.
+ *
+ * @param part What is looked at, and some more around it.
+ * @param heads How many of each layer there are.
+ * @param width Pixels that the whole may take.
+ */
+function mapsRecipe(
+  shown: IHeadMaps,
+  text: IAttentionText,
+  part: IMapWindow,
+  scale: ColorScale,
+  heads: number,
+  width: number,
+  pictures: Pictures,
+  t: Translate
+): IRecipe {
+  const { maps, nonFinite } = shown;
+  const columns = gridColumns(maps.length, heads, width);
+  const cell = (width - MARGINS) / columns - GAP;
+  const strip = colorStrip(scale, nonFinite > 0, t);
+  const isWide = cell >= WIDE && text.tokens.length > 0;
+  const isSingle = maps.length === 1;
+  const end = text.read.count - 0.5;
+  const isBlock = maps.some(({ map }) => map.queries.side > 1 || map.keys.side > 1);
+  pictures.keep(maps.map(each => each.place));
+  const rows = maps.map(({ place, map, cells }): Row => {
+    const [x, y] = [edgesOf(map.keys, 0)[0], edgesOf(map.queries, 0)[0]];
+    const [x2, y2] = [
+      edgesOf(map.keys, map.keys.count - 1)[1],
+      edgesOf(map.queries, map.queries.count - 1)[1]
+    ];
+    return { layer: place, ...pictures.draw(place, cells, scale), x, x2, y, y2 };
+  });
+  return {
+    template: 'heatmap',
+    texts: {
+      xTitle: t('key'),
+      yTitle: t('query'),
+      legendTitle: isBlock ? t('largest probability') : t('probability')
+    },
+    params: {
+      x0: -0.5,
+      x1: end,
+      y0: -0.5,
+      y1: end,
+      tokens: isWide ? axisLabels(text, part.keys) : [],
+      rowTokens: isWide ? axisLabels(text, part.queries) : [],
+      headers: Object.fromEntries(maps.map(map => [map.place, isSingle ? '' : mapName(map, t)])),
+      ...strip.params
+    },
+    datasets: { pictures: rows, legend: strip.rows },
+    painted: pictures.painted,
+    columns,
+    height: Math.round(Math.min(MOST_HEIGHT, Math.max(LEAST_WIDTH - GAP, cell)))
+  };
+}
+
+/** A key of a query, or a block of keys, and the largest probability within it. */
+interface IRankedKey {
+  readonly first: number;
+  readonly last: number;
+  readonly share: number;
+}
+
+/** What a query looks at, the largest probability first. */
+interface IRankedQuery {
+  /** Queries that share these numbers: one, unless the pass was kept in blocks. */
+  readonly queries: readonly [number, number];
+  readonly keys: readonly IRankedKey[];
+  /** Whether a number is the largest of several probabilities. */
+  readonly isBlock: boolean;
+}
+
+/** Return what a query looks at, as finely as it was kept; null where there is no row of it. */
+function rankedKeys(text: IAttentionText, layer: number, head: number, query: number): IRankedQuery | null {
+  const { read, sequence } = text;
+  const map = joinAttention(read, layer, { sequence, heads: [head], queries: [query, query] });
+  if (map === null) {
+    return null;
+  }
+  const keys: IRankedKey[] = [];
+  for (let cell = 0; cell < map.keys.count; cell += 1) {
+    const [first, last] = positionsOf(map.keys, cell, read.count);
+    if (map.missing[cell] !== 1) {
+      keys.push({ first, last, share: map.row.values[cell] ?? NaN });
+    }
+  }
+  // What is not finite comes first: it is what is looked for.
+  const rank = ({ share }: IRankedKey): number => (Number.isFinite(share) ? share : Infinity);
+  return {
+    queries: positionsOf(map.queries, 0, read.count),
+    keys: keys.sort((a, b) => (rank(a) === rank(b) ? a.first - b.first : rank(b) - rank(a))),
+    isBlock: map.keys.side > 1 || map.queries.side > 1
+  };
+}
+
+/** The keys of a query as a table. */
+function keysTable(text: IAttentionText, { queries, keys, isBlock }: IRankedQuery, t: Translate): ITable {
+  const of = spanName(text, ...queries);
+  const at = (row: number): IRankedKey => keys[row] ?? { first: 0, last: 0, share: NaN };
+  return {
+    rows: keys.length,
+    columns: [
+      {
+        title: t('Key of query %1', of),
+        text: row => spanName(text, at(row).first, at(row).last),
+        sortBy: row => at(row).first
+      },
+      numberColumn(isBlock ? t('Largest probability') : t('Probability'), row => at(row).share, percent)
+    ]
+  };
+}
+
+/** The head that looks most at the first token, or at the one before; null where nothing is known of any. */
+function headHabit(
+  { read, sequence }: Pick<IAttentionText, 'read' | 'sequence'>,
+  layers: readonly number[],
+  heads: readonly number[]
+): IHabit | null {
+  let best: IHabit | null = null;
+  for (const layer of layers) {
+    const pieces = attentionPieces(read, layer, sequence);
+    for (const kind of ['first', 'before'] as const) {
+      const measures = headMeasures(pieces, kind);
+      for (const head of heads) {
+        const { value = NaN, isBound = false } = measures[head] ?? {};
+        if (Number.isFinite(value) && (best === null || value > best.share)) {
+          best = { layer, head, kind, share: value, isBound };
+        }
+      }
+    }
+  }
+  return best;
+}
 
 /** Keys of a query that a tip names. */
 const TIP_KEYS = 4;

@@ -1,6 +1,6 @@
 import type { IContent, IMark } from '../../../../views/shared/content';
 import type { Control } from '../../../../views/shared/control';
-import type { IPictured } from '../../../../views/shared/pictured';
+import type { IPictured } from '../../../../views/shared/view-model';
 import type { IAttentionText } from './attention-text';
 
 /** What a picture of attention is asked to draw. */

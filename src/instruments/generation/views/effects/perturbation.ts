@@ -4,7 +4,7 @@ import type {
   PerturbSite,
   SiteInfo
 } from '../../../../protocol/messages.generated';
-import { own } from '../../../../protocol/own';
+import { own } from '../../../../protocol/records';
 import { formatInteger, formatNumber } from '../../../../charts';
 import { pythonCall } from '../../../../views/code';
 import { perturbText } from '../../../../views/shared/perturb-text';

@@ -4,12 +4,18 @@ import type { IContent } from '../../../../views/shared/content';
 import { layerName } from '../../../../views/shared/layers';
 import type { ILine } from '../../../../views/shared/lines/line';
 import { tipLines, readLine } from '../../../../views/shared/lines/line-tips';
-import type { ITip } from '../../../../views/shared/tip';
+import type { ITip } from '../../../../views/shared/table';
 import { tokenLabels, tokenTicks, type ITokenWindow } from '../shared/token-axis';
 import type { Translate } from '../../../../views/shared/translate';
-import { comparedName, divergenceRows, nextLines, type IComparedTexts } from './compared-texts';
+import {
+  comparedName,
+  divergenceRows,
+  nextLines,
+  type IComparedTexts,
+  type IPositionEffect,
+  type ISequenceEffects
+} from './effects-subject';
 import { lineAt, PlacesPicture } from './places-picture';
-import type { IPositionEffect, ISequenceEffects } from './position-facts';
 
 /** What is drawn. */
 export type Measure = Required<EffectsOptions>['measure'];

@@ -1,6 +1,6 @@
 import type { IEffect, IEffects } from '../../store/effects';
 import type { IRange } from './places-picture';
-import { divergenceOf, layersOf } from './position-facts';
+import { divergenceOf, layersOf } from './effects-subject';
 import type { Measure } from './positions-picture';
 
 /** A point of a sweep. */

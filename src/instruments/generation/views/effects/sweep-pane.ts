@@ -1,20 +1,253 @@
-import { formatInteger } from '../../../../charts';
-import { isUnderWay, type IGeneration } from '../../store/generations';
-import type { IMark, IMoved, INote, Loaded } from '../../../../views/shared/content';
-import { Pictured } from '../../../../views/shared/pictured';
+import { formatInteger, formatNumber } from '../../../../charts';
+import type { IContent, IMark, IMoved, INote, Loaded } from '../../../../views/shared/content';
+import { Pictured } from '../../../../views/shared/view-model';
 import { again } from '../../../../views/shared/states';
+import type { EffectsOptions } from '../../../../protocol/views.generated';
+import { layerName } from '../../../../views/shared/layers';
+import type { ILine } from '../../../../views/shared/lines/line';
+import { wide } from '../../../../views/shared/scale';
+import type { ITip } from '../../../../views/shared/table';
+import type { Translate } from '../../../../views/shared/translate';
+import { isUnderWay, type IGeneration } from '../../store/generations';
+import { fittedToken } from '../shared/token-text';
 import { noDistances, otherEffects, type IEffectsAsked } from './effects-states';
 import {
   effectsCaption,
   effectsTitle,
   type IEffectsPane,
   type IEffectsRead,
-  type IEffectsSubject
+  type IEffectsSubject,
+  layersOf
 } from './effects-subject';
-import { pointRequest, requestCode, settingWords } from './perturbation';
-import { layersOf } from './position-facts';
-import { sweepOf, type ISweep } from './sweep-facts';
-import { SweepPicture } from './sweep-picture';
+import { settingWords, type SweepOver, pointRequest, requestCode } from './perturbation';
+import {
+  sequencesIn,
+  sweepSeries,
+  type ISweep,
+  type ISweepPoint,
+  type ISweepSeries,
+  sweepOf
+} from './sweep-facts';
+import { lineAt, placeOf, PlacesPicture } from './places-picture';
+import { measureWords, type Measure } from './positions-picture';
+
+/** Pixels of a setting under the axis. */
+const LABEL = 90;
+/** Layers whose values a tip lists. */
+const MOST_LISTED = 12;
+
+/** A measure over the points of a sweep: the mean over sequences and their range, of distances a line a layer. */
+class SweepPicture extends PlacesPicture {
+  constructor(private readonly _t: Translate) {
+    super();
+  }
+
+  /**
+   * Draw a sweep.
+   *
+   * @param over - What it sets; null where that is not known.
+   */
+  draw(
+    sweep: ISweep,
+    over: SweepOver | null,
+    { measure, transform }: Pick<Required<EffectsOptions>, 'measure' | 'transform'>,
+    isDark: boolean
+  ): Pick<IContent, 'extent' | 'printed' | 'recipe'> {
+    const { _t: t } = this;
+    const isLog = transform === 'log' && sweep.isNumeric && sweep.points.some(({ value }) => value > 0);
+    const drawn = sweep.points.flatMap((point, at) =>
+      isLog && !(point.value > 0)
+        ? []
+        : [{ point, at, x: isLog ? Math.log10(point.value) : sweep.isNumeric ? point.value : at }]
+    );
+    this._points = new Map(drawn.map(({ point, x }) => [x, point]));
+    this._series = sweepSeries(sweep, measure);
+    this._sweep = sweep;
+    this._over = over;
+    this._measure = measure;
+    const pick = (column: Float64Array): number[] => drawn.map(({ at }) => column[at] ?? NaN);
+    const xs = drawn.map(({ x }) => x);
+    const lines = this._series.map(({ layer, mean }) =>
+      lineAt(layer === null ? t('mean and range') : layerName(layer, t), layer, xs, pick(mean))
+    );
+    const air = ((xs.at(-1) ?? 0) - (xs[0] ?? 0)) * 0.03 || 0.5;
+    const x = wide([(xs[0] ?? 0) - air, (xs.at(-1) ?? 0) + air]);
+    const isOneLine = this._series.length === 1 && sequencesIn(sweep) > 1;
+    return this.take(
+      {
+        lines,
+        // The ranges of many layers would lie over one another.
+        ...(isOneLine
+          ? {
+              ranges: this._series.map(({ low, high }) => ({
+                low: Float64Array.from(pick(low)),
+                high: Float64Array.from(pick(high))
+              }))
+            }
+          : {}),
+        transform: 'linear',
+        texts: {
+          xTitle: overWords(over, isLog, t),
+          yTitle: measure === 'changed' ? measureName(measure, t) : measureWords(measure, t),
+          colorTitle: measure === 'distance' ? t('layer') : t('sequences: %1', sequencesIn(sweep)),
+          xTicks: 'labelAt',
+          xLabel: 'labels[indexof(labelAt, datum.value)]'
+        },
+        params: {
+          labelAt: xs,
+          labels: drawn.map(({ point }) =>
+            Number.isFinite(point.value) ? formatNumber(point.value) : fittedToken(point.setting, LABEL).text
+          ),
+          mostTicks: 1000,
+          leastStep: 0
+        },
+        rules: [],
+        x,
+        shown: x,
+        half: 0,
+        nameOf: at => this._nameOf(at),
+        tipOf: (at, color) => this._lines(at, lines, color),
+        valueOf: (line, at) => this._valueWords(this._series[lines.indexOf(line)], at)
+      },
+      isDark
+    );
+  }
+
+  /** The point of a mark; undefined where there is none. */
+  pointOf(mark: IMark): ISweepPoint | undefined {
+    return this._points.get(placeOf(mark));
+  }
+
+  /** The mark of a point; null where it is not drawn. */
+  markOfPoint(number: number): IMark | null {
+    const found = [...this._points].find(([, { point }]) => point === number);
+    return found ? this.markOf(found[0]) : null;
+  }
+
+  /** Settings that have no place on the axis, being 0 or less on a logarithmic one. */
+  get left(): number {
+    return (this._sweep?.points.length ?? 0) - this._points.size;
+  }
+
+  /** Say where the measure is largest; empty where nothing is known. */
+  get summary(): string {
+    const { _t: t } = this;
+    const peak = this._peak();
+    if (peak === null) {
+      return this._measure === 'divergence' && this._points.size > 0
+        ? t('The written texts are the same at every point.')
+        : '';
+    }
+    const { series, x } = peak;
+    const where = series.layer === null ? '' : t(' in %1', layerName(series.layer, t));
+    return this._measure === 'divergence'
+      ? t('The texts part earliest with %1: %2.', this._nameOf(x), this._valueWords(series, x))
+      : t(
+          '%1 is largest with %2%3: %4.',
+          capital(measureName(this._measure, t)),
+          this._nameOf(x),
+          where,
+          this._valueWords(series, x)
+        );
+  }
+
+  /** Where that is. */
+  get insight(): IMark | null {
+    const peak = this._peak();
+    return peak && this.goTo(peak.x);
+  }
+
+  private _peak(): { series: ISweepSeries; x: number } | null {
+    const sign = this._measure === 'divergence' ? -1 : 1;
+    const all = this._series.flatMap(series =>
+      [...this._points].map(([x, point]) => ({
+        series,
+        x,
+        value: sign * (series.mean[this._placeOf(point)] ?? NaN)
+      }))
+    );
+    return all
+      .filter(({ value }) => Number.isFinite(value))
+      .reduce<(typeof all)[number] | null>(
+        (best, each) => (best && best.value >= each.value ? best : each),
+        null
+      );
+  }
+
+  private _lines(x: number, lines: readonly ILine[], color: (line: ILine) => string): ITip['lines'] {
+    const listed = lines.slice(0, MOST_LISTED).map((line, at) => ({
+      name: line.name,
+      value: this._valueWords(this._series[at], x),
+      color: color(line)
+    }));
+    return lines.length > MOST_LISTED
+      ? [...listed, { name: this._t('%1 more', formatInteger(lines.length - MOST_LISTED)), value: '' }]
+      : listed;
+  }
+
+  private _valueWords(series: ISweepSeries | undefined, x: number): string {
+    const { _t: t } = this;
+    const point = this._points.get(x);
+    const at = point ? this._placeOf(point) : -1;
+    const [mean, count] = [series?.mean[at] ?? NaN, series?.count[at] ?? 0];
+    if (this._measure === 'divergence') {
+      const all = this._sweep ? sequencesIn(this._sweep) : 0;
+      return count === 0
+        ? t('the text is the same')
+        : all === 1
+          ? t('position %1', formatInteger(mean))
+          : t('position %1 on average, %2 of %3 texts differ', formatNumber(mean, 3), count, all);
+    }
+    const unit = this._measure === 'kl' ? t('%1 nats', formatNumber(mean, 3)) : formatNumber(mean, 3);
+    return count > 1
+      ? t(
+          '%1 (%2 to %3 over %4 sequences)',
+          unit,
+          formatNumber(series?.low[at] ?? NaN, 3),
+          formatNumber(series?.high[at] ?? NaN, 3),
+          count
+        )
+      : unit;
+  }
+
+  private _nameOf(x: number): string {
+    const { setting = '', value = NaN } = this._points.get(x) ?? {};
+    return settingWords(this._over, setting, value, this._t);
+  }
+
+  private _placeOf(point: ISweepPoint): number {
+    return this._sweep?.points.indexOf(point) ?? -1;
+  }
+
+  private _points: ReadonlyMap<number, ISweepPoint> = new Map();
+  private _series: readonly ISweepSeries[] = [];
+  private _sweep: ISweep | null = null;
+  private _over: SweepOver | null = null;
+  private _measure: Measure = 'kl';
+}
+
+/** Name what a sweep sets, as its axis does. */
+function overWords(over: SweepOver | null, isLog: boolean, t: Translate): string {
+  const words = {
+    coefficient: t('coefficient of the perturbation'),
+    layers: t('layers that are perturbed'),
+    site: t('site that is perturbed')
+  };
+  const name = over === null ? t('setting') : words[over];
+  return isLog ? t('%1, logarithmic', name) : name;
+}
+
+function measureName(measure: Measure, t: Translate): string {
+  const words: Readonly<Record<Measure, string>> = {
+    kl: t('mean KL divergence'),
+    changed: t('share of changed best next tokens'),
+    distance: t('relative distance of hidden states'),
+    divergence: t('first position at which the text differs')
+  };
+  return words[measure];
+}
+
+const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
 
 /** A measure over the points of a sweep, how far the sweep is, and what runs one point of it alone. */
 export class SweepPane extends Pictured implements IEffectsPane {

@@ -6,15 +6,76 @@ import {
   type IPlace,
   type Row
 } from '../../../../charts';
-import type { ILensCell, Lens } from '../../store/lens';
 import type { IContent, IMark } from '../../../../views/shared/content';
+import type { ITip } from '../../../../views/shared/table';
+import type { LensOptions } from '../../../../protocol/views.generated';
+import type { Translate } from '../../../../views/shared/translate';
+import type { Lens, ILensCell } from '../../store/lens';
 import { LayerMap, type ILayerPlace } from '../shared/layer-map';
-import type { ITip } from '../../../../views/shared/tip';
 import { positionName, type ITokenWindow, type TokenTexts } from '../shared/token-axis';
-import { surenessScale } from '../shared/sureness';
+import { surenessScale } from '../shared/generation-view';
 import { fittedToken, quoted, tokenWords } from '../shared/token-text';
-import type { ILead } from './first-lead';
-import { colorValue, colorWords, type LensColor } from './lens-color';
+
+/** From which layer on the token that came in the end is the most probable one. */
+export interface ILead {
+  /** Of the token that was read. */
+  readonly position: number;
+  /** The first layer from which on it leads in every layer up to the deepest; null where it does not lead there. */
+  readonly layer: number | null;
+}
+
+/** Say of every position whose next token is known from which layer on that token leads, by position. */
+export function leadsOf(lens: Lens): ILead[] {
+  const upwards = [...lens.layers].reverse();
+  return lens.positions.flatMap(position => {
+    const ranks = upwards.map(layer => lens.rank[lens.rowAt(layer, position)] ?? -1);
+    // Of a position that is not read to its end yet nothing is known.
+    if (!((ranks[0] ?? -1) >= 0)) {
+      return [];
+    }
+    const loses = ranks.findIndex(rank => rank !== 0);
+    const leading = loses < 0 ? ranks.length : loses;
+    return [{ position, layer: leading === 0 ? null : (upwards[leading - 1] ?? null) }];
+  });
+}
+
+/** The layer in the middle of where tokens first lead; of an even number the lower one. NaN where none leads. */
+export function medianLayer(leads: readonly ILead[]): number {
+  const layers = leads.flatMap(({ layer }) => (layer === null ? [] : [layer])).sort((a, b) => a - b);
+  return layers[(layers.length - 1) >> 1] ?? NaN;
+}
+
+/** What colours a cell. */
+export type LensColor = Required<LensOptions>['color'];
+
+/** What colours in words, with its unit. */
+export function colorWords(color: LensColor, t: Translate): string {
+  const words: Readonly<Record<LensColor, string>> = {
+    probability: t('probability'),
+    final: t('probability of the final token'),
+    rank: t('rank of the final token'),
+    entropy: t('entropy (nats)')
+  };
+  return words[color];
+}
+
+/** The number that colours the cell of a row; null where there is none, because it was not read or no token came after it. */
+function colorValue(lens: Lens, row: number, color: LensColor): number | null {
+  if (row < 0) {
+    return null;
+  }
+  const hasToken = (lens.rank[row] ?? -1) >= 0;
+  switch (color) {
+    case 'probability':
+      return lens.bestOf(row);
+    case 'final':
+      return hasToken ? (lens.probability[row] ?? NaN) : null;
+    case 'rank':
+      return hasToken ? (lens.rank[row] ?? NaN) : null;
+    case 'entropy':
+      return lens.entropy[row] ?? NaN;
+  }
+}
 
 /** Pixels of a layer. */
 const ROW = 20;

@@ -2,11 +2,11 @@ import { formatInteger, formatNumber } from '../../../../charts';
 import type { IGeneration } from '../../store/generations';
 import type { ILensCell, Lens } from '../../store/lens';
 import { omissionWords } from '../../../../views/shared/describe';
-import { promptWords } from '../shared/generation-pick';
+import { promptWords } from '../shared/generation-view';
 import { layerWords } from '../../../../views/shared/layers';
 import { quoted } from '../shared/token-text';
 import type { Translate } from '../../../../views/shared/translate';
-import { medianLayer, type ILead } from './first-lead';
+import { medianLayer, type ILead } from './lens-map';
 
 /** What is read of the lens, and what was asked for. */
 export interface ILensFacts {

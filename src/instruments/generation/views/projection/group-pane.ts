@@ -4,12 +4,11 @@ import type { INote, Loaded } from '../../../../views/shared/content';
 import { tokenText } from '../../../../views/shared/describe';
 import { emptyState } from '../../../../views/shared/states';
 import { numberColumn, type ITableColumn } from '../../../../views/shared/table';
-import { lengthOf, type ILike } from './likeness';
-import { promptName } from './point-colors';
+import { lengthOf, type ILike } from './planes';
 import { ProjectionPane } from './projection-pane';
 import type { IProjected } from './projection-reader';
 import { countWords, tokenWords } from './projection-words';
-import type { TokenGroup } from './token-group';
+import { promptName, type TokenGroup } from './token-group';
 
 /** Neighbours of a group that are listed. */
 const NEIGHBOURS = 20;

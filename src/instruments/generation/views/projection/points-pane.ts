@@ -1,14 +1,12 @@
 import type { UmapRun } from '../../aggregate/projection/projector';
 import { flagColor, formatFull, formatInteger, formatNumber, type IPlace } from '../../../../charts';
-import { firstPlace } from '../../../../protocol/first-place';
+import { firstPlace } from '../../../../protocol/records';
 import type { IPointed, ITextPosition } from '../../../../store/run-link';
-import type { IMark, IMoved, INote, Loaded } from '../../../../views/shared/content';
+import { type IMark, type IMoved, type INote, type Loaded, isInLoop } from '../../../../views/shared/content';
 import type { Control } from '../../../../views/shared/control';
 import type { ILinkedMarks } from '../../../../views/shared/links';
-import { isInLoop } from '../../../../views/shared/loop';
 import { hold, moveOf } from '../../../../views/shared/places';
-import type { ITip } from '../../../../views/shared/tip';
-import { pointColors, promptName } from './point-colors';
+import type { ITip } from '../../../../views/shared/table';
 import { drawnOf, placeOf, pointsRecipe } from './points-recipe';
 import { projectionControls } from './projection-controls';
 import { ProjectionPane } from './projection-pane';
@@ -23,7 +21,7 @@ import {
   sequenceWords,
   tokenWords
 } from './projection-words';
-import { TokenGroup } from './token-group';
+import { pointColors, promptName, TokenGroup } from './token-group';
 
 /** How far from a point the pointer means it, and half the side of what marks it, pixels. */
 const REACH = 12;

@@ -3,9 +3,8 @@ import type { ITextPosition } from '../../../../store/run-link';
 import type { IContent } from '../../../../views/shared/content';
 import { tokenText } from '../../../../views/shared/describe';
 import { axisParams } from '../../../../views/shared/scale';
-import type { IPointColors } from './point-colors';
 import type { IProjected } from './projection-reader';
-import type { TokenGroup } from './token-group';
+import type { IPointColors, TokenGroup } from './token-group';
 
 /** Pixels of the plot's height where nothing asks for more. */
 const HEIGHT = 420;

@@ -1,9 +1,8 @@
 import type { IRunSource, ITensorShape } from '../../../../store/source';
-import type { Control } from '../../../../views/shared/control';
-import { chip, numberField } from '../../../../views/shared/fields';
+import { type Control, selectControl } from '../../../../views/shared/control';
+import { chip, numberField } from '../../../../views/shared/table';
 import { layerName } from '../../../../views/shared/layers';
 import { placeNear } from '../../../../views/shared/places';
-import { selectControl } from '../../../../views/shared/select-control';
 import { flagControls } from '../../../../views/shared/tensor-controls';
 import type { Translate } from '../../../../views/shared/translate';
 import type { ProjectionChoice } from './projection-reader';

@@ -1,12 +1,165 @@
+import { formatInteger } from '../../../../charts';
+import { rangesText } from '../../../../protocol/ranges';
+import { own } from '../../../../protocol/records';
 import type { ViewOptions } from '../../../../protocol/views.generated';
-import type { IRunSource, SourceChange } from '../../../../store/source';
+import type { IRunSource, ITensorShape, SourceChange } from '../../../../store/source';
+import { pythonCall } from '../../../../views/code';
 import type { Loaded } from '../../../../views/shared/content';
-import { flagWords } from '../../../../views/shared/describe';
+import { flagInfo, flagWords } from '../../../../views/shared/describe';
 import { layerName } from '../../../../views/shared/layers';
+import {
+  again,
+  emptyFlag,
+  emptyState,
+  nothingYet,
+  snippetState,
+  type IState,
+  type IStateActions
+} from '../../../../views/shared/states';
+import type { Translate } from '../../../../views/shared/translate';
 import { ViewModel, type IViewEnvironment } from '../../../../views/shared/view-model';
-import type { IProjected, ProjectionChoice, ProjectionReader } from './projection-reader';
-import { projectionState } from './projection-states';
+import {
+  LEAST_POINTS,
+  type ProjectionChoice,
+  type Unprojected,
+  type IProjected,
+  type ProjectionReader
+} from './projection-reader';
+import { generationWords } from './projection-words';
 import { TokenGroup } from './token-group';
+
+/** What makes a text, in a cell. */
+const SNIPPET = 'lab = megalens.serve(model, tokenizer)';
+
+/** What saying why there is no picture needs to know. */
+interface IStateFacts {
+  readonly source: IRunSource;
+  readonly options: ProjectionChoice;
+  readonly shape: ITensorShape;
+  readonly actions: IStateActions;
+  readonly choose: (options: Partial<ProjectionChoice>) => void;
+  readonly t: Translate;
+}
+
+/** Why there is no picture, and what to do about it. */
+async function projectionState(found: Unprojected, facts: IStateFacts): Promise<IState> {
+  const { actions, choose, options, source, t } = facts;
+  const subject = flagWords(source.hello, options.flag, options.part, t);
+  switch (found.kind) {
+    case 'no-generation': {
+      const numbers = found.generations.map(({ generation }) => generation);
+      return numbers.length === 0
+        ? snippetState(t('Nothing was generated. In a cell:'), SNIPPET, actions, t)
+        : emptyState(
+            t('There is no generation %1. The run has %2.', options.generations, rangesText(numbers)),
+            t('Show the newest'),
+            () => choose({ generations: 'newest' })
+          );
+    }
+    case 'no-token':
+      return nothingYet(
+        t('The model has not read a token of %1 yet.', generationWords(found.generations, t)),
+        actions,
+        t
+      );
+    case 'no-axis':
+      return {
+        kind: 'empty',
+        sentence: t('%1 is no vector of a token: it has no axis of positions.', subject),
+        action: otherFlag(facts) ?? again(actions, t)
+      };
+    case 'no-row':
+      return untraced(
+        found.generations.map(({ generation }) => generation),
+        subject,
+        facts
+      );
+    case 'few':
+      return nothingYet(
+        found.points >= LEAST_POINTS
+          ? t(
+              'All %1 vectors are equal: there is no direction to draw them along.',
+              formatInteger(found.points)
+            )
+          : t(
+              'A projection needs %1 tokens with vectors; here are %2.',
+              LEAST_POINTS,
+              formatInteger(found.points)
+            ),
+        actions,
+        t
+      );
+  }
+}
+
+/** A flag that is traced and has vectors of tokens. */
+function otherFlag({ choose, options, source, t }: IStateFacts): IState['action'] | null {
+  const { hello } = source;
+  const other = hello?.flags.find(
+    ({ axes, layers, name }) =>
+      name !== options.flag &&
+      axes[0] === 'position' &&
+      axes.length > 1 &&
+      layers.length > 0 &&
+      own(hello.config.flags, name) !== undefined
+  );
+  return other
+    ? { label: t('Show %1', other.title), run: () => choose({ flag: other.name, part: null }) }
+    : null;
+}
+
+async function untraced(
+  generations: readonly number[],
+  subject: string,
+  facts: IStateFacts
+): Promise<IState> {
+  const { actions, choose, options, shape, source, t } = facts;
+  const { flag, layer } = options;
+  const known = flagInfo(source.hello, flag);
+  const other = shape.layers.find(each => each !== layer);
+  const there = await source.steps(flag, 'generate', { layers: shape.layers });
+  const show =
+    other === undefined
+      ? []
+      : [{ label: t('Show %1', layerName(other, t)), run: () => choose({ layer: other }) }];
+  if (known && known.layers.length > 0 && !known.layers.includes(layer)) {
+    return {
+      kind: 'empty',
+      sentence: t('%1 has no %2.', subject, layerName(layer, t)),
+      action: show[0] ?? again(actions, t)
+    };
+  }
+  const traced = source.hello === null ? undefined : own(source.hello.config.flags, flag);
+  if (there.length === 0 && traced === undefined) {
+    return emptyFlag(
+      source,
+      flag,
+      'generate',
+      { ...actions, chooseFlag: name => choose({ flag: name, part: null }) },
+      t
+    );
+  }
+  const code = pythonCall(
+    'run.configure',
+    [],
+    [
+      [flag, true],
+      ['phases', ['train', 'generate']]
+    ]
+  );
+  return {
+    kind: 'empty',
+    sentence: t(
+      '%1 of %2 was not traced while generation %3 was written. Trace it, and generate again:',
+      subject,
+      layerName(layer, t),
+      rangesText(generations)
+    ),
+    code,
+    action: show[0] ?? again(actions, t),
+    more: [{ label: t('Copy this line'), run: () => actions.copy(code) }]
+  };
+}
 
 /** What the parts of the view share: one reading and projecting. */
 export abstract class ProjectionPane extends ViewModel {

@@ -5,8 +5,7 @@ import { inRanges } from '../../../../protocol/ranges';
 import { generationOf, isUnderWay, readGenerations, type IGeneration } from '../../store/generations';
 import type { IRunSource, ITensorShape, SourceChange } from '../../../../store/source';
 import { flagInfo } from '../../../../views/shared/describe';
-import { Likeness } from './likeness';
-import { Planes, type IPlane } from './planes';
+import { Likeness, Planes, type IPlane } from './planes';
 import { GenerationReaders, TextVectors } from './text-vectors';
 
 /** All options of the view. */

@@ -1,14 +1,14 @@
 import type { IVectors } from '../../aggregate/projection/features';
 import { readableStreams } from '../../../../protocol/streams';
-import { boundedText } from '../../../../protocol/whole-text';
+import { boundedText } from '../../../../protocol/texts';
 import {
   GenerationRows,
   joinPositions,
   type GenerationQuery,
-  type ITokenPlace
+  type ITokenPlace,
+  RowCells
 } from '../../store/generation-rows';
 import { PLACE_COLUMNS, type IGeneration } from '../../store/generations';
-import { RowCells } from '../../store/row-cells';
 import type { ITextPosition } from '../../../../store/run-link';
 import type { IRunSource, ITensorRow } from '../../../../store/source';
 

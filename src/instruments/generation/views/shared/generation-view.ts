@@ -1,9 +1,68 @@
-import type { TokensOptions } from '../../../../protocol/views.generated';
-import { generationOf, GenerationReader, type IGeneration } from '../../store/generations';
+import { formatInteger, ColorScale, COLORS, colorTable } from '../../../../charts';
+import type { TokensOptions, LensOptions } from '../../../../protocol/views.generated';
 import type { SourceChange } from '../../../../store/source';
-import type { Control } from '../../../../views/shared/control';
-import { generationControls } from './generation-pick';
+import { type Control, selectControl } from '../../../../views/shared/control';
+import { extentOf } from '../../../../views/shared/scale';
+import { numberField } from '../../../../views/shared/table';
+import type { Translate } from '../../../../views/shared/translate';
 import { ViewModel } from '../../../../views/shared/view-model';
+import { sequencesOf, type IGeneration, generationOf, GenerationReader } from '../../store/generations';
+import { tokenWords } from './token-text';
+
+/** Generations that are offered by name; an older one is chosen by its number in the options. */
+const MOST = 50;
+/** Characters of a prompt that name its generation. */
+const MOST_LETTERS = 40;
+
+/** The beginning of a prompt, on one line. */
+export function promptWords(
+  generation: Pick<IGeneration, 'request' | 'sequences'>,
+  sequence: number
+): string {
+  const letters = Array.from(tokenWords(sequencesOf(generation)[sequence]?.prompt ?? ''));
+  return letters.length > MOST_LETTERS ? `${letters.slice(0, MOST_LETTERS).join('')}…` : letters.join('');
+}
+
+/** Name a generation: `3: The capital of`. */
+export const generationName = (each: IGeneration): string =>
+  [formatInteger(each.generation), promptWords(each, 0)].filter(Boolean).join(': ');
+
+/**
+ * The controls that choose a generation and a sequence of it. The sequence is left out where there is one.
+ *
+ * @param offered - By number.
+ * @param shown - What is shown; undefined while nothing is.
+ */
+export function generationControls(
+  offered: readonly IGeneration[],
+  shown: IGeneration | undefined,
+  { generation, sequence }: { readonly generation: number | null; readonly sequence: number },
+  choose: (options: { generation?: number | null; sequence?: number }) => void,
+  t: Translate
+): Control[] {
+  const newest = [...offered].reverse().slice(0, MOST);
+  const numbers = new Set(newest.map(each => each.generation));
+  const choices = [
+    { value: '', text: t('newest') },
+    ...newest.map(each => ({ value: String(each.generation), text: generationName(each) })),
+    ...(generation === null || numbers.has(generation)
+      ? []
+      : [{ value: String(generation), text: formatInteger(generation) }])
+  ];
+  const count = shown?.sequences ?? 0;
+  return [
+    selectControl('generation', t('Generation'), String(generation ?? ''), choices, value =>
+      choose({ generation: value === '' ? null : Number(value), sequence: 0 })
+    ),
+    ...(count < 2
+      ? []
+      : [
+          numberField('sequence', t('Sequence'), sequence, [0, count - 1], value =>
+            choose({ sequence: value })
+          )
+        ])
+  ];
+}
 
 type TextOptions = Pick<Required<TokensOptions>, 'generation' | 'position' | 'sequence'>;
 
@@ -58,4 +117,23 @@ export abstract class GenerationView<O extends TextOptions> extends ViewModel<O>
 
   private readonly _generations = new GenerationReader();
   private _offered: readonly IGeneration[] = [];
+}
+
+/** Ranks above this are spread by their magnitude. */
+const MOST_LINEAR = 20;
+/** Bright is sure in every picture: of surprises, entropies and ranks the low ones are. */
+const REVERSED = colorTable([...COLORS.sequential].reverse());
+
+/** The scale of numbers that say how sure a model is. Probabilities go from 0 to 1 whatever comes. */
+export function surenessScale(
+  values: ArrayLike<number>,
+  kind: Required<LensOptions | TokensOptions>['color']
+): ColorScale {
+  const extent = extentOf([values]);
+  if (kind === 'probability' || kind === 'final') {
+    return new ColorScale(extent, 'linear', NaN, { range: [0, 1] });
+  }
+  const range = [0, extent?.[1] ?? 1] as const;
+  const isWide = kind === 'rank' && range[1] > MOST_LINEAR;
+  return new ColorScale(extent, isWide ? 'log' : 'linear', 1, { range, table: REVERSED });
 }

@@ -1,11 +1,11 @@
 import { formatInteger, Pictures, type ColorScale, type IPlace, type IRecipe } from '../../../../charts';
 import type { IContent, IMark, IMoved } from '../../../../views/shared/content';
 import { layerName } from '../../../../views/shared/layers';
-import type { IPictured } from '../../../../views/shared/pictured';
+import type { IPictured } from '../../../../views/shared/view-model';
 import { around, moveAmongCells } from '../../../../views/shared/places';
 import { rowPlaces } from '../../../../views/shared/row-places';
 import { axisParams, colorStrip } from '../../../../views/shared/scale';
-import type { ITip } from '../../../../views/shared/tip';
+import type { ITip } from '../../../../views/shared/table';
 import { tokenLabels, tokenTicks, type ITokenWindow, type TokenTexts } from './token-axis';
 import type { Translate } from '../../../../views/shared/translate';
 

@@ -2,11 +2,11 @@ import { isAttentionRow, joinAttention } from '../../store/attention-rows';
 import { generationOf, GenerationReader, isUnderWay, type IGeneration } from '../../store/generations';
 import { GenerationRows, joinPositions, type IGenerationRead } from '../../store/generation-rows';
 import type { IRunSource, ITensorRow, SourceChange } from '../../../../store/source';
-import { TextPlaces } from '../../store/text-places';
+import { TextPlaces } from '../../store/generated-tokens';
 import { tokenText } from '../../../../views/shared/describe';
-import { promptWords } from './generation-pick';
+import { promptWords } from './generation-view';
 import { tokenWords } from './token-text';
-import type { HeatmapQuestion, ITextShown } from '../../../../views/heatmap/heatmap-read';
+import type { HeatmapQuestion, ITextShown } from '../../../../views/heatmap/heatmap-data';
 import type {
   IOfferedText,
   ITextFound,

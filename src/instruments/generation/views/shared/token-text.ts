@@ -1,4 +1,4 @@
-import { boundedText } from '../../../../protocol/whole-text';
+import { boundedText } from '../../../../protocol/texts';
 import { tokenText } from '../../../../views/shared/describe';
 
 /** Most characters of one token that are shown anywhere. */

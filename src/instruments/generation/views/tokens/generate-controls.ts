@@ -1,8 +1,7 @@
 import { formatInteger } from '../../../../charts';
 import type { IGeneration } from '../../store/generations';
 import { requestCode } from '../effects/perturbation';
-import type { Control } from '../../../../views/shared/control';
-import { selectControl } from '../../../../views/shared/select-control';
+import { type Control, selectControl } from '../../../../views/shared/control';
 import type { Translate } from '../../../../views/shared/translate';
 import type { GenerateForm, INumbers } from './generate-form';
 import { stateWords } from './token-words';

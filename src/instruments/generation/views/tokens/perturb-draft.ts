@@ -1,9 +1,8 @@
 import type { KindInfo, Perturb, SiteInfo } from '../../../../protocol/messages.generated';
-import { own, withOwn } from '../../../../protocol/own';
+import { own, withOwn } from '../../../../protocol/records';
 import { isRangeText } from '../../../../protocol/ranges';
-import { schemaDefaults } from '../../../../protocol/schema-defaults';
-import type { Control } from '../../../../views/shared/control';
-import { selectControl } from '../../../../views/shared/select-control';
+import { schemaDefaults } from '../../../../protocol/schema-check';
+import { type Control, selectControl } from '../../../../views/shared/control';
 import type { Translate } from '../../../../views/shared/translate';
 
 /** A parameter of a kind, as far as the form reads its JSON Schema. */

@@ -1,12 +1,11 @@
 import { formatInteger } from '../../../../charts';
 import type { ConnectionState } from '../../../../store/source';
-import type { Control } from '../../../../views/shared/control';
-import { generationControls, generationName } from '../shared/generation-pick';
+import { type Control, selectControl } from '../../../../views/shared/control';
+import { generationControls, generationName } from '../shared/generation-view';
 import { placeNear } from '../../../../views/shared/places';
-import { selectControl } from '../../../../views/shared/select-control';
 import type { Translate } from '../../../../views/shared/translate';
 import type { ITextFacts, TokensChoice } from './text-facts';
-import { colorWords, type TokenColor } from './token-color';
+import { colorWords, type TokenColor } from './token-layout';
 import { tokenName } from './token-words';
 
 const COLORS: readonly TokenColor[] = ['probability', 'surprise', 'entropy', 'rank', 'none'];

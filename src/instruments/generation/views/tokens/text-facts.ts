@@ -1,4 +1,7 @@
 import type { TokensOptions } from '../../../../protocol/views.generated';
+import type { IRunSource, SourceChange } from '../../../../store/source';
+import { OtherRuns } from '../../../../views/shared/lines/other-runs';
+import type { IViewRuns } from '../../../../views/view';
 import {
   controlOf,
   GenerationReader,
@@ -6,12 +9,9 @@ import {
   readToken,
   readTokens,
   type IGeneration,
-  type IToken
+  type IToken,
+  isUnderWay
 } from '../../store/generations';
-import type { IRunSource, SourceChange } from '../../../../store/source';
-import { OtherRuns } from '../../../../views/shared/lines/other-runs';
-import type { IViewRuns } from '../../../../views/view';
-import { firstDifference } from './first-difference';
 
 /** All options of the view. */
 export type TokensChoice = Readonly<Required<TokensOptions>>;
@@ -161,3 +161,26 @@ async function textOf(
     readToken(source, generation.generation, sequence, position);
   return { generation, sequence, tokens, tokenAt, run };
 }
+
+type Text = Pick<IWrittenText, 'generation' | 'tokens'>;
+
+/**
+ * The first position at which two texts differ: another token, or the end of one. Null where they are the same as far as both are written: of one that is
+ * written now nobody knows how it goes on.
+ */
+function firstDifference(one: Text, other: Text): number | null {
+  const others = new Map(other.tokens.map(token => [token.position, token]));
+  for (const { position, id, piece } of one.tokens) {
+    const beside = others.get(position);
+    if (beside !== undefined && (beside.id !== id || beside.piece !== piece)) {
+      return position;
+    }
+  }
+  const [end, otherEnd] = [lengthOf(one), lengthOf(other)];
+  const shorter = end < otherEnd ? one : other;
+  return end === otherEnd || isUnderWay(shorter.generation) ? null : Math.min(end, otherEnd);
+}
+
+/** Positions of a text as far as it is written. */
+export const lengthOf = ({ tokens }: Pick<IWrittenText, 'tokens'>): number =>
+  (tokens[tokens.length - 1]?.position ?? -1) + 1;

@@ -2,10 +2,8 @@ import { formatInteger } from '../../../../charts';
 import type { INote } from '../../../../views/shared/content';
 import { omissionWords } from '../../../../views/shared/describe';
 import type { Translate } from '../../../../views/shared/translate';
-import { lengthOf } from './first-difference';
-import type { ITextFacts, IWrittenText, TokensChoice } from './text-facts';
+import { lengthOf, type ITextFacts, type IWrittenText, type TokensChoice } from './text-facts';
 import type { ITextWish } from './text-recipe';
-import { MOST_LINES } from './lines-in-sight';
 import { differenceWords, missingWords } from './token-words';
 
 /** What the sentences above a text can do. */
@@ -92,4 +90,56 @@ export function textCaption(
     ...omissionWords({ evictedRows: length - tokens.length }, t),
     ...(generation.state !== 'failed' && generation.message !== '' ? [generation.message] : [])
   ];
+}
+
+/** Lines of a text that are drawn at once. */
+const MOST_LINES = 40;
+
+/** Which lines of a long text are in sight: the last ones, those about the one that is looked at, or those that were turned to by hand. */
+export class LinesInSight {
+  /**
+   * Return the first line, and the one after the last.
+   *
+   * @param lines - Lines that there are.
+   * @param looked - Line that is looked at; null follows the end.
+   */
+  over(lines: number, looked: number | null): readonly [number, number] {
+    const last = Math.max(0, lines - MOST_LINES);
+    if (looked !== this._looked) {
+      this._looked = looked;
+      this._held = null;
+      if (looked !== null && (looked < this._top || looked >= this._top + MOST_LINES)) {
+        this._top = looked - (MOST_LINES >> 1);
+      }
+    }
+    // Who turned to the end again follows it.
+    this._held = this._held !== null && this._held < last ? this._held : null;
+    this._top = Math.max(0, Math.min(this._held ?? (looked === null ? last : this._top), last));
+    return [this._top, Math.min(lines, this._top + MOST_LINES)];
+  }
+
+  /** Show the lines before or after. */
+  turn(by: -1 | 1): void {
+    // One line stays, so that the eye finds its way.
+    this._hold(this._top + by * (MOST_LINES - 1));
+  }
+
+  /** Bring a line into sight; answers whether others are shown now. */
+  show(line: number): boolean {
+    const before = this._top;
+    const top = Math.max(Math.min(before, line), line - MOST_LINES + 1);
+    if (top !== before) {
+      this._hold(top);
+    }
+    return top !== before;
+  }
+
+  private _hold(top: number): void {
+    this._top = Math.max(0, top);
+    this._held = this._top;
+  }
+
+  private _top = 0;
+  private _looked: number | null = null;
+  private _held: number | null = null;
 }

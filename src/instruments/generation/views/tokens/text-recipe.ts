@@ -11,8 +11,14 @@ import {
 import type { IToken } from '../../store/generations';
 import type { Translate } from '../../../../views/shared/translate';
 import { axisParams } from '../../../../views/shared/scale';
-import { colorValue, colorWords, stripOf, type TokenColor } from './token-color';
-import type { ITokenBox, ITokenLayout } from './token-layout';
+import {
+  colorValue,
+  colorWords,
+  stripOf,
+  type TokenColor,
+  type ITokenBox,
+  type ITokenLayout
+} from './token-layout';
 
 /** Pixels of a column and of a line of text in the type of the template. */
 export const CELL = { width: 7.25, height: 22 } as const;

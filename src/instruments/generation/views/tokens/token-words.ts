@@ -2,12 +2,11 @@ import { formatInteger, formatNumber } from '../../../../charts';
 import type { IGeneration, IToken } from '../../store/generations';
 import { perturbText } from '../../../../views/shared/perturb-text';
 import type { SiteInfo } from '../../../../protocol/messages.generated';
-import type { ITip } from '../../../../views/shared/tip';
+import type { ITip } from '../../../../views/shared/table';
 import { quoted } from '../shared/token-text';
 import type { Translate } from '../../../../views/shared/translate';
-import { lengthOf } from './first-difference';
-import type { IMissingText, IWrittenText } from './text-facts';
-import { isPredicted, surpriseOf } from './token-color';
+import { lengthOf, type IMissingText, type IWrittenText } from './text-facts';
+import { isPredicted, surpriseOf } from './token-layout';
 
 /** A token, as a person reads it. */
 export const tokenName = ({ piece, text }: Pick<IToken, 'piece' | 'text'>): string =>

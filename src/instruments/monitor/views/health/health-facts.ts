@@ -1,14 +1,90 @@
-import type { HealthOptions } from '../../../../protocol/views.generated';
-import { own } from '../../../../protocol/own';
+import type { ViewOptions, HealthOptions } from '../../../../protocol/views.generated';
+import { own } from '../../../../protocol/records';
+import type { IRunSource, SourceChange } from '../../../../store/source';
+import type { Loaded } from '../../../../views/shared/content';
+import { ViewModel, type IViewEnvironment } from '../../../../views/shared/view-model';
 import {
+  moduleOf,
+  SEVERITIES,
+  type IAlarm,
+  type Severity,
   firstAnomaly,
   isMuted,
   monitorSettings,
   mutesOf,
-  AlarmReader,
-  type IAlarm
+  AlarmReader
 } from '../../store/alarms';
-import type { IRunSource, SourceChange } from '../../../../store/source';
+
+/** Alarms of one rule in one module. */
+export interface IAlarmGroup {
+  readonly rule: string;
+  readonly module: string;
+  /** The gravest among them. */
+  readonly severity: Severity;
+  readonly count: number;
+  readonly last: number;
+  /** The first of them. */
+  readonly first: IAlarm;
+}
+
+/** Alarms by rule and module, the gravest first and among them the earliest. */
+export function groupAlarms(alarms: readonly IAlarm[]): IAlarmGroup[] {
+  const groups = new Map<string, IAlarmGroup>();
+  for (const alarm of alarms) {
+    const { rule, severity, step } = alarm;
+    const module = moduleOf(alarm);
+    const key = `${rule}\n${module}`;
+    const group = groups.get(key);
+    groups.set(key, {
+      rule,
+      module,
+      severity: group && weight(group.severity) <= weight(severity) ? group.severity : severity,
+      count: (group?.count ?? 0) + 1,
+      first: group?.first ?? alarm,
+      last: Math.max(group?.last ?? step, step)
+    });
+  }
+  return [...groups.values()].sort(
+    (a, b) =>
+      weight(a.severity) - weight(b.severity) || a.first.step - b.first.step || a.first.place - b.first.place
+  );
+}
+
+/** Place of a severity, the gravest 0. */
+export const weight = (severity: Severity): number => SEVERITIES.indexOf(severity);
+
+/** What all parts of the view share: one reading of the alarms. */
+export abstract class HealthPane extends ViewModel {
+  constructor(
+    source: IRunSource,
+    env: IViewEnvironment,
+    protected readonly reader: HealthReader
+  ) {
+    super(source, env);
+  }
+
+  readonly subject = this.t('Health');
+
+  concerns(change: SourceChange): boolean {
+    // How long a run has been healthy is told as well.
+    return this.reader.concerns(change) || (change.kind === 'rows' && change.stream === 'scalars');
+  }
+
+  async load(): Promise<Loaded> {
+    return this.show(await this.reader.facts(this.chosen));
+  }
+
+  /** Draw what is known. */
+  protected abstract show(facts: IHealthFacts): Loaded;
+
+  protected get chosen(): HealthChoice {
+    return this.options as HealthChoice;
+  }
+
+  protected pick(options: Partial<HealthChoice>): void {
+    this.choose(options as Partial<ViewOptions>);
+  }
+}
 
 /** All options of the view. */
 export type HealthChoice = Readonly<Required<HealthOptions>>;

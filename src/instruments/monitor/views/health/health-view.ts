@@ -6,27 +6,58 @@ import type {
   TimelineOptions,
   ViewOptions
 } from '../../../../protocol/views.generated';
-import { SEVERITIES, type IAlarm } from '../../store/alarms';
 import type { IRunSource } from '../../../../store/source';
-import { oneTensor } from '../../../../views/moments/one-tensor';
+import { oneTensor } from '../../../../views/moments/name-facts';
 import { STATISTICS, STATS } from '../../../../views/moments/words';
 import { ScalarsView } from '../../../../views/scalars/scalars-view';
-import type { Control } from '../../../../views/shared/control';
-import type { IComposition, ICompositionEnvironment, IViewPart } from '../../../../views/shared/definition';
-import type { Create } from '../../../../views/shared/definition';
+import { type Control, selectControl } from '../../../../views/shared/control';
+import type {
+  IComposition,
+  ICompositionEnvironment,
+  IViewPart,
+  Create
+} from '../../../../views/shared/definition';
 import { loadView } from '../../../../views/view-code';
 import { OtherRuns } from '../../../../views/shared/lines/other-runs';
-import { selectControl } from '../../../../views/shared/select-control';
 import type { IViewEnvironment } from '../../../../views/shared/view-model';
-import { AroundPane } from './around-pane';
-import { HealthReader, type HealthChoice } from './health-facts';
-import type { HealthPane } from './health-pane';
+import { formatInteger } from '../../../../charts';
+import { LinesPane } from '../../../../views/moments/lines-pane';
+import type { IMark, Loaded } from '../../../../views/shared/content';
+import { type IAlarm, SEVERITIES } from '../../store/alarms';
+import { HealthReader, type HealthChoice, type HealthPane } from './health-facts';
 import { severityWords } from './health-words';
 import { ListPane, WayPane } from './list-pane';
 import { MarksPane } from './marks-pane';
-import { MutedPane } from './muted-pane';
 import { RuleSettings } from './rule-settings';
-import { RulesPane } from './rules-pane';
+import { MutedPane, RulesPane } from './rules-pane';
+
+/** The tensor of an alarm over the steps around it. */
+class AroundPane extends LinesPane {
+  constructor(
+    source: IRunSource,
+    env: IViewEnvironment<MomentsOptions>,
+    others: OtherRuns,
+    private readonly _alarm: () => IAlarm | null
+  ) {
+    super(source, env, others);
+  }
+
+  override async load(signal: AbortSignal): Promise<Loaded> {
+    const loaded = await super.load(signal);
+    const alarm = this._alarm();
+    if ('state' in loaded || alarm === null) {
+      return loaded;
+    }
+    const title = this.t('%1 of %2, around step %3', this.subject, alarm.name, formatInteger(alarm.step));
+    return { content: { ...loaded.content, title } };
+  }
+
+  /** The step of the alarm. */
+  override pinned(): IMark | null {
+    const step = this._alarm()?.step;
+    return step === undefined ? null : { facet: null, x: [step, step], y: null };
+  }
+}
 
 /** Steps that are drawn before and after an alarm. */
 const BEFORE = 20;

@@ -5,12 +5,16 @@ import type { Loaded } from '../../../../views/shared/content';
 import { nothingYet } from '../../../../views/shared/states';
 import { numberColumn, type ITableColumn, type ITableField } from '../../../../views/shared/table';
 import type { IViewEnvironment } from '../../../../views/shared/view-model';
-import { groupAlarms, weight, type IAlarmGroup } from './alarm-groups';
-import type { HealthReader, IHealthFacts } from './health-facts';
-import { HealthPane } from './health-pane';
-import { countWords, directionWords, severityWords } from './health-words';
+import {
+  groupAlarms,
+  weight,
+  type IAlarmGroup,
+  type HealthReader,
+  type IHealthFacts,
+  HealthPane
+} from './health-facts';
+import { countWords, directionWords, severityWords, appliedWords } from './health-words';
 import { mutesIn, type RuleSettings } from './rule-settings';
-import { appliedWords } from './rule-words';
 
 /** Parts of the way that are listed. */
 const MOST_PARTS = 12;

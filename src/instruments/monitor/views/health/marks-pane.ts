@@ -7,10 +7,8 @@ import { rangeOf, type ILinkedMarks, type IStepAxis } from '../../../../views/sh
 import { hold, moveOf } from '../../../../views/shared/places';
 import { axisParams, wide } from '../../../../views/shared/scale';
 import { emptyState, nothingYet, snippetState, type IState } from '../../../../views/shared/states';
-import type { ITip } from '../../../../views/shared/tip';
-import { weight } from './alarm-groups';
-import type { IHealthFacts } from './health-facts';
-import { HealthPane } from './health-pane';
+import type { ITip } from '../../../../views/shared/table';
+import { weight, type IHealthFacts, HealthPane } from './health-facts';
 import { countWords, firstCaption, firstTitle, severityWords, whereWords } from './health-words';
 
 /** What judges a training, in its script. */

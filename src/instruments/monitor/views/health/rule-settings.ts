@@ -1,8 +1,92 @@
-import { ALARM_COUNTS, type IAlarmCounts } from '../../client/alarm-counts';
+import type { IQuestion } from '../../../../client/question';
+import { asObject } from '../../../../client/rest';
+import type { Hello } from '../../../../protocol/messages.generated';
+import { own } from '../../../../protocol/records';
+import { boundedText } from '../../../../protocol/texts';
+import { type IRunSource, takesChanges } from '../../../../store/source';
 import { monitorSettings, mutesOf, type IMuted } from '../../store/alarms';
-import type { IRunSource } from '../../../../store/source';
-import { takesChanges } from '../../../../store/takes-changes';
-import { ruleInForce, rulesOf, type IRuleInfo } from './rule-schema';
+
+/** A number of a rule that people can change. */
+interface IRuleParameter {
+  readonly name: string;
+  readonly title: string;
+  readonly description: string;
+  readonly isWhole: boolean;
+  readonly least?: number;
+  readonly most?: number;
+}
+
+/** A rule as its run announces it. */
+export interface IRuleInfo {
+  readonly name: string;
+  readonly title: string;
+  readonly description: string;
+  readonly parameters: readonly IRuleParameter[];
+}
+
+type Json = Readonly<Record<string, unknown>>;
+
+const objectOf = (value: unknown): Json =>
+  typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Json) : {};
+const member = (value: unknown, name: string): Json => objectOf(own(objectOf(value), name));
+const textOf = (value: unknown, otherwise: string): string =>
+  typeof value === 'string' ? boundedText(value, 400) : otherwise;
+const numberOf = (value: unknown): number | undefined => (typeof value === 'number' ? value : undefined);
+
+/** The rules that a run says can be set; none where it says none. */
+function rulesOf(hello: Hello | null): IRuleInfo[] {
+  const schema = own(hello?.configurable ?? {}, 'monitor')?.schema;
+  const rules = member(member(member(schema, 'properties'), 'rules'), 'properties');
+  return Object.entries(rules).map(([name, rule]) => ({
+    name,
+    title: textOf(own(objectOf(rule), 'title'), name),
+    description: textOf(own(objectOf(rule), 'description'), ''),
+    parameters: Object.entries(member(rule, 'properties')).flatMap(([parameter, property]) => {
+      const { type, title, description, minimum, maximum } = objectOf(property);
+      return type === 'number' || type === 'integer'
+        ? [
+            {
+              name: parameter,
+              title: textOf(title, parameter),
+              description: textOf(description, ''),
+              isWhole: type === 'integer',
+              least: numberOf(minimum),
+              most: numberOf(maximum)
+            }
+          ]
+        : [];
+    })
+  }));
+}
+
+/** What is in force of a rule. */
+function ruleInForce(hello: Hello | null, rule: string): Json {
+  const settings = own(hello?.config.instruments ?? {}, 'monitor');
+  return member(member(settings, 'rules'), rule);
+}
+
+/** Alarms of severity critical and warning that settings of the rules give in what is recorded of a run. */
+interface IAlarmCounts {
+  /** Steps that were judged. */
+  readonly steps: number;
+  /** By rule; one that is not here gave none. */
+  readonly rules: Readonly<Record<string, number>>;
+  /** Whether all recorded steps were judged. */
+  readonly whole: boolean;
+}
+
+/** How many alarms settings of the rules would have given in the recording. */
+export const ALARM_COUNTS: IQuestion<{ readonly settings: object }, IAlarmCounts> = {
+  name: 'alarms/count',
+  inEngine: false,
+  read: answer => {
+    const { steps, rules, whole } = asObject(answer);
+    const counts = Object.entries(asObject(rules)).map(
+      ([rule, count]) => [rule, Number(count) || 0] as const
+    );
+    return { steps: Number(steps) || 0, rules: Object.fromEntries(counts), whole: whole !== false };
+  }
+};
 
 type Value = number | boolean;
 type Part = 'muted' | 'rules';

@@ -1,5 +1,5 @@
 /** @jest-environment node */
-import { PipeReader } from '../../../../engine/pipe-reader';
+import { PipeReader } from '../../../../engine/pipe';
 import { ClientError } from '../../../../client/client-error';
 import { PIPELINE, pipelineOf } from '../pipeline-api';
 import { RunsApi } from '../../../../client/runs-api';

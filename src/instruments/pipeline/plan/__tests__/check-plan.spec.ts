@@ -2,7 +2,7 @@
 import cases from '../../../../../protocol/fixtures/plans.json';
 import type { Plan } from '../../protocol/pipeline.generated';
 import { checkPlan } from '../check-plan';
-import { PlanError } from '../plan-error';
+import { PlanError } from '../plan-shape';
 
 interface ICase {
   readonly plan: Plan;

@@ -1,10 +1,9 @@
 /** @jest-environment node */
 import type { ScheduleName } from '../../protocol/pipeline.generated';
 import { checkPlan } from '../check-plan';
-import { closedFormBubble } from '../closed-form';
+import { closedFormBubble } from '../compare';
 import { MADE_SCHEDULES, makePlan, shapeOf, type MadeSchedule } from '../make-plan';
-import { BACKWARD, FORWARD } from '../operation';
-import type { OperationTable } from '../operation-table';
+import { BACKWARD, FORWARD, type OperationTable } from '../operation';
 import { virtualStages } from '../plan-shape';
 import { Simulation } from '../simulation';
 import { timesFor } from '../stage-times';

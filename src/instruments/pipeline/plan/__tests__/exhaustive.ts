@@ -1,7 +1,6 @@
 import { checkPlan } from '../check-plan';
 import { memoryChange, peakMemory } from '../memory';
-import { FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT } from '../operation';
-import { OperationTable } from '../operation-table';
+import { FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT, OperationTable } from '../operation';
 import { stageOf, virtualStages, type IPlanShape } from '../plan-shape';
 import { Simulation } from '../simulation';
 import type { IStageTimes } from '../stage-times';

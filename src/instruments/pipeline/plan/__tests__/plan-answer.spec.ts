@@ -2,7 +2,7 @@
 import { readFileSync, writeFileSync } from 'fs';
 import type { PlanRequest } from '../../protocol/pipeline.generated';
 import { planAll } from '../plan-all';
-import { planAnswer, type PlanAnswer } from '../plan-answer';
+import { planAnswer, type PlanAnswer } from '../../engine/pipeline-job';
 
 const GOLDEN = 'protocol/fixtures/planned.json';
 

@@ -6,9 +6,8 @@ import { MADE_SCHEDULES, makePlan, shapeOf } from '../make-plan';
 import { memoryLine } from '../memory';
 import { FORWARD } from '../operation';
 import { simulatePlan } from '../plan-all';
-import { PlanError } from '../plan-error';
 import type { IPlanned } from '../planned';
-import { passes, virtualOf } from '../plan-shape';
+import { PlanError, passes, virtualOf } from '../plan-shape';
 import { Simulation } from '../simulation';
 import { timesFor } from '../stage-times';
 

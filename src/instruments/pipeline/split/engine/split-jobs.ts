@@ -1,14 +1,56 @@
-import type { IPipelineSteps } from '../../client/pipeline-api';
 import { asObject } from '../../../../client/rest';
-import { PlanError } from '../../plan/plan-error';
+import type { IEngineHost, IJobResult } from '../../../../engine/jobs';
+import type { IPipelineSteps } from '../../client/pipeline-api';
+import { stepsOf } from '../../engine/pipeline-job';
+import { PlanError } from '../../plan/plan-shape';
 import { measuredSplit } from '../plan/measured-split';
 import { planSplit } from '../plan/plan-split';
+import type { ISplitPlan, ISplitPlanned, SplitOutcome } from '../plan/planned-split';
 import { deletedRanks, rankMap } from '../plan/rank-map';
-import { splitAnswer } from '../plan/split-answer';
 import { splitRequestOf } from '../plan/split-wish';
 import type { SplitRequest } from '../protocol/split.generated';
-import type { IEngineHost, IJobResult } from '../../../../engine/jobs';
-import { stepsOf } from '../../engine/pipeline-job';
+
+/** What the engine's job `split` answers; `protocol/README.md` says what its members are. */
+export type SplitAnswer = ReturnType<typeof splitAnswer>;
+
+/** Write what was planned as JSON. */
+export function splitAnswer({ layouts, best, verdict }: ISplitPlan) {
+  const place = (planned: ISplitPlanned | null): number | null => {
+    const at = layouts.findIndex(each => !('refused' in each) && each === planned);
+    return at < 0 ? null : at;
+  };
+  return {
+    layouts: layouts.map(layout => ('refused' in layout ? layout : answer(layout))),
+    best: place(best),
+    verdict: {
+      is_worth_it: verdict.isWorthIt,
+      split: place(verdict.split),
+      other: place(verdict.other),
+      percent: finite(verdict.percent),
+      low_percent: finite(verdict.lowPercent),
+      high_percent: finite(verdict.highPercent),
+      regret_percent: finite(verdict.regretPercent)
+    }
+  };
+}
+
+function answer(planned: Exclude<SplitOutcome, { readonly refused: unknown }>) {
+  const { layout, devices, stepMs, lanes, operations, peakBytes, overMemoryBytes, sentBytes } = planned;
+  const { lane, kind, microBatch, begin, end } = operations;
+  return {
+    family: layout.family,
+    layout,
+    devices,
+    step_ms: stepMs,
+    lanes,
+    peak_bytes: peakBytes,
+    over_memory_bytes: overMemoryBytes,
+    sent_bytes: sentBytes,
+    operations: { lane, kind, micro_batch: microBatch, begin, end }
+  };
+}
+
+const finite = (value: number): number | null => (Number.isFinite(value) ? value : null);
 
 /** Say which process does what, for a `RankMapRequest`; `protocol/README.md` says what the answer's members are. */
 export async function mapRanks(args: unknown): Promise<IJobResult> {

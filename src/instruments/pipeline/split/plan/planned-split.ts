@@ -1,8 +1,161 @@
-import type { SplitLayout } from '../protocol/split.generated';
-import { laneOrder } from './lane-order';
-import { devicesOf, isApart } from './layout-shape';
-import type { ISplitLane, ISplitPlanned, SplitKind } from './split-planned';
+import type { SplitFamily, SplitLayout } from '../protocol/split.generated';
+import { isApart, devicesOf } from './layout-shape';
 import type { SplitSimulation } from './split-simulation';
+
+/** What one process of a replica does; of a tensor-parallel group its first. */
+export interface ISplitLane {
+  /** both: an ordinary process, which does forward and backward passes. */
+  readonly role: 'backward' | 'both' | 'forward';
+  readonly stage: number;
+  /** Kind of device. */
+  readonly device: number;
+}
+
+/** F: forward pass; R: forward pass that is done again, or in a backward process, for its backward pass; B: backward pass; O: gradients are summed over replicas and the optimizer takes its step; W: new weights come to a forward process. */
+export type SplitKind = 'B' | 'F' | 'O' | 'R' | 'W';
+
+/** The operations of one replica's step as columns of one length, lane after lane in their order; empty where there are more than 200,000, which nobody can draw. Times are ms from the step's begin. */
+export interface ISplitOperations {
+  readonly lane: readonly number[];
+  readonly kind: readonly SplitKind[];
+  /** -1 of O and W. */
+  readonly microBatch: readonly number[];
+  readonly begin: readonly number[];
+  readonly end: readonly number[];
+}
+
+/** A layout and its simulated step. */
+export interface ISplitPlanned {
+  readonly layout: SplitLayout;
+  /** Devices of each kind that it takes, a coordinator's among them. */
+  readonly devices: readonly number[];
+  /** ms from the begin of a step until the next can begin: with new weights where they are needed. */
+  readonly stepMs: number;
+  readonly lanes: readonly ISplitLane[];
+  readonly operations: ISplitOperations;
+  /** By lane: what a device holds at most, bytes. */
+  readonly peakBytes: readonly number[];
+  /** By how much the worst lane exceeds the memory of its device; 0 where none does. */
+  readonly overMemoryBytes: number;
+  /** Bytes that go between processes in a step, of all replicas. */
+  readonly sentBytes: number;
+}
+
+/** What came of a family of layouts: the best of it, or why there is none. */
+export type SplitOutcome =
+  | ISplitPlanned
+  | { readonly family: SplitFamily; readonly refused: { readonly code: string; readonly message: string } };
+
+/** Whether a split is worth it. */
+export interface ISplitVerdict {
+  /** Whether the split's step is shorter by more than chance. */
+  readonly isWorthIt: boolean;
+  /** The best split, and the best of all others; null where there is none that fits in memory. */
+  readonly split: ISplitPlanned | null;
+  readonly other: ISplitPlanned | null;
+  /** By how much the split's step is longer, %: negative where it is shorter. 95 % of what the times may be by their uncertainty lies between low and high. NaN where one of the two is lacking. */
+  readonly percent: number;
+  readonly lowPercent: number;
+  readonly highPercent: number;
+  /** What following the verdict costs on average where it is wrong, times how often it is, % of the step that would have been better. */
+  readonly regretPercent: number;
+}
+
+/** What the planner found. */
+export interface ISplitPlan {
+  /** The best of each family in the order of `SplitFamily`; a layout of one's own before them. */
+  readonly layouts: readonly SplitOutcome[];
+  /** The shortest step of all that fit in memory. */
+  readonly best: ISplitPlanned | null;
+  readonly verdict: ISplitVerdict;
+}
+
+/** A pass of a micro-batch. */
+interface ISplitPass {
+  readonly kind: SplitKind;
+  readonly microBatch: number;
+}
+
+/** What a layout's order depends on. */
+export interface IOrderShape {
+  readonly family: SplitFamily;
+  readonly stages: number;
+  /** Of a replica. */
+  readonly microBatches: number;
+  /** Micro-batches that a backward process recomputes ahead. */
+  readonly ahead: number;
+}
+
+/** The passes of a process, in its order. */
+export function laneOrder(
+  { role, stage }: Pick<ISplitLane, 'role' | 'stage'>,
+  { family, stages, microBatches, ahead }: IOrderShape
+): ISplitPass[] {
+  const passes: ISplitPass[] = [];
+  const isAgain = family === 'recompute' || family === 'pipeline_recompute';
+  // By how many micro-batches backward passes follow.
+  const lag = role === 'forward' ? microBatches : role === 'backward' ? ahead : stages - 1 - stage;
+  for (let at = 0; at < microBatches + lag; at += 1) {
+    if (role === 'backward' && at >= lag) {
+      passes.push({ kind: 'B', microBatch: at - lag });
+    }
+    if (at < microBatches) {
+      passes.push({ kind: role === 'backward' ? 'R' : 'F', microBatch: at });
+    }
+    if (role === 'both' && at >= lag) {
+      const kinds: SplitKind[] = isAgain ? ['R', 'B'] : ['B'];
+      passes.push(...kinds.map(kind => ({ kind, microBatch: at - lag })));
+    }
+  }
+  return passes;
+}
+
+/** A pass with the stage that does it. */
+interface IProofPass extends ISplitPass {
+  readonly stage: number;
+}
+
+/**
+ * All passes of a replica in an order in which none waits for a later one: neither for one before it in its process, nor for a message. That there is one is why a step cannot
+ * deadlock, however slow its processes and links are.
+ *
+ * Forward and backward apart: rounds of the forward passes, in both processes, of one micro-batch by rising stage, and of the backward passes of the micro-batch `ahead` - 1 before
+ * it by falling stage. Together, which is 1F1B: rounds of a diagonal of forward passes, and of the backward passes of the micro-batch that has just passed the last stage.
+ */
+export function orderProof({ family, stages, microBatches, ahead }: IOrderShape): IProofPass[] {
+  const proof: IProofPass[] = [];
+  const apart = isApart(family);
+  const isAgain = family === 'recompute' || family === 'pipeline_recompute';
+  const behind = apart ? Math.min(ahead, microBatches) - 1 : stages - 1;
+  const enter = (kind: SplitKind, stage: number, microBatch: number): void => {
+    if (microBatch >= 0 && microBatch < microBatches) {
+      proof.push({ kind, stage, microBatch });
+    }
+  };
+  // MegaFBD hands inputs to backward processes later, but its forward processes wait for none of them.
+  for (let round = 0; round < microBatches && apart; round += 1) {
+    for (let stage = 0; stage < stages && family === 'megafbd'; stage += 1) {
+      enter('F', stage, round);
+    }
+  }
+  for (let round = 0; round < microBatches + behind; round += 1) {
+    for (let stage = 0; stage < stages; stage += 1) {
+      if (family !== 'megafbd') {
+        enter('F', stage, apart ? round : round - stage);
+      }
+      if (apart) {
+        enter('R', stage, round);
+      }
+    }
+    for (let stage = stages - 1; stage >= 0; stage -= 1) {
+      if (isAgain) {
+        enter('R', stage, round - behind);
+      }
+      enter('B', stage, round - behind);
+    }
+  }
+  return proof;
+}
 
 /** Operations of a step that are listed at most; more cannot be drawn. */
 const MOST_LISTED = 200_000;

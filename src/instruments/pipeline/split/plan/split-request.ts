@@ -5,7 +5,7 @@ import {
   type SplitRequest
 } from '../protocol/split.generated';
 import { schemaCheck } from '../../../../protocol/schema-check';
-import { PlanError } from '../../plan/plan-error';
+import { PlanError } from '../../plan/plan-shape';
 import { devicesOf, isApart } from './layout-shape';
 
 const check = schemaCheck({ $ref: '#/$defs/SplitRequest' }, SPLIT_SCHEMA.$defs);

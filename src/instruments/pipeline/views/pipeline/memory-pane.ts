@@ -8,13 +8,13 @@ import {
 } from '../../../../charts';
 import { memoryLine, type IPlanned } from '../../plan';
 import type { IMark, IMoved, Loaded } from '../../../../views/shared/content';
-import { lineColors } from '../../../../views/shared/lines/colors';
+import { lineColors } from '../../../../views/shared/lines/legend';
 import { lineRecipe } from '../../../../views/shared/lines/line-recipe';
 import type { ILine } from '../../../../views/shared/lines/line';
 import { hold, moveOf, placeBefore } from '../../../../views/shared/places';
 import { nothingYet } from '../../../../views/shared/states';
 import { padded } from '../../../../views/shared/scale';
-import type { ITip } from '../../../../views/shared/tip';
+import type { ITip } from '../../../../views/shared/table';
 import { PipelinePane } from './pipeline-pane';
 import type { IPipelineRead } from './pipeline-reader';
 

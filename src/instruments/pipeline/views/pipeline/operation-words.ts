@@ -1,7 +1,29 @@
 import { formatInteger, hexOf, mixed, timeWords } from '../../../../charts';
+import type { PipelineOptions } from '../../../../protocol/views.generated';
 import { kindColor } from '../../../../views/shared/span-kinds';
 import type { Translate } from '../../../../views/shared/translate';
-import type { IOperation, OperationKind } from './lane';
+import { MADE_SCHEDULES, scheduleTitle } from '../../plan';
+import type { IOperation, OperationKind } from './plan-lanes';
+
+/** What can be chosen as schedule. */
+type Schedule = Required<PipelineOptions>['schedule'];
+
+/** All that can be chosen, in the order of the list. */
+export const SCHEDULES: readonly Schedule[] = ['best', 'measured', ...MADE_SCHEDULES, 'search'];
+
+/** A schedule by the name that people know. */
+export function scheduleWords(schedule: string, t: Translate): string {
+  switch (schedule) {
+    case 'best':
+      return t('best');
+    case 'measured':
+      return t('Measured order');
+    case 'search':
+      return t('Searched order');
+    default:
+      return scheduleTitle(schedule);
+  }
+}
 
 /** Kinds in the order of the legend, each with the kind of span whose colour it has. */
 const SPANS: Readonly<Record<OperationKind, string>> = {

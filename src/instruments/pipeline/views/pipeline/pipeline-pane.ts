@@ -4,7 +4,7 @@ import type { Loaded } from '../../../../views/shared/content';
 import { emptyState, type IState } from '../../../../views/shared/states';
 import { GanttPane } from './gantt-pane';
 import { shownOf, type IPipelineRead, type PipelineReader } from './pipeline-reader';
-import { scheduleWords } from './schedule-words';
+import { scheduleWords } from './operation-words';
 
 /** One picture of a plan. */
 export abstract class PipelinePane extends GanttPane<PipelineOptions, PipelineReader> {

@@ -11,7 +11,7 @@ import {
 } from '../../plan';
 import type { PipelineOptions } from '../../../../protocol/views.generated';
 import type { IRunSource } from '../../../../store/source';
-import { PlanReader, rangeOf } from './plan-reader';
+import { PlanReader, rangeOf } from './plan-lanes';
 import { whatIf, type IWhatIf } from './what-if';
 
 type Options = Required<PipelineOptions>;

@@ -3,14 +3,14 @@ import { fullViewOptions } from '../../../../protocol/view-options';
 import type { Outcome } from '../../plan';
 import type { IRunSource } from '../../../../store/source';
 import type { ICompositionEnvironment } from '../../../../views/shared/definition';
-import { selectControl, type IChoice } from '../../../../views/shared/select-control';
+import { selectControl, type IChoice } from '../../../../views/shared/control';
 import { MemoryPane } from './memory-pane';
 import { PipelineReader } from './pipeline-reader';
 import { PlanPane } from './plan-pane';
 import { PlanView, type IPlanToolbar, type PlanPanes } from './plan-view';
-import { SCHEDULES, scheduleWords } from './schedule-words';
+import { SCHEDULES, scheduleWords } from './operation-words';
 import { SchedulesPane } from './schedules-pane';
-import { changedSettings, whatIfControls } from './what-if-controls';
+import { changedSettings, whatIfControls } from './what-if';
 
 type Options = Required<PipelineOptions>;
 

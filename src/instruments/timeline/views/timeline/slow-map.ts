@@ -11,9 +11,9 @@ import type { ITimelineAnswer } from '../../client/timeline-api';
 import type { IContent, IMark, IMoved } from '../../../../views/shared/content';
 import { moveAmongCells, type IGridCell } from '../../../../views/shared/places';
 import { colorStrip, extentOf } from '../../../../views/shared/scale';
-import type { ITip } from '../../../../views/shared/tip';
+import type { ITip } from '../../../../views/shared/table';
 import type { Translate } from '../../../../views/shared/translate';
-import { laneWords } from './span-words';
+import { laneWords } from './lanes';
 
 const MOST_COLUMNS = 1000;
 const ROW = { height: 16, least: 60, most: 900, label: 13 };

@@ -10,20 +10,28 @@ import type { ConfigPatch } from '../../../../protocol/messages.generated';
 import type { TimelineOptions } from '../../../../protocol/views.generated';
 import type { IRunSource, SourceChange } from '../../../../store/source';
 import type { IContent, IMark, IMoved, INote, Loaded } from '../../../../views/shared/content';
-import type { Control } from '../../../../views/shared/control';
+import { type Control, selectControl } from '../../../../views/shared/control';
 import { goControl } from '../../../../views/shared/controls';
-import { chip, rangesField } from '../../../../views/shared/fields';
+import { chip, rangesField, type ITip } from '../../../../views/shared/table';
 import type { ILegend } from '../../../../views/shared/lines/legend';
 import { hold, moveOf } from '../../../../views/shared/places';
-import { selectControl } from '../../../../views/shared/select-control';
 import { again, nothingYet, snippetState, type IState } from '../../../../views/shared/states';
-import type { ITip } from '../../../../views/shared/tip';
 import { ViewModel, type IViewEnvironment } from '../../../../views/shared/view-model';
 import { axisParams } from '../../../../views/shared/scale';
-import { clockRow, HALF, LANE, laneHeight, namedLanes, pathRows, stepRows } from './lanes';
+import {
+  clockRow,
+  HALF,
+  LANE,
+  laneHeight,
+  namedLanes,
+  pathRows,
+  stepRows,
+  kindWords,
+  laneWords,
+  pieceTip
+} from './lanes';
 import { SlowMap } from './slow-map';
 import { KINDS, kindColor } from '../../../../views/shared/span-kinds';
-import { kindWords, laneWords, pieceTip } from './span-words';
 
 /** What records spans, in a training script. */
 const SNIPPET = "megalens.trace(model, timeline='phases')";

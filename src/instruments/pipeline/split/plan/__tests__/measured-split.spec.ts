@@ -1,10 +1,9 @@
 /** @jest-environment node */
 import type { IPipelineSteps, PipelineKind } from '../../../client/pipeline-api';
 import type { SplitLayout } from '../../protocol/split.generated';
-import { compareSplit } from '../compare-split';
+import { compareSplit } from '../../views/split/split-plan-pane';
 import { measuredSplit } from '../measured-split';
-import { plannedSplit } from '../planned-split';
-import type { ISplitPlanned } from '../split-planned';
+import { plannedSplit, type ISplitPlanned } from '../planned-split';
 import { fullSplitRequest } from '../split-request';
 import { SplitSimulation } from '../split-simulation';
 import { splitRequestOf } from '../split-wish';

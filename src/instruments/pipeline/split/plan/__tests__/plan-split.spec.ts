@@ -1,10 +1,10 @@
 /** @jest-environment node */
 import { readFileSync, writeFileSync } from 'fs';
 import type { SplitRequest } from '../../protocol/split.generated';
-import { PlanError } from '../../../plan/plan-error';
+import { PlanError } from '../../../plan/plan-shape';
 import { SPLIT_FAMILIES } from '../layout-shape';
 import { planSplit } from '../plan-split';
-import { splitAnswer, type SplitAnswer } from '../split-answer';
+import { splitAnswer, type SplitAnswer } from '../../engine/split-jobs';
 import { fullSplitRequest } from '../split-request';
 
 const GOLDEN = 'protocol/fixtures/split-planned.json';

@@ -1,6 +1,6 @@
 /** @jest-environment node */
 import { readFileSync } from 'fs';
-import { PlanError } from '../../../plan/plan-error';
+import { PlanError } from '../../../plan/plan-shape';
 import { deletedRanks, rankMap } from '../rank-map';
 
 interface ICase {

@@ -1,8 +1,7 @@
 /** @jest-environment node */
 import type { SplitFamily, SplitLayout } from '../../protocol/split.generated';
-import { laneOrder, orderProof, type IOrderShape } from '../lane-order';
 import { isApart, SPLIT_FAMILIES } from '../layout-shape';
-import { plannedSplit } from '../planned-split';
+import { laneOrder, orderProof, type IOrderShape, plannedSplit } from '../planned-split';
 import { fullSplitRequest } from '../split-request';
 import { SplitSimulation } from '../split-simulation';
 

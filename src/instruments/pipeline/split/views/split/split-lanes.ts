@@ -1,9 +1,9 @@
 import { formatInteger } from '../../../../../charts';
 import type { IMeasuredSplit } from '../../plan/measured-split';
-import type { ISplitLane, ISplitOperations, ISplitPlanned } from '../../plan/split-planned';
-import type { ILane, ILaneGroup, IOperation } from '../../../views/pipeline/lane';
+import type { ISplitLane, ISplitOperations, ISplitPlanned } from '../../plan/planned-split';
+import type { ILane, ILaneGroup, IOperation } from '../../../views/pipeline/plan-lanes';
 import type { Translate } from '../../../../../views/shared/translate';
-import { roleWords } from './split-words';
+import { roleWords } from './split-pane';
 
 /** A process whose step is drawn. */
 type Process = Pick<ISplitLane, 'role' | 'stage'>;

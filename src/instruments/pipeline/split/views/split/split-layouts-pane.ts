@@ -1,11 +1,10 @@
 import { formatBytes, formatInteger, timeWords } from '../../../../../charts';
-import type { ISplitPlanned } from '../../plan/split-planned';
+import type { ISplitPlanned } from '../../plan/planned-split';
 import type { IMark, Loaded } from '../../../../../views/shared/content';
 import { emptyState } from '../../../../../views/shared/states';
 import { splitLanes } from './split-lanes';
-import { SplitPane } from './split-pane';
+import { SplitPane, deviceWords, layoutWords } from './split-pane';
 import type { ISplitRead } from './split-reader';
-import { deviceWords, layoutWords } from './split-words';
 
 /** The best layout of each family under one another on one axis of time, the fastest first. */
 export class SplitLayoutsPane extends SplitPane {

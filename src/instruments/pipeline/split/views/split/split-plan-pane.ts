@@ -1,13 +1,101 @@
-import { formatBytes, formatInteger, formatNumber, timeWords } from '../../../../../charts';
-import { compareSplit } from '../../plan/compare-split';
-import type { ISplitPlanned } from '../../plan/split-planned';
+import { formatNumber, formatBytes, formatInteger, timeWords } from '../../../../../charts';
+import type { SplitOptions } from '../../../../../protocol/views.generated';
 import type { INote, Loaded } from '../../../../../views/shared/content';
 import { emptyState } from '../../../../../views/shared/states';
+import type { Translate } from '../../../../../views/shared/translate';
+import type { IMeasuredSplit } from '../../plan/measured-split';
+import { familyTitle } from '../../plan/plan-split';
+import type { ISplitPlanned, ISplitLane } from '../../plan/planned-split';
 import { isMeasured, splitLanes } from './split-lanes';
-import { SplitPane } from './split-pane';
-import { drawnOf, type ISplitRead } from './split-reader';
-import { splitVerdictNotes } from './split-verdict-notes';
-import { deviceWords, layoutWords } from './split-words';
+import { SplitPane, layoutWords, deviceWords } from './split-pane';
+import { type ISplitRead, drawnOf } from './split-reader';
+
+type Layout = Required<SplitOptions>['layout'];
+
+/** What the notes ask of their view. */
+interface ISplitVerdictActions {
+  readonly t: Translate;
+  readonly copyCode: () => void;
+  /** Draw a layout. */
+  readonly show: (layout: Layout) => void;
+}
+
+/** Whether a split is worth it, by how much, and what it costs if that is wrong; where the peer's stands. */
+function splitVerdictNotes(
+  { plan }: ISplitRead,
+  drawn: ISplitPlanned,
+  { t, copyCode, show }: ISplitVerdictActions
+): INote[] {
+  const { isWorthIt, other, split } = plan.verdict;
+  const wanted = isWorthIt ? split : other;
+  const action =
+    wanted === null || wanted.layout.family === drawn.layout.family
+      ? { label: t('Copy as code'), run: copyCode }
+      : {
+          label: t('Show %1', familyTitle(wanted.layout.family)),
+          run: () => show(wanted.layout.family)
+        };
+  return [{ text: verdictWords(plan.verdict, t), tone: 'finding', action }];
+}
+
+/** The verdict in sentences. */
+function verdictWords(
+  { isWorthIt, split, other, percent, lowPercent, highPercent, regretPercent }: ISplitRead['plan']['verdict'],
+  t: Translate
+): string {
+  if (split === null || other === null) {
+    return split !== null
+      ? t('Split: nothing else fits in the memory of these devices.')
+      : t('Do not split: no split fits on these devices.');
+  }
+  const by = t('%1 % a step (95 %: %2 to %3)', signed(percent), signed(lowPercent), signed(highPercent));
+  const against = layoutWords(other, t);
+  const first = isWorthIt
+    ? t('Split: %1 against %2.', by, against)
+    : highPercent > 0 && lowPercent < 0
+      ? t('Do not split: %1 against %2 is no more than the times may be off.', by, against)
+      : t('Do not split: the best split takes %1 against %2.', by, against);
+  return regretPercent >= 0.05
+    ? `${first} ${t('Where the times are otherwise this costs %1 % on average.', formatNumber(regretPercent, 2))}`
+    : first;
+}
+
+const signed = (value: number): string =>
+  `${value < 0 ? '−' : '+'}${formatNumber(Math.abs(value), Math.abs(value) < 10 ? 2 : 3)}`;
+
+/** How long a process is busy in a step, planned and measured, ms. */
+interface ISplitLaneDelay extends ISplitLane {
+  readonly plannedMs: number;
+  /** NaN where no such process was measured. */
+  readonly measuredMs: number;
+}
+
+/** A planned step beside the measured one. */
+interface ISplitComparison {
+  readonly plannedMs: number;
+  readonly measuredMs: number;
+  /** By how much the measured step is longer, %. */
+  readonly percent: number;
+  readonly lanes: readonly ISplitLaneDelay[];
+}
+
+/** Compare a planned step with what a run measured, process by process. */
+export function compareSplit(planned: ISplitPlanned, measured: IMeasuredSplit): ISplitComparison {
+  const { lane, begin, end } = planned.operations;
+  const busy = new Float64Array(planned.lanes.length);
+  lane.forEach((at, row) => (busy[at]! += end[row]! - begin[row]!));
+  return {
+    plannedMs: planned.stepMs,
+    measuredMs: measured.stepMs,
+    percent: planned.stepMs > 0 ? (measured.stepMs / planned.stepMs - 1) * 100 : NaN,
+    lanes: planned.lanes.map((each, at) => ({
+      ...each,
+      plannedMs: busy[at]!,
+      measuredMs:
+        measured.lanes.find(({ role, stage }) => role === each.role && stage === each.stage)?.busyMs ?? NaN
+    }))
+  };
+}
 
 /** What each process does in a step, the last measured step under it, and whether a split is worth it. */
 export class SplitPlanPane extends SplitPane {

@@ -1,10 +1,10 @@
 import { PIPELINE } from '../../../client/pipeline-api';
 import { measuredSplit, type IMeasuredSplit } from '../../plan/measured-split';
 import { planSplit } from '../../plan/plan-split';
-import type { ISplitPlan, ISplitPlanned, SplitOutcome } from '../../plan/split-planned';
+import type { ISplitPlan, ISplitPlanned, SplitOutcome } from '../../plan/planned-split';
 import type { SplitOptions } from '../../../../../protocol/views.generated';
 import type { IRunSource } from '../../../../../store/source';
-import { PlanReader, rangeOf } from '../../../views/pipeline/plan-reader';
+import { PlanReader, rangeOf } from '../../../views/pipeline/plan-lanes';
 import { splitWhatIf, type ISplitWhatIf } from './split-what-if';
 
 type Options = Required<SplitOptions>;

@@ -2,16 +2,15 @@ import { fullViewOptions } from '../../../../../protocol/view-options';
 import type { SplitOptions } from '../../../../../protocol/views.generated';
 import type { IRunSource } from '../../../../../store/source';
 import { PlanView, type IPlanToolbar, type PlanPanes } from '../../../views/pipeline/plan-view';
-import { changedOf, sliderControls } from '../../../views/pipeline/sliders';
+import { changedOf, sliderControls } from '../../../views/pipeline/what-if';
 import type { ICompositionEnvironment } from '../../../../../views/shared/definition';
-import { selectControl, type IChoice } from '../../../../../views/shared/select-control';
+import { selectControl, type IChoice } from '../../../../../views/shared/control';
 import { familyTitle } from '../../plan/plan-split';
 import { RolesPane } from './roles-pane';
 import { SplitLayoutsPane } from './split-layouts-pane';
 import { SplitPlanPane } from './split-plan-pane';
 import { drawnOf, SplitReader } from './split-reader';
-import { splitSliders } from './split-sliders';
-import type { SplitSetting } from './split-what-if';
+import { splitSliders, type SplitSetting } from './split-what-if';
 
 type Options = Required<SplitOptions>;
 
