@@ -20,8 +20,7 @@ import megalens
 from megalens.demo.model import GPT, GPTConfig
 from megalens.demo.tokenizer import ByteTokenizer
 from megalens.instruments.generation import as_language_model
-from megalens.instruments.generation.decoding import Decoding, GenerationPass, evaluating
-from megalens.instruments.generation.sampling import Sampler
+from megalens.instruments.generation.decoding import Decoding, GenerationPass, Sampler, evaluating
 
 from .common import Row, ratio, write_results
 from .peer import PeerTracer

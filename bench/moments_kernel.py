@@ -18,8 +18,8 @@ from torch import Tensor
 
 from bench.common import Row, ratio, write_results
 from megalens.tracer.moments import kernel_name, measure
+from megalens.tracer.moments.measure import measure_plainly
 from megalens.tracer.moments.native.library import load
-from megalens.tracer.moments.plain import measure_plainly
 
 _TARGET = 1.5
 _WIDTH, _LAYERS, _WORDS, _POSITIONS = 384, 12, 22_000, 1024

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from megalens.hub.packing import pack_stream
+from megalens.hub.recording_folder import pack_stream
 from megalens.protocol import stream_schema
 
 __all__ = ["ITEMS", "write_recording"]

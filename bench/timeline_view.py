@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from megalens.hub.packing import pack_stream
+from megalens.hub.recording_folder import pack_stream
 from megalens.protocol import stream_schema
 from tests.kit.simulated_jobs import Fault, Job, simulate
 

@@ -31,7 +31,7 @@ class Slice:
     name : str
         The instrument's name.
     traced : str
-        Called by ``megalens.trace`` with :class:`~megalens.tracer.settings.TraceSettings` and the process's :class:`~megalens.tracer.Place`; gives an
+        Called by ``megalens.trace`` with the model, :class:`~megalens.tracer.settings.TraceSettings` and the process's :class:`~megalens.tracer.Place`; gives an
         :class:`~megalens.tracer.Instrument`, or None where the settings want none.
     run : mapping
         Attributes of a run by name: functions whose first argument is the run, or properties.
@@ -62,21 +62,25 @@ def find_slices() -> tuple[Slice, ...]:
     """Return every slice of this installation, by name. One that cannot be loaded is left out with a warning."""
     found: dict[str, Slice] = {}
     for entry in sorted(entry_points(group=GROUP), key=lambda each: each.name):
-        # What was installed once may have been deleted since: that is no fault.
-        if not _is_there(entry.module):
-            continue
         try:
-            found[entry.name] = entry.load()
+            if find_spec(entry.module) is not None:
+                found[entry.name] = _checked(entry.load())
         except Exception as error:
-            warnings.warn(f"The slice {entry.name} could not be loaded: {error}", stacklevel=2)
+            if not _is_gone(error, entry.module):
+                warnings.warn(f"The slice {entry.name} could not be loaded: {error}", stacklevel=2)
     return tuple(found.values())
 
 
-def _is_there(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except ModuleNotFoundError:
-        return False
+def _checked(loaded: Any) -> Slice:
+    if not isinstance(loaded, Slice):
+        raise TypeError(f"its entry point must name a Slice, got {type(loaded).__name__}")
+    return loaded
+
+
+def _is_gone(error: Exception, module: str) -> bool:
+    """Whether the folder of a slice was deleted since it was installed, which is no fault; a package that it imports may be missing too."""
+    missing = error.name if isinstance(error, ModuleNotFoundError) else None
+    return missing is not None and f"{module}.".startswith(f"{missing}.")
 
 
 def load(path: str) -> Any:

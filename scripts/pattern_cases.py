@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 from megalens.runs import ClientError
-from megalens.runs.moments.grouping.patterns import Pattern
+from megalens.runs.moments.grouping.name_filter import Pattern
 
 __all__ = ["pattern_cases", "random_name", "random_pattern"]
 

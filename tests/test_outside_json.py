@@ -7,7 +7,7 @@ ROOT = Path(__file__).parents[1] / "megalens"
 ALLOWED = {
     "runs/moments/jsonl/cached_file.py": "this package's own cache; anything odd has the file parsed anew",
     "runs/moments/jsonl/chunk.py": "another logger's lines, which have bare NaN; each value is checked where it is read",
-    "runs/moments/jsonl/parse_process.py": "between this package's own processes",
+    "runs/moments/jsonl/ingest.py": "between this package's own processes",
     "hub/dialects/peer_message.py": "a foreign hub's, which has bare NaN; each value is checked where it is read",
     "pictures/engine/child.py": "between this package's own processes",
     "instruments/generation/megatron_control.py": "between the ranks of one job",
@@ -16,7 +16,7 @@ ALLOWED = {
     "protocol/plain_json.py": "parse_json itself",
     "pictures/report/build.py": "a file of this package",
     "server/base_handler.py": "a body that parse_json refused, to name the member at fault",
-    "tracer/moments/joining/packing.py": "between the ranks of one job, which have proved to be that",
+    "tracer/moments/joining/collector.py": "between the ranks of one job, which have proved to be that",
     "tracer/sending/hub_process.py": "the line of a hub that this process started",
     "tracer/sending/peers/channel.py": "between the ranks of one job; strangers may send 4 KiB, and are only asked for an answer",
 }

@@ -20,8 +20,7 @@ import megalens
 from bench.common import Row, ratio, run_processes, write_results
 from megalens.instruments.pipeline import Plan, plan
 from megalens.instruments.pipeline.connections import expected_messages
-from megalens.instruments.pipeline.order_choice import choice_from_json
-from megalens.instruments.pipeline.orders import FixedOrder
+from megalens.instruments.pipeline.orders import FixedOrder, choice_from_json
 
 ROOT = Path(__file__).resolve().parents[2]
 STAGES, MICRO_BATCHES, PARTS = 4, 8, 8

@@ -6,9 +6,8 @@ from .adapter import Adapter
 from .find import ADAPTERS, find_adapter, find_moments
 from .layer_roles import Mixture
 from .megatron_core import MegatronAdapter
-from .plain_torch import GPT_TABLE
 from .sites import sites_of
-from .structure import StructureAdapter
+from .structure import GPT_TABLE, StructureAdapter
 from .torch_place import mesh_place, torch_place
 
 if TYPE_CHECKING:

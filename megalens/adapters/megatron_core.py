@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from ..protocol import EMBEDDING
 from ..tracer import FlagPoints, ModelPoints, Place, Shards, Source, TracerError
 from .sites import sites_of
-from .sizes import ModelSizes, halves
-from .unwrap import unwrapped
+from .sizes import ModelSizes, halves, unwrapped
 
 __all__ = ["MegatronAdapter"]
 

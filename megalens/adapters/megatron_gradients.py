@@ -3,13 +3,126 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["ready_moment"]
+from torch import Tensor
+
+__all__ = ["ready_moment", "Held", "held_parameters", "leaf_optimizers"]
 
 _PREPARE = "prepare_grads"
 Stop = Callable[[], None]
+
+
+# What an optimizer of Megatron-Core holds of each parameter: fp32 master weights and the gradients that it
+# will apply.
+@dataclass(frozen=True)
+class Held:
+    """What this process's optimizer holds of a parameter.
+
+    Attributes
+    ----------
+    tensor : torch.Tensor or None
+        The weights that it updates, the whole parameter or a flat part of it; its ``grad`` (or ``decoupled_grad``) is the gradient that it applies. None where it holds nothing.
+    owned : bool
+        Whether the data-parallel processes hold different values or parameters, so that each counts its own. Otherwise all hold the same.
+    part : slice or None
+        Which values of the flat parameter, where it is a part.
+    """
+
+    tensor: Tensor | None
+    owned: bool = False
+    part: slice | None = None
+
+    def value(self) -> Tensor | None:
+        """Return the weights, as numbers where Transformer Engine keeps codes."""
+        if self.tensor is None:
+            return None
+        if type(self.tensor).__module__.startswith("transformer_engine."):
+            return self.tensor.dequantize()
+        return self.tensor.detach()
+
+    def gradient(self) -> Tensor | None:
+        """Return the gradient; that of Megatron's buffer where no optimizer of Megatron took it from there."""
+        for name in ("decoupled_grad", "grad", "main_grad"):
+            found: Tensor | None = getattr(self.tensor, name, None)
+            if found is not None:
+                return found
+        return None
+
+
+def leaf_optimizers(optimizer: Any) -> list[Any]:
+    """Return the optimizers that a chained one or a list is made of, or the optimizer itself."""
+    chained = getattr(optimizer, "chained_optimizers", None)
+    if isinstance(optimizer, (list, tuple)):
+        chained = optimizer
+    if chained is None:
+        return [] if optimizer is None else [optimizer]
+    return [leaf for one in chained for leaf in leaf_optimizers(one)]
+
+
+def held_parameters(optimizer: Any) -> dict[int, Held]:
+    """Return what ``optimizer`` holds, by the ``id`` of the model's parameter. Parameters that it does not know (frozen ones) are absent."""
+    lists = (getattr(optimizer, name, None) for name in ("dp_cp_params_list", "expt_dp_params_list"))
+    # A layer-wise optimizer deals whole parameters out to the data-parallel processes: what this one did not get, another holds.
+    dealt = {id(parameter) for of_kind in lists if of_kind for one in of_kind for parameter in one}
+    held = {key: Held(None, owned=True) for key in dealt}
+    for leaf in leaf_optimizers(optimizer):
+        if getattr(leaf, "buffers", None) is not None and hasattr(leaf, "model_float16_groups"):
+            held.update(_sharded(leaf))
+        elif hasattr(leaf, "fp32_from_float16_groups"):
+            held.update(_mixed(leaf, dealt))
+        elif hasattr(leaf, "param_groups"):
+            of_leaf = [parameter for group in leaf.param_groups for parameter in group["params"]]
+            held.update(_kept(of_leaf, of_leaf, dealt))
+    return held
+
+
+def _sharded(leaf: Any) -> Iterator[tuple[int, Held]]:
+    """Give what a distributed optimizer holds: a flat piece of some parameters, nothing of others."""
+    # Several instances of the optimizer hold the same; the first is counted.
+    counts = not getattr(leaf, "distributed_optimizer_instance_id", 0)
+    for buffer in leaf.buffers:
+        for parameter in buffer.params:
+            yield id(parameter), Held(None, owned=True)
+    if not counts:
+        return
+    # Where Transformer Engine's optimizer keeps the master weights to itself, the model's own are what there is.
+    pieces = zip(
+        _flat(leaf.model_float16_groups),
+        _flat(leaf.shard_fp32_from_float16_groups),
+        _flat(leaf.shard_float16_groups),
+        strict=True,
+    )
+    for parameter, main, own in pieces:
+        yield id(parameter), Held(own if main is None else main, owned=True, part=_part(leaf, parameter))
+    for parameter, own in zip(_flat(leaf.model_fp32_groups), _flat(leaf.shard_fp32_groups), strict=True):
+        yield id(parameter), Held(own, owned=True, part=_part(leaf, parameter))
+
+
+def _part(leaf: Any, parameter: Any) -> slice | None:
+    at = getattr(leaf, "model_param_gbuf_map", {}).get(parameter)
+    if at is None:
+        return None
+    buffer, dtype, bucket = at
+    values = leaf.gbuf_ranges[buffer][dtype][bucket]["param_map"][parameter]["param"]
+    return slice(values.start, values.end)
+
+
+def _mixed(leaf: Any, dealt: set[int]) -> Iterator[tuple[int, Held]]:
+    yield from _kept(_flat(leaf.float16_groups), _flat(leaf.fp32_from_float16_groups), dealt)
+    whole = list(_flat(leaf.fp32_from_fp32_groups))
+    yield from _kept(whole, whole, dealt)
+
+
+def _kept(parameters: Iterable[Any], tensors: Iterable[Any], dealt: set[int]) -> Iterator[tuple[int, Held]]:
+    for parameter, tensor in zip(parameters, tensors, strict=True):
+        yield id(parameter), Held(tensor, owned=id(parameter) in dealt)
+
+
+def _flat(groups: Iterable[Iterable[Any]]) -> Iterator[Any]:
+    return (one for group in groups for one in group)
 
 
 def ready_moment(optimizer: Any) -> Callable[[Callable[[], None]], Stop] | None:

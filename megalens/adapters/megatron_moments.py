@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from torch import nn
 
+from ..protocol import MOMENT_STATS
 from ..tracer import TracerError
-from ..tracer.moments.points import MomentPoints, ParamPoint
+from ..tracer.moments.points import MomentPoints, ParamPoint, ResidualPoint, SitePoint
 from .before_reduction import before_reduction
-from .megatron_gradients import ready_moment
-from .megatron_masters import Held, held_parameters
-from .megatron_names import MegatronModule, megatron_modules
-from .megatron_ranks import MegatronRanks
-from .megatron_refusals import refusals
-from .megatron_sites import residual_points, site_points
-from .unwrap import unwrapped
+from .megatron_gradients import Held, held_parameters, leaf_optimizers, ready_moment
+from .megatron_ranks import MegatronModule, MegatronRanks, megatron_modules
+from .sizes import unwrapped
 
-__all__ = ["MegatronMoments"]
+__all__ = ["MegatronMoments", "refusals", "residual_points", "site_points"]
 
 # Parameters that tensor parallelism cuts, by the layer that has them: for models whose weights were never initialised, which is when Megatron-Core marks them.
 _CUT = {
@@ -27,6 +26,181 @@ _CUT = {
     "RowParallelLinear": ("weight",),
     "VocabParallelEmbedding": ("weight",),
 }
+
+_FSDP = ("TorchFullyShardedDataParallel", "FullyShardedDataParallel", "MegatronFSDP")
+_HOOKED = ("activation", "dgrad", "residual", "residual_dgrad")
+
+
+# Which modules of a Megatron-Core model are measured at their ends, and which of the tensor-parallel
+# processes counts an end.
+class _Cut(Enum):
+    """What a tensor-parallel process has of a tensor."""
+
+    PIECE = "a piece of its own"
+    WHOLE = "the same as the others"
+    SUMMAND = "a part of a sum, which no process has"
+
+
+_PIECE, _WHOLE, _SUMMAND = _Cut.PIECE, _Cut.WHOLE, _Cut.SUMMAND
+
+
+@dataclass(frozen=True)
+class _Ends:
+    """How a module's ends are laid out. A gradient is laid out like its tensor where it is None."""
+
+    input: _Cut
+    output: _Cut
+    input_gradient: _Cut | None = None
+    output_gradient: _Cut | None = None
+
+
+def site_points(modules: Iterable[MegatronModule], ranks: MegatronRanks) -> Iterator[SitePoint]:
+    """Give the linear layers, routers and embeddings of which this process counts an end.
+
+    Of those that tensor parallelism cuts, a column-parallel layer gives pieces unless it gathers them, a row-parallel one takes pieces; sequence parallelism makes pieces of the other end. Each process counts
+    its pieces, the first of the group what all have. What is only a part of a sum (where experts are tensor parallel, the output of their second layer and the gradient at the input of their first one) is
+    no tensor of the model and not measured.
+    """
+    for at in modules:
+        ends = _ends(at)
+        if ends is None:
+            continue
+        rank, size = (ranks.expert_tp, ranks.expert_tp_size) if at.is_expert else (ranks.tp, ranks.tp_size)
+        if size == 1:
+            ends = _Ends(_PIECE, _PIECE)
+        logits = at.name.split(".")[-1] == "output_layer"
+        counts_input, counts_output = (_counts(end, rank) for end in (ends.input, ends.output))
+        if not (counts_input or counts_output):
+            continue
+        yield SitePoint(
+            at.name,
+            at.module,
+            counts_input=counts_input,
+            counts_output=counts_output,
+            logs_input=ends.input is not _SUMMAND,
+            logs_output=ends.output is not _SUMMAND and not logits,
+            logs_input_gradient=_differs(ends.input_gradient),
+            logs_output_gradient=False if logits else _differs(ends.output_gradient),
+        )
+
+
+def residual_points(modules: Iterable[MegatronModule], ranks: MegatronRanks) -> Iterator[ResidualPoint]:
+    """Give the outputs of this stage's layers, and the input of the model's first one. Those of multi-token prediction are left out."""
+    for at in modules:
+        stack, _, number = at.name.rpartition(".")
+        layer_number = getattr(at.module, "layer_number", None)
+        if not number.isdecimal() or not isinstance(layer_number, int) or "mtp" in at.name:
+            continue
+        if ranks.tp > 0 and not _sequence_parallel(at.module):
+            continue
+        if layer_number == 1:
+            block = stack.rpartition(".")[0]
+            yield ResidualPoint(f"{block}/input0" if block else "input0", at.module, "input")
+        yield ResidualPoint(f"{at.name}/output0", at.module, "output")
+
+
+def _counts(end: _Cut, rank: int) -> bool:
+    # The gradient of a summand is whole: the first counts it.
+    return end is _PIECE or rank == 0
+
+
+def _differs(gradient: _Cut | None) -> bool | None:
+    return None if gradient is None else gradient is not _SUMMAND
+
+
+def _ends(at: MegatronModule) -> _Ends | None:
+    """Return how a module's ends are laid out where tensor parallelism is on; None for modules that are no site."""
+    module: Any = at.module
+    # By name, so that neither Megatron-Core nor Transformer Engine is imported, and a subclass of one's own is found.
+    kinds = {kind.__name__ for kind in type(module).__mro__}
+    along = _PIECE if _sequence_parallel(module) else _WHOLE
+    # Whose processes exchange nothing themselves: what is around them gathers what they take and sums what they give.
+    alone = (
+        at.is_expert
+        or getattr(module, "explicit_expert_comm", False)
+        or getattr(module, "parallel_mode", "") is None
+    )
+    if any("ColumnParallelLinearGathered" in kind for kind in kinds):
+        return _Ends(along, along)
+    if any("ColumnParallel" in kind for kind in kinds):
+        output = _WHOLE if getattr(module, "gather_output", False) else _PIECE
+        if alone:
+            return _Ends(_WHOLE, output, input_gradient=_SUMMAND)
+        unsummed = getattr(module, "disable_grad_reduce", False)
+        return _Ends(along, output, input_gradient=_SUMMAND if unsummed else None)
+    if any("RowParallel" in kind for kind in kinds):
+        taken = _PIECE if getattr(module, "input_is_parallel", True) else _WHOLE
+        return _Ends(taken, _SUMMAND, output_gradient=_WHOLE) if alone else _Ends(taken, along)
+    if "VocabParallelEmbedding" in kinds:
+        cut = _PIECE if getattr(module, "reduce_scatter_embeddings", False) else _WHOLE
+        return _Ends(_WHOLE, cut)
+    if kinds & {"Router", "TELinear"}:
+        return _Ends(along, along)
+    if kinds & {"Linear", "Embedding"}:
+        marked = any(getattr(own, "sequence_parallel", False) for own in module.parameters(recurse=False))
+        return _Ends(_PIECE, _PIECE) if marked else _Ends(_WHOLE, _WHOLE)
+    return None
+
+
+def _sequence_parallel(module: Any) -> bool:
+    return bool(getattr(getattr(module, "config", None), "sequence_parallel", False))
+
+
+# What cannot be measured under some of Megatron-Core's ways to train, so that it is said before the first
+# step.
+def refusals(given: Sequence[nn.Module], chunks: Sequence[nn.Module], optimizer: Any) -> dict[str, str]:
+    """Return by statistic why there can be none of it.
+
+    Parameters
+    ----------
+    given : sequence of torch.nn.Module
+        Model chunks as the training has them, in their wrappers.
+    chunks : sequence of torch.nn.Module
+        The same without.
+    optimizer : object
+        The training's optimizer.
+    """
+    found: dict[str, str] = {}
+    for chunk in given:
+        for kind in {type(chunk).__name__ for chunk in _wrappers(chunk)} & set(_FSDP):
+            reason = f"The model is sharded by Megatron's {kind}, of which statistics cannot tell whole tensors; use its DDP, with the distributed optimizer if memory is short."
+            found.update(dict.fromkeys(MOMENT_STATS, reason))
+    config: Any = getattr(chunks[0], "config", None)
+    graphs = getattr(config, "cuda_graph_impl", "none")
+    if graphs != "none":
+        reason = f"CUDA graphs are on (cuda_graph_impl={graphs!r}), and what they replay calls no hooks; turn them off, or log param and grad alone."
+        found.update({stat: found.get(stat, reason) for stat in _HOOKED})
+    if getattr(config, "overlap_moe_expert_parallel_comm", False):
+        reason = "overlap_moe_expert_parallel_comm runs layers in pieces, so that nothing sees a whole layer's input and output; turn it off."
+        found.update({stat: found.get(stat, reason) for stat in ("residual", "residual_dgrad")})
+    reason = _gradients(given, optimizer)
+    if reason:
+        found.setdefault("grad", reason)
+    return found
+
+
+def _gradients(given: Sequence[nn.Module], optimizer: Any) -> str:
+    leaves = leaf_optimizers(optimizer)
+    config = getattr(given[0], "ddp_config", None)
+    if getattr(config, "use_distributed_optimizer", False) and not any(
+        hasattr(leaf, "model_float16_groups") or getattr(leaf, "is_stub_optimizer", False) for leaf in leaves
+    ):
+        return (
+            "The model's DDP leaves each process a piece of the gradients (use_distributed_optimizer), and which one is known to Megatron's distributed optimizer only; "
+            f"pass that as optimizer, not {type(optimizer).__name__}."
+        )
+    if optimizer is None:
+        return "Megatron-Core reduces gradients after the backward pass and clips them in the optimizer's step: pass the optimizer, between the two of which they are measured."
+    if ready_moment(optimizer) is None:
+        return f"{type(optimizer).__name__} has neither prepare_grads, as optimizers of Megatron-Core have from 0.9 on, nor register_step_pre_hook, as torch's have."
+    return ""
+
+
+def _wrappers(chunk: nn.Module) -> list[nn.Module]:
+    found = [chunk]
+    while isinstance(inner := getattr(found[-1], "module", None), nn.Module):
+        found.append(inner)
+    return found
 
 
 class MegatronMoments:

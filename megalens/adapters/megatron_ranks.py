@@ -2,15 +2,91 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import nn
 
 from ..tracer import TracerError
+from .sizes import INNER_NAMES, bare
 
-__all__ = ["MegatronRanks"]
+__all__ = ["MegatronRanks", "MegatronModule", "megatron_modules"]
+
+_GROUPED = re.compile(r"(weight|bias)([0-9]{1,9})")
+# Megatron-Core's older grouped experts hold those of a process in one tensor each: of the first and of the second layer.
+_ALL_EXPERTS = {"weight1": "linear_fc1.weight", "weight2": "linear_fc2.weight"}
+
+
+# Names that are the same in every layout of a Megatron-Core model.
+@dataclass(frozen=True)
+class MegatronModule:
+    """A module and its place in the whole model.
+
+    Attributes
+    ----------
+    name : str
+        Canonical: layers and experts counted from 0 over all stages and processes, without wrappers. Empty for the model itself.
+    module : torch.nn.Module
+        The module.
+    experts : sequence of int or None
+        Global indices of the experts that this process holds, below a mixture of experts.
+    """
+
+    name: str
+    module: nn.Module
+    experts: Sequence[int] | None
+
+    @property
+    def is_expert(self) -> bool:
+        """Whether the module is an expert, a part of one, or holds experts; shared experts are none, being laid out like the layers around them."""
+        return "experts" in self.name.split(".")
+
+    def parameter_name(self, name: str) -> str:
+        """Return the canonical name of the module's own parameter ``name``."""
+        if self.is_expert and self.experts is not None:
+            grouped = _GROUPED.fullmatch(name)
+            if self.name.split(".")[-1] == "experts":
+                name = _ALL_EXPERTS.get(name, name)
+            elif grouped:
+                name = f"{grouped[1]}{self.experts[int(grouped[2])]}"
+        return f"{self.name}.{name}" if self.name else name
+
+
+def megatron_modules(chunk: nn.Module) -> Iterator[MegatronModule]:
+    """Give every module of a model chunk once, in order.
+
+    Layers are numbered by their ``layer_number``, which counts from 1 over all stages; those of multi-token prediction keep the index they have.
+    """
+    yield from _below(MegatronModule("", chunk, None), set())
+
+
+def _below(at: MegatronModule, seen: set[int]) -> Iterator[MegatronModule]:
+    if id(at.module) in seen:
+        return
+    seen.add(id(at.module))
+    yield at
+    experts = getattr(at.module, "local_expert_indices", at.experts)
+    for own, child in at.module.named_children():
+        word = _word(at.name, own, child, experts)
+        name = ".".join(part for part in (at.name, word) if part)
+        yield from _below(MegatronModule(name, child, experts), seen)
+
+
+def _word(name: str, own: str, child: nn.Module, experts: Sequence[int] | None) -> str:
+    """Return what stands for a child in canonical names."""
+    if own in INNER_NAMES:
+        return ""
+    if own.isdecimal():
+        number = getattr(bare(child), "layer_number", None)
+        if name.endswith("local_experts") and experts is not None:
+            return str(experts[int(own)])
+        if isinstance(number, int) and "mtp" not in name:
+            return str(number - 1)
+    return own
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,28 @@ from ..tracer import ModelPoints, TracerError
 from .adapter import Adapter
 from .layer_roles import LayerRoles, layer_roles
 from .paths import find
-from .sizes import hidden_size, text_config
-from .unwrap import bare, unwrapped
+from .sizes import bare, hidden_size, text_config, unwrapped
 
-__all__ = ["Structure", "StructureAdapter", "embeddings_of", "structure_of"]
+__all__ = ["Structure", "StructureAdapter", "embeddings_of", "structure_of", "GPT_TABLE"]
 
 _HEADS = ("num_heads", "num_attention_heads", "n_head", "n_heads", "heads")
 _KEY_VALUE_HEADS = ("num_kv_heads", "kv_heads", "n_kv_heads", "num_key_value_heads")
+
+
+# Plain PyTorch models: the table of the demo's GPT, which is also the one to copy for a model of one's own.
+GPT_TABLE = Adapter(
+    name="plain",
+    layer="blocks.{i}",
+    attention="attention",
+    qkv="attention.qkv",
+    context="attention.projection",
+    probabilities="attention.scores",
+    fc1="mlp.fc1",
+    fc2="mlp.fc2",
+    tokens="embedding",
+    positions="positions",
+)
+"""Blocks with a fused ``attention.qkv``, ``attention.scores``, ``attention.projection``, ``mlp.fc1`` and ``mlp.fc2``."""
 
 
 def _probabilities_missing(model: nn.Module, flag: str) -> str | None:

@@ -213,6 +213,6 @@ class NotebookRun(NotebookViews):
         return draw_picture(self._run, options)
 
     def _frame(self, options: Mapping[str, Any]) -> DataFrame:
-        from ..runs.moments.explored import explored
+        from ..runs.moments.frame import explored
 
         return explored(self._run, options)

@@ -15,12 +15,11 @@ from ..protocol.messages_generated import Model
 from ..slices import find_slices, load
 from ..tracer.budget.budget import parse_budget
 from ..tracer.errors import TracerError
-from ..tracer.flags import FLAGS
 from ..tracer.graph_probes import is_compiled
 from ..tracer.instrument import Instrument
+from ..tracer.instruments import instruments_from
 from ..tracer.place import Place
-from ..tracer.points import FlagPoints, IAdapter, ModelPoints
-from ..tracer.registered import instruments_from
+from ..tracer.points import FLAGS, FlagPoints, IAdapter, ModelPoints
 from ..tracer.sending.hub_process import HubAddress, HubProcess, address_from
 from ..tracer.sending.peers import Rendezvous
 from ..tracer.settings import TraceSettings

@@ -13,7 +13,7 @@ from ..protocol import parse_json, shown_text
 from .hub import count, seconds
 
 if TYPE_CHECKING:
-    from ..hub.dialects.translation import Translation
+    from ..hub.dialects.dialect import Translation
     from ..protocol.messages_generated import Config
 
 __all__ = ["add_commands"]
@@ -159,9 +159,8 @@ def _run(arguments: argparse.Namespace, record: Path | None) -> int:
 
 
 def _plan(arguments: argparse.Namespace) -> Translation:
-    from ..hub.dialects.dialect import DIALECTS
+    from ..hub.dialects.dialect import DIALECTS, Translation
     from ..hub.dialects.peer_request import chosen_config
-    from ..hub.dialects.translation import Translation
     from ..protocol import ProtocolError, check_message
 
     dialect = DIALECTS[arguments.dialect] if arguments.dialect else None

@@ -25,11 +25,15 @@ except ImportError as error:
         'The demo trains with PyTorch, which is not installed. pip install "megalens[tracer]"'
     ) from error
 
+import contextlib
+
 import megalens
 
 from ..api.trace import trace
 from ..hub.terminal import StateLine
-from ..protocol import shown_text
+from ..protocol import ProtocolError, shown_text
+from ..protocol.messages_generated import GenerateRequest
+from ..protocol.version import own_version
 from ..slices import find_slices
 from ..tracer import Tracer
 from ..tracer.tensors.plan import CONTROLS
@@ -38,9 +42,8 @@ from .model import GPT
 from .text import load_corpus
 from .tokenizer import ByteTokenizer
 from .train import Progress, TrainConfig, Trainer
-from .writing import PROMPT, TEXT_EVERY, ask_for_text
 
-__all__ = ["main"]
+__all__ = ["main", "ask_for_text"]
 
 FLAGS: dict[str, Any] = {
     "MLP1_mat_mul": True,
@@ -56,6 +59,45 @@ STATISTICS: dict[str, Any] = {
     "residual": 10,
     "residual_dgrad": 50,
 }
+
+PROMPT = "The "
+TEXT_EVERY = 100
+"""Steps from one text to the next. It is the same request each time, so that step 100 and step 900 can be laid side by side."""
+_TEXT: GenerateRequest = {
+    "prompts": [PROMPT],
+    "tokens": 48,
+    "temperature": 0.8,
+    "attention": True,
+    "lens": 5,
+}
+_PERTURBED: GenerateRequest = {
+    **_TEXT,
+    "perturb": {"sites": {"system": {"kind": {"name": "noise1", "params": {"coefficient": 0.3}}}}},
+}
+_PERTURBED_AT = 100
+"""Once is enough: each perturbed text has a clean one beside it, which would stand twice in the list of all."""
+
+
+# What the demo has its model write by itself, so that every view of generated text has something to show.
+def ask_for_text(tracer: Tracer, step: int) -> None:
+    """Queue the text of a step, as a viewer would; it is written before the next step. Nothing where that is not allowed."""
+    writer = tracer.instrument("generation")
+    if writer is None:
+        return
+    # The plain one comes last: views that follow the newest show it.
+    for request in (_PERTURBED, _TEXT) if step == _PERTURBED_AT else (_TEXT,):
+        # Viewers may have filled the queue.
+        with contextlib.suppress(ProtocolError):
+            writer.asked(
+                {
+                    "type": "generate",
+                    "id": "demo",
+                    "request": request,
+                    "by": {"name": "demo", "version": own_version()},
+                }
+            )
+
+
 """Every how many steps each is logged."""
 BROKEN_BATCH = 150
 """Reached within a minute on two cores."""

@@ -12,8 +12,7 @@ from websockets.frames import Frame, Opcode
 from websockets.protocol import State
 
 from ..protocol.websocket_head import binary_head
-from .bounded_connection import BoundedConnection
-from .half_open import HalfOpen
+from .bounded_connection import BoundedConnection, HalfOpen
 
 __all__ = ["BatchConnection"]
 

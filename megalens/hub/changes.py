@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..protocol import ProtocolError, encode_message
-from ..protocol.messages_generated import Configure, Configured, ErrorMessage, Message
-from .audit_actions import audit_actions, difference
-from .change import Change
-from .config_check import check_patch
-from .control_check import check_controls
+from ..protocol.messages_generated import (
+    Config,
+    ConfigPatch,
+    Configure,
+    Configured,
+    ErrorMessage,
+    Message,
+    Mode,
+    Peer,
+)
+from .control_check import check_controls, check_patch
 
 if TYPE_CHECKING:
     from .run_state import RunState
@@ -20,6 +27,118 @@ if TYPE_CHECKING:
 __all__ = ["Changes"]
 
 _MOST_WAITING = 16
+
+
+@dataclass(eq=False)
+class Change:
+    """What became of one viewer's ``configure``.
+
+    Attributes
+    ----------
+    id : str
+        The hub's own id of it, unique over viewers.
+    viewer_id : str
+        The id that the viewer chose.
+    viewer : int
+        Number of the viewer's session.
+    peer : dict
+        How the viewer named itself.
+    patch : dict
+        The ``ConfigPatch``.
+    producers : set of int
+        Numbers of the producer sessions that have still to answer fully.
+    """
+
+    id: str
+    viewer_id: str
+    viewer: int
+    peer: Peer
+    patch: ConfigPatch
+    producers: set[int]
+    refused: bool = False
+    _accepted: dict[int, Configured] = field(default_factory=dict)
+    _applied: dict[int, Configured] = field(default_factory=dict)
+    told: set[bool] = field(default_factory=set)
+
+    def answer(self, producer: int, message: Configured) -> None:
+        """Take one producer's ``configured``."""
+        self._accepted.setdefault(producer, message)
+        if message["applied"]:
+            self._applied[producer] = message
+
+    def refuse(self, producer: int) -> None:
+        """Take one producer's ``error``."""
+        self.refused = True
+        self.producers.discard(producer)
+
+    def forget(self, producer: int) -> None:
+        """Wait no more for a producer that went."""
+        self.producers.discard(producer)
+
+    @property
+    def finished(self) -> bool:
+        """Whether no producer has anything more to say about it."""
+        return not self.producers - set(self._applied)
+
+    def news(self) -> list[Configured]:
+        """Return the ``configured`` messages that are due: each kind once, when the last producer has said it, with the latest step."""
+        due: list[Configured] = []
+        for applied, answers in ((False, self._accepted), (True, self._applied)):
+            if applied in self.told or not answers or self.producers - set(answers):
+                continue
+            if self.refused and not applied:
+                continue
+            self.told.add(applied)
+            last = max(answers.values(), key=lambda answer: int(answer["step"]))
+            due.append({**last, "applied": applied})
+        return due
+
+
+# What a change is called in the ``audit`` stream.
+def audit_actions(patch: ConfigPatch) -> list[tuple[str, dict[str, Any]]]:
+    """Return what a patch does, as (action, the part of the patch that does it): one or several of configure, perturb, disarm, pause, resume, step, budget."""
+    actions: list[tuple[str, dict[str, Any]]] = []
+    if "perturb" in patch:
+        actions.append(("disarm" if patch["perturb"] is None else "perturb", {"perturb": patch["perturb"]}))
+    mode = patch.get("mode")
+    if mode:
+        if "steps" in mode:
+            action = "step"
+        elif "paused" in mode:
+            action = "pause" if mode["paused"] else "resume"
+        else:
+            action = "pause" if mode.get("while_watched") else "resume"
+        actions.append((action, {"mode": mode}))
+    if "budget" in patch:
+        actions.append(("budget", {"budget": patch["budget"]}))
+    looked = {name: patch[name] for name in ("flags", "instruments") if patch.get(name)}
+    if looked or not actions:
+        actions.insert(0, ("configure", looked))
+    return actions
+
+
+def difference(before: Config, after: Config) -> ConfigPatch:
+    """Return the patch that makes one configuration the other: what a training script changed by itself, or what ran out."""
+    old, new = before["flags"], after["flags"]
+    patch: ConfigPatch = {
+        "flags": {name: new.get(name) for name in sorted({*old, *new}) if old.get(name) != new.get(name)}
+    }
+    if before.get("perturb") != after.get("perturb"):
+        patch["perturb"] = after.get("perturb")
+    if before.get("budget") != after.get("budget"):
+        patch["budget"] = after.get("budget")
+    settings, others = before.get("instruments", {}), after.get("instruments", {})
+    if others := {name: each for name, each in others.items() if each != settings.get(name)}:
+        patch["instruments"] = others
+    was, now = before.get("mode", {}), after.get("mode", {})
+    changed: Mode = {}
+    if was.get("paused", False) != now.get("paused", False):
+        changed["paused"] = now.get("paused", False)
+    if was.get("while_watched", False) != now.get("while_watched", False):
+        changed["while_watched"] = now.get("while_watched", False)
+    if changed:
+        patch["mode"] = changed
+    return patch
 
 
 class Changes:

@@ -15,7 +15,7 @@ from ..protocol import CheckedBody
 from ..protocol.messages_generated import Recording
 from .errors import HubError
 from .recording_folder import RecordingFolder
-from .step_ranges import StepRanges
+from .stream_file import StepRanges
 
 __all__ = ["Recorder"]
 

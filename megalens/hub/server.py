@@ -4,50 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import secrets
 import sys
 import time
-from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
-from websockets.asyncio.server import Server, ServerConnection, serve
+from websockets.asyncio.server import Server, serve
 
-from ..protocol import (
-    BIT_CAUGHT_UP,
-    FrameChecker,
-    ProtocolError,
-    decode_frame,
-    encode_frame,
-    shown_text,
-    stream_schema,
-)
-from ..protocol.arrow_columns import arrow_batch
-from ..protocol.messages_generated import Announce, HelloResumed, Join, Limits, Message
+from ..protocol import shown_text
+from ..protocol.messages_generated import Limits
 from ..protocol.version import own_versions
 from .batch_connection import BatchConnection
-from .broadcaster import Broadcaster
-from .changes import Changes
+from .bounded_connection import HalfOpen
+from .clients import Clients
 from .discovery import HubEntry, process_identity, remove_entry, write_entry
 from .errors import HubError
-from .half_open import HalfOpen
 from .handshake import check_upgrade, select_subprotocol
-from .history import Backlog, StreamHistory
-from .live_frame import admit_frame
 from .minute_log import MinuteLog
-from .open_files import count_places
 from .options import HubOptions
-from .process import process_runs
+from .process import count_places, new_run_id, process_runs
+from .publisher import Publisher
 from .recorder import Recorder
-from .requests import Requests
 from .resumed import read_resumed, set_aside
-from .run_id import new_run_id
 from .run_state import RunState
 from .session import Session
-from .warning_log import WarningLog
 
 __all__ = ["Hub"]
 
@@ -56,12 +38,19 @@ _STOOD_STILL_SECONDS = 1.0
 
 
 class Hub:
-    """One hub process's server.
+    """One hub process's server, from its start to its end.
 
     Parameters
     ----------
     options : HubOptions
         How it was started.
+
+    Attributes
+    ----------
+    entry : HubEntry or None
+        Where it is, once it has started.
+    viewers : dict
+        The viewers that are attached, by number.
     """
 
     def __init__(self, options: HubOptions) -> None:
@@ -75,32 +64,20 @@ class Hub:
         }
         self.state = RunState(run_id, options.name, limits, options.idle_seconds, own_versions(), before)
         self.entry: HubEntry | None = None
-        self._token = secrets.token_urlsafe(32)
-        self._checker = FrameChecker()
-        self._history = StreamHistory(options.backlog_bytes, self.state.streams)
-        self._sessions: dict[int, Session] = {}
-        self._viewers: dict[int, Session] = {}
-        self._producers: dict[int, Session] = {}
-        self._broadcaster = Broadcaster(self.state, self._viewers, self.leaders, lambda: self.recorder)
-        self._count = 0
-        self._changes = Changes(self.state, self._viewers, self.leaders, self._applied)
-        self._requests = Requests(self.state, self._viewers, self.leaders)
-        self._skipped: dict[str, int] = {}
-        self.recorder: Recorder | None = None
-        self._record_closing: asyncio.Task[None] | None = None
-        self._server: Server | None = None
-        self._warnings = WarningLog()
+        self.viewers: dict[int, Session] = {}
         self._changed = asyncio.Event()
-        self._describe_due = False
+        self._publisher = Publisher(self.state, options.backlog_bytes, self.viewers, self._changed.set)
+        self.clients = Clients(
+            options, self.state, self._publisher, self.viewers, self._changed.set, self._enter
+        )
+        self._token = secrets.token_urlsafe(32)
+        self._server: Server | None = None
         self._silent: list[int] = []
         self._places = count_places()
         self._half_open = HalfOpen(lambda: self._places.half_open, self._crowded)
         self.log = MinuteLog(lambda line: print(f"megalens hub: {line}", file=sys.stderr, flush=True))
-        self._last_viewer_left = time.monotonic()
         self._done_since: float | None = None
         self._closed = False
-
-    # -- life ------------------------------------------------------------------------------------------------------
 
     async def start(self) -> HubEntry:
         """Open the port, begin the recording and write the runtime file.
@@ -113,11 +90,11 @@ class Hub:
         options = self.options
         try:
             self._server = await serve(
-                self._handle,
+                self.clients.serve,
                 options.host,
                 options.port,
                 process_request=check_upgrade(
-                    self._token, lambda: self._places.sessions - len(self._sessions), self.log.count
+                    self._token, lambda: self._places.sessions - len(self.clients), self.log.count
                 ),
                 select_subprotocol=select_subprotocol,
                 compression=None,
@@ -154,7 +131,7 @@ class Hub:
             if folder and self.state.before is not None:
                 set_aside(folder, self.state.before, options.first_step)
             if folder:
-                self.recorder = Recorder(
+                self._publisher.recorder = Recorder(
                     folder,
                     self.state.description(),
                     options.recorder_queue_bytes,
@@ -182,7 +159,7 @@ class Hub:
                     self._look_after()
                 except Exception as error:
                     # Whatever it is, rows go on to viewers and the recording; a recording that ends is the worse loss.
-                    self.warn(
+                    self.state.warn(
                         f"The hub met an error of its own: {shown_text(repr(error), 200)}. Please report it."
                     )
                 await asyncio.wait([waiter], timeout=0.1 if self._changed.is_set() else 0.25)
@@ -193,12 +170,10 @@ class Hub:
     def _look_after(self) -> None:
         """Notice who is gone, and tell and write down what is due."""
         self._watch()
-        self._record_warnings("hub", list(self.state.warnings))
-        if self._broadcaster.tick(changed=self._changed.is_set()):
+        self._publisher.record_warnings("hub", list(self.state.warnings))
+        if self.clients.broadcaster.tick(changed=self._changed.is_set()):
             self._changed.clear()
-        if self._describe_due and self.recorder:
-            self._describe_due = False
-            self.recorder.describe(self.state.description())
+        self._publisher.describe_if_due()
 
     async def stop(self) -> None:
         """Say goodbye to everybody, close the recording, remove the runtime file. Safe twice."""
@@ -207,28 +182,21 @@ class Hub:
         self._closed = True
         if self.entry:
             remove_entry(self.entry)
-        await asyncio.gather(*(session.goodbye("shutdown", 1001) for session in [*self._sessions.values()]))
-        for session in self._sessions.values():
-            # It did not answer the close: the end of the hub does not wait for it.
-            session.abort()
+        await self.clients.goodbye()
         if self._server:
             self._server.close(code=1001)
             self._half_open.close()
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._server.wait_closed(), 3)
-        self._close_recording()
-        if self._record_closing:
-            await self._record_closing
+        self._publisher.close_recording()
+        if self._publisher.closing:
+            await self._publisher.closing
         self.log.flush()
 
     def _over(self) -> bool:
-        if not self.state.done or self._viewers:
+        if not self.state.done or self.viewers or not self._publisher.recorded:
             return False
-        if self._record_closing is None and self.recorder is not None:
-            return False
-        if self._record_closing is not None and not self._record_closing.done():
-            return False
-        quiet_since = max(self._last_viewer_left, self._done_since or 0)
+        quiet_since = max(self.clients.last_viewer_left, self._done_since or 0)
         return time.monotonic() - quiet_since >= self.options.linger
 
     def _watch(self) -> None:
@@ -238,9 +206,10 @@ class Hub:
         if parent is not None and self.state.state == "waiting" and not process_runs(parent):
             self.state.give_up()
             self._changed.set()
-        if self.recorder and self.recorder.state == "on" and self.recorder.message:
+        recorder = self._publisher.recorder
+        if recorder and recorder.state == "on" and recorder.message:
             # It was interrupted, or gives up old steps, which the state alone does not tell.
-            self.state.warn(self.recorder.message)
+            self.state.warn(recorder.message)
         silent = self.state.ranks.silent(time.monotonic())
         if silent != self._silent:
             self._silent = silent
@@ -256,7 +225,7 @@ class Hub:
         # A lost producer may be back at once, after a short break of the network.
         if self.state.state == "finished" or now - self._done_since >= _LOST_GRACE_SECONDS:
             self._enter(self.state.run["name"], self.state.ended)
-            self._close_recording()
+            self._publisher.close_recording()
 
     def _enter(self, name: str, ended: float | None) -> None:
         """Bring the runtime file up to date: it is all that a list of runs knows of this one."""
@@ -266,236 +235,8 @@ class Hub:
         with contextlib.suppress(HubError):
             write_entry(self.entry)
 
-    def _close_recording(self) -> None:
-        if self.recorder is None:
-            return
-        if self._record_closing is not None and not (self._record_closing.done() and self.recorder.behind):
-            return
-        self._record_warnings("hub", list(self.state.warnings))
-        closing = asyncio.to_thread(self.recorder.close, self.state.description())
-        self._record_closing = asyncio.create_task(closing)
-        self._record_closing.add_done_callback(lambda _: self._changed.set())
-
-    # -- connections -----------------------------------------------------------------------------------------------
-
-    async def _handle(self, connection: ServerConnection) -> None:
-        assert isinstance(connection, BatchConnection)
-        connection.let_in()
-        self._count += 1
-        session = Session(self, self.options, self.state.streams, connection, self._count)
-        self._sessions[session.number] = session
-        try:
-            await session.run()
-        finally:
-            del self._sessions[session.number]
-
     def _crowded(self) -> None:
         self.log.count("connections that said nothing and were cut off to let others in")
         self.state.warn(
             "Some program opens connections to this run's hub without the token, more than it answers. They are cut off; nothing of the run is lost."
         )
-
-    def leave(self, session: Session) -> None:
-        """Count a client out, with a goodbye or without. Safe for one that never joined."""
-        self._changed.set()
-        if self._viewers.pop(session.number, None):
-            self._last_viewer_left = time.monotonic()
-        if session.rank is None:
-            return
-        rank, session.rank = session.rank, None
-        del self._producers[rank]
-        self.state.detach(rank, finished=session.said_goodbye)
-        why = "finished" if session.said_goodbye else "lost"
-        self._audit(session.peer["name"], "disconnect", {"rank": rank, "reason": why})
-        self._changes.forget(session.number)
-        self._requests.forget(session.number)
-
-    async def whole(self, session: Session) -> None:
-        """Wait until the recording is whole, where the training is over, and tell a producer that said goodbye meanwhile that it is being written."""
-        # Of the processes of a job the last to leave: rank 0 waits for the others.
-        if self.state.done and self.state.state == "finished":
-            self._enter(self.state.run["name"], self.state.ended)
-            self._close_recording()
-            while self._record_closing is not None and not self._record_closing.done():
-                session.tell(self._broadcaster.status(session))
-                await asyncio.wait([self._record_closing], timeout=1.0)
-
-    def welcome(self, session: Session, join: Join) -> tuple[str, Backlog]:
-        """Count a viewer in and return the text of its ``hello`` and what it is sent before live frames."""
-        since = join.get("since")
-        run = self.state.run["id"]
-        if since is not None and (join.get("run", run) != run or since > self.state.seq):
-            since = None
-        backlog = self._history.backlog(since, join.get("backlog"))
-        resumed: HelloResumed | None = None
-        if since is not None:
-            resumed = {
-                "since": since,
-                "missed_frames": backlog.missed_frames,
-                "missed_rows": backlog.missed_rows,
-                "first_step": backlog.first_step,
-                "last_step": backlog.last_step,
-            }
-        self._viewers[session.number] = session
-        session.enqueue(self._broadcaster.status(session))
-        self._broadcaster.somebody_looks()
-        self._changed.set()
-        return self._broadcaster.hello(resumed), backlog
-
-    @property
-    def viewers(self) -> dict[int, Session]:
-        """The viewers that are attached, by number."""
-        return self._viewers
-
-    def leaders(self) -> list[Session]:
-        """Return the producers that answer changes, for themselves or for others too."""
-        return [session for session in self._producers.values() if session.leads]
-
-    def leads(self, rank: int) -> bool:
-        """Return whether the producer of this rank answers changes, for itself or for others too."""
-        return self.state.job.leader(rank) == rank
-
-    def short_hello(self) -> str:
-        """Return the text of ``hello`` for a producer."""
-        return self._broadcaster.short_hello()
-
-    def warn(self, text: str) -> None:
-        """Have a sentence told to everybody."""
-        self.state.warn(text)
-
-    # -- messages --------------------------------------------------------------------------------------------------
-
-    async def take(self, session: Session, message: Message) -> None:
-        """Act on one checked message.
-
-        Raises
-        ------
-        ProtocolError
-            What the sender is told.
-        """
-        if message["type"] == "announce":
-            await self._make_way(session, message)
-            self._announce(session, message)
-        elif message["type"] == "status":
-            if session.rank is not None:
-                self.state.report(session.rank, message)
-                self._record_warnings(session.peer["name"], message.get("warnings", ()))
-                self._changed.set()
-        elif message["type"] == "configure":
-            self._changes.ask(session, message)
-        elif message["type"] == "configured":
-            self._changes.answer(session, message)
-        elif message["type"] == "generate" or message["type"] == "cancel":
-            self._requests.ask(session, message)
-        elif message["type"] == "generating":
-            self._requests.answer(session, message)
-        elif message["type"] == "error":
-            if not self._requests.answer(session, message):
-                self._changes.refuse(session, message)
-        elif message["type"] == "goodbye":
-            session.said_goodbye = True
-
-    def publish(self, data: bytes | bytearray, rank: int | None = None) -> None:
-        """Check a frame of a producer, or of the hub itself, and pass it on to everybody.
-
-        Raises
-        ------
-        ProtocolError
-            ``bad-frame`` or ``version-mismatch``.
-        """
-        header = decode_frame(data, self.state.streams)
-        if not header.known:
-            self._skipped[header.stream] = self._skipped.get(header.stream, 0) + 1
-            if self._skipped[header.stream] == 1:
-                self.state.warn(
-                    f"The hub skips the stream {header.stream}, which it does not know. "
-                    "Update the hub, or let the producer announce it."
-                )
-            return
-        frame, body = admit_frame(
-            self._checker, header, data, self.state.seq + 1, header.bits & ~BIT_CAUGHT_UP
-        )
-        self.state.saw(frame, body, rank)
-        self._history.append(frame)
-        if self.recorder:
-            self.recorder.put(body, frame.step, len(data))
-        for viewer in list(self._viewers.values()):
-            viewer.enqueue(frame)
-        self._changed.set()
-
-    async def _make_way(self, session: Session, message: Announce) -> None:
-        """See to it that nobody else is the rank that a producer announces.
-
-        Raises
-        ------
-        ProtocolError
-            ``refused``, when another job has this hub.
-        """
-        rank = message["rank"]
-        while session.rank is None:
-            other = self.state.job.is_other(message, self.state.attached)
-            if other:
-                raise _taken(f"Another job has this hub. {other}")
-            holder = self._producers.get(rank)
-            if holder is None:
-                return
-            # The same process may be back before its broken connection is noticed.
-            if await holder.alive():
-                raise _taken(
-                    f"{self.state.ranks.name(rank, at_start=True)} of the job that has this hub is still there."
-                )
-            self.leave(holder)
-            holder.close_soon(4409, "replaced")
-
-    def _announce(self, session: Session, message: Announce) -> None:
-        rank = message["rank"]
-        if session.rank not in (None, rank):
-            raise ProtocolError(
-                "bad-message",
-                "A producer stays the rank that it announced first.",
-                field="rank",
-                expected=str(session.rank),
-                got=str(rank),
-            )
-        fresh = self.state.streams.announce(message.get("streams", {}))
-        # A tracer announces itself again when it has learned more of the model.
-        action = "connect" if session.rank is None else "announce"
-        session.rank = rank
-        self._producers[rank] = session
-        self.state.attach(message)
-        detail: dict[str, Any] = {"rank": rank, "model": message["model"]["name"]}
-        if session.leads:
-            detail["config"] = message["config"]
-        self._audit(session.peer["name"], action, detail)
-        self._describe_due = True
-        if fresh and self.recorder:
-            self.recorder.describe(self.state.description())
-        self._enter(self.state.run["name"], None)
-        # The first frame of a stream may come right behind its announcement.
-        self._broadcaster.announce(at_once=fresh)
-
-    # -- what the hub itself says ----------------------------------------------------------------------------------
-
-    def _audit(self, who: str, action: str, detail: dict[str, Any], step: int | None = None) -> None:
-        """Add a row to the run's ``audit`` stream."""
-        step = self.state.step if step is None else step
-        text = json.dumps(detail, ensure_ascii=False, separators=(",", ":"))
-        row = {"step": [step], "time": [time.time()], "who": [who], "action": [action], "detail": [text]}
-        self.publish(encode_frame("audit", arrow_batch(row, stream_schema("audit")), step=step))
-
-    def _record_warnings(self, who: str, warnings: Iterable[str]) -> None:
-        """Have a recording say what was told live."""
-        for text in self._warnings.new(warnings):
-            self._audit(who, "warning", {"text": text})
-
-    def _applied(self, who: str, action: str, detail: dict[str, Any], step: int) -> None:
-        self._audit(who, action, detail, step)
-        self._describe_due = True
-
-
-def _taken(text: str) -> ProtocolError:
-    return ProtocolError(
-        "refused",
-        f"{text} Give the second job a hub of its own, on another port, or end the first job.",
-        field="rank",
-    )

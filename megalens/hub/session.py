@@ -50,8 +50,8 @@ class SessionHost(Protocol):
     def leave(self, session: Session) -> None:
         """Count a client out, with a goodbye or without. Safe for one that never joined."""
 
-    async def whole(self, session: Session) -> None:
-        """Wait until the recording is whole, where the training is over, and tell a producer of it."""
+    async def drain(self, session: Session) -> None:
+        """Wait until the recording is complete, where the training is over, and tell a producer of it."""
 
     def leads(self, rank: int) -> bool:
         """Return whether the producer of this rank answers changes, for itself or for others too."""
@@ -235,7 +235,7 @@ class Session:
             self._connection.take_frame = None
         if self.role == "producer":
             self._host.leave(self)
-            await self._host.whole(self)
+            await self._host.drain(self)
         await self.close(1000, "goodbye")
 
     def _take_at_once(self, data: bytes | bytearray) -> bool:

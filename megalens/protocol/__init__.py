@@ -42,12 +42,12 @@ from .instrument_settings import *
 from .messages import *
 from .old_names import *
 from .outside_file import *
+from .outside_file import replace_file
 from .pace import *
 from .perturbations import *
 from .pipeline_order import *
 from .plain_json import *
 from .ranges import *
-from .replace_file import replace_file
 from .settings import *
 from .shown_text import shown_text
 from .steps import *
@@ -80,7 +80,6 @@ _LATER = (
     "streams",
     "frame",
     "frame_checker",
-    "frame_template",
     "hub_reader",
     "moments",
     "moment_index",
@@ -92,7 +91,6 @@ if TYPE_CHECKING:
     from . import (
         frame,
         frame_checker,
-        frame_template,
         hub_reader,
         moment_index,
         moments,
@@ -103,7 +101,6 @@ if TYPE_CHECKING:
     )
     from .frame import *
     from .frame_checker import *
-    from .frame_template import *
     from .hub_reader import *
     from .moment_index import *
     from .moments import *
@@ -114,7 +111,6 @@ if TYPE_CHECKING:
 
     __all__ += frame.__all__
     __all__ += frame_checker.__all__
-    __all__ += frame_template.__all__
     __all__ += hub_reader.__all__
     __all__ += moment_index.__all__
     __all__ += moments.__all__

@@ -2,21 +2,156 @@
 
 from __future__ import annotations
 
+import struct
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from .frame import HEADER_BYTES, Frame
-from .frame_layout import FrameLayout, Numbers, frame_layout
+from .frame import HEADER_BYTES, Frame, decode_frame, encode_frame, renew_header
 from .streams import STREAMS, Stream
 
-__all__ = ["CheckedBody", "FrameChecker"]
+__all__ = ["CheckedBody", "FrameChecker", "FrameTemplate"]
 
 _MOST_KINDS = 32
 _MOST_LAYOUTS = 8
 _MOST_FIXED_BYTES = 64 * 1024
+
+Numbers = np.ndarray[tuple[int], np.dtype[Any]]
+
+_LENGTH = struct.Struct("<i")
+
+
+# A frame that is sent again and again with other numbers.
+class FrameTemplate:
+    """Rows of which only numbers change from frame to frame: encoded once, then the numbers are written where they lie.
+
+    Parameters
+    ----------
+    stream : str
+        Stream name.
+    batch : pyarrow.RecordBatch
+        The first rows, at least one, with exactly the stream's schema.
+
+    Attributes
+    ----------
+    rows : int
+        How many there are.
+    numbers : dict
+        Each plain column of numbers, ``[rows]``; what is written there is in the next frame.
+
+    Raises
+    ------
+    ProtocolError
+        ``bad-frame`` when the schema is not the stream's.
+    ValueError
+        When there are no rows.
+    """
+
+    def __init__(self, stream: str, batch: pa.RecordBatch) -> None:
+        self._data = bytearray(encode_frame(stream, batch, step=-1))
+        batches, places = decode_frame(self._data).batches()
+        layout = frame_layout(self._data, HEADER_BYTES + places[0], batches[0])
+        if layout is None:
+            raise ValueError(f"Expected at least one row of {stream}; got none.")
+        self._places = layout.columns
+        self.rows = layout.rows
+        self.numbers = {name: layout.numbers(self._data, name) for name in layout.columns}
+
+    def block(self, columns: Sequence[str]) -> np.ndarray[tuple[int, int], np.dtype[Any]]:
+        """Return neighbouring columns of one type together, ``[len(columns), rows]``."""
+        places = [self._places[name] for name in columns]
+        gaps = {after - before for (before, _), (after, _) in pairwise(places)}
+        if len({kind for _, kind in places}) > 1 or len(gaps) > 1:
+            raise ValueError(f"Expected neighbouring columns of one type; got {', '.join(columns)}.")
+        at, kind = places[0]
+        strides = (*(gaps or {0}), np.dtype(kind).itemsize)
+        return np.ndarray((len(columns), self.rows), kind, self._data, at, strides)
+
+    def frame(self, *, step: int, seq: int) -> bytes:
+        """Return the frame as it is now; ``step`` and ``seq`` as for :func:`encode_frame`."""
+        renew_header(self._data, step=step, seq=seq)
+        return bytes(self._data)
+
+
+# Where the numbers of a frame are, and everything else.
+@dataclass(frozen=True, slots=True)
+class FrameLayout:
+    """A checked frame without its numbers.
+
+    Attributes
+    ----------
+    rows : int
+        Its rows.
+    starts, pieces : tuple
+        Everything behind the header that is no number: where it is and what it is. Messages, offsets, text, padding.
+    columns : dict
+        Where the numbers of each plain column begin, and their NumPy type.
+    batch : tuple of int
+        Where the record batch's message begins and ends.
+    """
+
+    rows: int
+    starts: tuple[int, ...]
+    pieces: tuple[bytes, ...]
+    columns: dict[str, tuple[int, str]]
+    batch: tuple[int, int]
+    texts: dict[str, list[str]] = field(default_factory=dict, compare=False)
+    """Columns of text that were asked for: they are the same in every frame of this layout."""
+
+    def numbers(self, data: bytes | bytearray, column: str) -> Numbers:
+        """Return a plain column of numbers of a frame of this layout, ``[rows]``, viewing ``data``."""
+        at, kind = self.columns[column]
+        return np.frombuffer(data, kind, self.rows, at)
+
+
+def frame_layout(data: bytes | bytearray, message: int, batch: pa.RecordBatch) -> FrameLayout | None:
+    """Return the layout of a checked frame of one batch; None when its numbers are not apart from everything else.
+
+    Parameters
+    ----------
+    data : bytes or bytearray
+        The whole frame.
+    message : int
+        Where the record batch's message begins.
+    batch : pyarrow.RecordBatch
+        Its rows, viewing ``data``.
+    """
+    base = pa.py_buffer(data).address
+    body = message + 8 + _LENGTH.unpack_from(data, message + 4)[0]
+    # The end marker has 8 bytes.
+    end = len(data) - 8
+    free: list[tuple[int, int]] = []
+    bound: list[tuple[int, int]] = []
+    columns: dict[str, tuple[int, str]] = {}
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        holder = column.values if pa.types.is_list(column.type) else column
+        buffers = column.buffers()
+        if not pa.types.is_string(holder.type):
+            numbers = buffers.pop()
+            size = len(holder) * holder.type.bit_width // 8
+            if size:
+                at = numbers.address - base
+                free.append((at, at + size))
+                if holder is column:
+                    sort = "f" if pa.types.is_floating(holder.type) else "i"
+                    columns[name] = (at, f"<{sort}{holder.type.bit_width // 8}")
+        bound += [(b.address - base, b.address - base + b.size) for b in buffers if b is not None and b.size]
+    free.sort()
+    taken = sorted([*free, *bound])
+    inside = all(body <= begin and stop <= end for begin, stop in free)
+    # Numbers that lie over something else would change it with them.
+    apart = all(before[1] <= after[0] for before, after in pairwise(taken))
+    if not (batch.num_rows and inside and apart):
+        return None
+    starts = (HEADER_BYTES, *(stop for _, stop in free))
+    stops = (*(begin for begin, _ in free), len(data))
+    pieces = tuple(bytes(data[start:stop]) for start, stop in zip(starts, stops, strict=True))
+    return FrameLayout(batch.num_rows, starts, pieces, columns, (message, end))
 
 
 class CheckedBody:

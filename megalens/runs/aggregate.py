@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from ..protocol import merge_moments
 from .errors import ClientError
 from .moments.grouping.readings import reading_value
-from .selection import Selection, half_width, selected
+from .query import Selection, half_width, selected
 
 __all__ = ["OF_WHOLE_ONLY", "OLDER", "STATISTICS", "trend"]
 

@@ -13,15 +13,25 @@ from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ..protocol import FIRST_BYTES, index_path, kind_rows, open_plain, read_index
-from ..protocol.flatbuffer import message_header, table_field, u32
-from .like_heads import LikeHeads
-from .message_map import MessageMap
+from ..protocol.arrow_columns import message_header, table_field, u32
+from .gathering import check_unfolded
+from .message_map import LikeHeads, MessageMap
 from .query import Query
+from .recorded_parquet import opened_parquet
 
-__all__ = ["ArrowsMap", "CompressedRows", "arrows_identity"]
+__all__ = [
+    "ArrowsMap",
+    "CompressedRows",
+    "arrows_identity",
+    "check_message_size",
+    "StreamEnd",
+    "arrows_end",
+    "parquet_end",
+]
 
 _PREFIX = struct.Struct("<Ii")
 _LONG = struct.Struct("<q")
@@ -35,6 +45,136 @@ _PIECE_BYTES = 4 << 20
 _FIRST_PIECE_BYTES = 4 * _SMALL_BYTES
 # Messages that an index is compared with.
 _LOOKED_AT = 16
+_RECORD_BATCH_ARROW_SIZES = 3
+_AS_IT_IS = -1
+
+
+# Where a recorded stream ends, found without reading its rows: by the heads of an Arrow file's messages, by
+# the footer of a Parquet file.
+@dataclass(frozen=True)
+class StreamEnd:
+    """How far a stream goes.
+
+    Attributes
+    ----------
+    cut : bool
+        Whether the file ends within a message.
+    last_step : int
+        Newest step that is recorded; 0 where there is none.
+    """
+
+    cut: bool = False
+    last_step: int = 0
+
+
+def arrows_end(path: Path, messages: ArrowsMap | None = None) -> StreamEnd | None:
+    """Find the end of an Arrow stream file, whose first column is ``step``; None where the rows have to be read, since they are compressed.
+
+    Of each message its head is read, and of a record batch its steps. The last one is read whole, since it is what a crash of the
+    machine may have left half written at its full length.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    messages : ArrowsMap, optional
+        What is known of it.
+
+    Raises
+    ------
+    OSError
+        When the file cannot be read.
+    """
+    try:
+        cut, found = (messages or ArrowsMap(path)).end()
+    except CompressedRows:
+        return None
+    if len(found) and not cut and not _is_valid(path, int(found[-1, 0])):
+        cut, found = True, found[:-1]
+    return StreamEnd(cut, max(0, int(found[:, 3].max(initial=0))))
+
+
+def parquet_end(path: Path) -> StreamEnd:
+    """Look into the footer of a Parquet file; one that was cut short has none.
+
+    Raises
+    ------
+    pyarrow.ArrowException, OSError, ValueError, ClientError
+        When the file cannot be read.
+    """
+    newest = 0
+    with opened_parquet(path) as file:
+        for number, group in enumerate(file.groups):
+            high = file.chunk("step", number).high
+            if high is not None:
+                newest = max(newest, high)
+            elif group.rows:
+                steps = [pc.max(steps).as_py() for steps in file.column("step", number)]
+                newest = max([newest, *(step for step in steps if step is not None)])
+    return StreamEnd(last_step=newest)
+
+
+def _is_valid(path: Path, start: int) -> bool:
+    """Return whether Arrow takes the record batch at a place, with all that is in it."""
+    with pa.OSFile(str(path), "rb") as file:
+        try:
+            schema = pa.ipc.open_stream(file).schema
+            file.seek(start)
+            pa.ipc.read_record_batch(pa.ipc.read_message(file), schema).validate(full=True)
+        except (pa.ArrowException, ValueError):
+            return False
+    return True
+
+
+def check_message_size(file: BinaryIO, name: str, at: int, size: int) -> None:
+    """Refuse a message whose compressed buffers say that they unfold to too much: Arrow takes that memory before it looks at them.
+
+    Parameters
+    ----------
+    file : file
+        The stream file.
+    name : str
+        Its name, for the error.
+    at : int
+        Where the message begins.
+    size : int
+        Where the file ends.
+
+    Raises
+    ------
+    ClientError
+        ``unreadable``.
+    struct.error
+        When the message is not whole.
+    """
+    if at == size:
+        return
+    file.seek(at)
+    marker, length = _PREFIX.unpack(file.read(8))
+    if marker != _CONTINUATION or length <= 0:
+        # The mark of the end, or what Arrow refuses.
+        return
+    if at + 8 + length > size:
+        raise struct.error
+    head = memoryview(file.read(length))
+    kind, batch, body = message_header(head)
+    begin = at + 8 + length
+    if body < 0 or begin + body > size:
+        raise struct.error
+    if kind != _RECORD_BATCH_ARROW_SIZES or not table_field(head, batch, 3):
+        return
+    vector = table_field(head, batch, 2)
+    if not vector:
+        raise struct.error
+    vector += u32(head, vector)
+    unfolded = 0
+    for number in range(min(u32(head, vector), len(head) // 16)):
+        offset, stored = (_LONG.unpack_from(head, vector + 4 + 16 * number + part)[0] for part in (0, 8))
+        if stored >= 8 and 0 <= offset <= body - 8:
+            file.seek(begin + offset)
+            said = _LONG.unpack(file.read(8))[0]
+            unfolded += stored if said == _AS_IT_IS else max(0, said)
+    check_unfolded(name, unfolded, body)
 
 
 class CompressedRows(Exception):

@@ -9,24 +9,146 @@ from typing import Any
 from ..protocol import (
     Compressor,
     Perturbation,
+    Tile,
     check_settings_size,
+    layers_text,
     named_flags,
     parse_budget,
+    perturb_from_disturbance,
+    perturbation_from_setting,
     pipeline_settings,
+    read_flags,
+    read_setting,
+    some_of,
 )
+from ..protocol.disturbance import perturb_of
 from ..protocol.messages_generated import (
     ConfigPatch,
+    FlagInfo,
+    FlagSetting,
     Hello,
     Mode,
     Perturb,
+    PerturbSite,
     SiteInfo,
 )
-from .arguments import as_arguments, bad_argument, whole
-from .patch import build_patch
-from .perturb import build_perturb
+from .errors import ClientError, as_arguments, bad_argument, whole
 from .query import LayerChoice
 
-__all__ = ["Controls"]
+__all__ = ["Controls", "build_patch", "build_perturb"]
+
+_PEERS = "_perturbation"
+
+
+def build_perturb(
+    sites: Mapping[str, Any],
+    *,
+    layers: LayerChoice = None,
+    phases: str | Sequence[str] | None = None,
+    seed: int | None = None,
+    steps: int | None = None,
+) -> Perturb | None:
+    """Return the ``Perturb`` object, or None where a ``disturbance_configs`` dictionary has everything off.
+
+    Raises
+    ------
+    ClientError
+        ``bad-parameter``, naming the argument.
+    ProtocolError
+        ``bad-parameter``, naming a kind's parameter or a key of ``disturbance_configs``.
+    """
+    if not isinstance(sites, Mapping) or not sites:
+        raise bad_argument("sites", "a dictionary such as {'system': Noise1(0.01)}", sites)
+    seed = None if seed is None else whole(seed, "seed")
+    steps = None if steps is None else whole(steps, "steps", 1)
+    extras: dict[str, Any] = {}
+    if layers is not None:
+        extras["layers"] = layers_text(layers)
+    if phases is not None:
+        extras["phases"] = some_of(phases)
+    if any(isinstance(name, str) and _PEERS in name for name in sites):
+        peers = perturb_from_disturbance(sites)
+        if peers is None:
+            return None
+        chosen = peers["sites"]
+    else:
+        chosen = {str(name): _site(str(name), given) for name, given in sites.items()}
+    for site in chosen.values():
+        site.update(extras)  # type: ignore[typeddict-item]
+    return perturb_of(chosen, seed, steps)
+
+
+def _site(name: str, given: Any) -> PerturbSite:
+    field = f"sites.{name}"
+    if isinstance(given, Perturbation):
+        return {"kind": given.to_setting()}
+    if isinstance(given, str):
+        return {"kind": perturbation_from_setting({"name": given}, field).to_setting()}
+    if not isinstance(given, Mapping):
+        raise bad_argument(field, "a kind such as Noise1(0.01), its name, or a dict with kind in it", given)
+    site: Any = {"kind": dict(given)} if "name" in given else dict(given)
+    kind = site.get("kind")
+    if isinstance(kind, Perturbation):
+        site["kind"] = kind.to_setting()
+    elif isinstance(kind, str):
+        site["kind"] = perturbation_from_setting({"name": kind}, field).to_setting()
+    elif isinstance(kind, Mapping):
+        # Also what another version's training knows may be named: the hub checks that.
+        site["kind"] = dict(kind)
+    else:
+        raise bad_argument(
+            field, "a dict with kind in it, such as {'kind': Noise1(0.01), 'layers': '2-3'}", given
+        )
+    if "layers" in site:
+        site["layers"] = layers_text(site["layers"])
+    if "phases" in site:
+        site["phases"] = some_of(site["phases"])
+    unknown = sorted(set(site) - {"kind", "layers", "phases"})
+    if unknown:
+        raise bad_argument(field, "a dict of kind, layers and phases", given)
+    return site  # type: ignore[no-any-return]
+
+
+def build_patch(
+    config: Mapping[str, FlagSetting],
+    asked: Mapping[str, Any],
+    *,
+    infos: Mapping[str, FlagInfo] | None = None,
+    **common: Any,
+) -> dict[str, FlagSetting | None]:
+    """Return the settings by flag name that ``run.configure(...)`` asks for.
+
+    Parameters
+    ----------
+    config : mapping
+        Settings in force, which ``True`` keeps.
+    asked : mapping
+        What was given for each flag.
+    infos : mapping, optional
+        What the run says of its flags: with which compressor each is switched on.
+    **common
+        Settings of every flag that is not switched off and does not say its own; None leaves one out.
+
+    Raises
+    ------
+    ClientError
+        ``bad-parameter``, naming the argument.
+    """
+
+    def suited(flag: str) -> Any:
+        info = (infos or {}).get(flag)
+        return (info and info.get("compressor")) or Tile().to_setting()
+
+    with as_arguments():
+        if not asked:
+            raise ClientError(
+                "No flag was named. Write run.configure(HiddenStates=Tile(96)), or HiddenStates=False to switch it off.",
+                code="bad-parameter",
+            )
+        given = {name: value for name, value in common.items() if value is not None}
+        return read_flags(
+            asked, now=config, suited=suited, common=read_setting(given), spell="{}=…", prefix=""
+        )
 
 
 class Controls(ABC):

@@ -7,9 +7,77 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["even_stride", "gathered"]
+from .errors import ClientError
+
+__all__ = ["even_stride", "gathered", "trailing_mean", "check_rows", "check_unfolded"]
 
 _LONG_BYTES = 2048
+
+# A recorder's row group holds 16 MiB and at most one frame more, so that a recording of nothing but zeros is within these too.
+_ANY_BYTES = 128 * 1024 * 1024
+_TIMES = 64
+_ANY_ROWS = 2_000_000
+_ROWS_A_BYTE = 32
+
+
+# How much a file may unfold to: a few bytes of a compressed one can stand for any number.
+def check_unfolded(name: str, unfolded: int, stored: int) -> None:
+    """Refuse what unfolds to more than 128 MiB and to more than 64 times what is stored of it.
+
+    Raises
+    ------
+    ClientError
+        ``unreadable``, saying both.
+    """
+    if unfolded > max(_ANY_BYTES, _TIMES * stored):
+        raise _refused(
+            name,
+            f"{stored:,} bytes of it unfold to {unfolded:,}, and at most {_TIMES} times as many are read",
+        )
+
+
+def check_rows(name: str, rows: int, stored: int) -> None:
+    """Refuse a file that says that it has more rows than it can have.
+
+    Raises
+    ------
+    ClientError
+        ``unreadable``, saying how many.
+    """
+    if rows < 0 or rows > max(_ANY_ROWS, _ROWS_A_BYTE * stored):
+        raise _refused(name, f"it says that it has {rows:,} rows in {stored:,} bytes")
+
+
+def _refused(name: str, why: str) -> ClientError:
+    return ClientError(f"Could not read the run folder. {name}: {why}.", code="unreadable")
+
+
+def trailing_mean(values: NDArray[np.float64], points: int) -> NDArray[np.float64]:
+    """Return the mean of each value and those before it, ``points`` in all, over the finite ones; NaN where there is none.
+
+    The sum is taken afresh for each block of points: a running sum would keep the rounding of everything that ever passed through.
+    """
+    if points < 2 or not len(values):
+        return np.where(np.isfinite(values), values, np.nan)
+    finite = np.isfinite(values)
+    # Whole blocks, and one of nothing before the first point.
+    behind = -len(values) % points
+    sums, counts = (
+        np.pad(column.astype(np.float64), (points, behind)).reshape(-1, points)
+        for column in (np.where(finite, values, 0.0), finite)
+    )
+    total, count = (_windows(column)[: len(values)] for column in (sums, counts))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean: NDArray[np.float64] = total / np.where(count > 0, count, np.nan)
+    return mean
+
+
+def _windows(blocks: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return for each entry behind the first block the sum of it and of those before it, as many in all as a block has: of the block's start to here, and of the end of the one before."""
+    from_start = np.cumsum(blocks, axis=1)[1:]
+    to_end = np.cumsum(blocks[:, ::-1], axis=1)[:-1, ::-1]
+    from_start[:, :-1] += to_end[:, 1:]
+    return from_start.ravel()
 
 
 def even_stride(places: NDArray[np.int64]) -> int | None:

@@ -13,11 +13,248 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from .like_heads import LikeHeads, Longs
-from .message_piece import MessageField, MessagePiece, UnlikeMessages, is_large
+from .gathering import gathered
+from .message_map import LikeHeads, Longs
 
 __all__ = ["Choice", "JoinedMessages"]
+
+# Of larger messages only what is asked for is read.
+_LARGE_BYTES = 1 << 16
+# Parts that are as near to each other are read together.
+_NEAR_BYTES = 4096
+# Fewer messages are not worth a comparison.
+_FEW_MESSAGES = 4
+
+
+# Neighbouring messages of an Arrow stream file that are laid out alike: columns of some of their rows.
+class UnlikeMessages(Exception):
+    """Something is not as in other messages."""
+
+
+def is_large(sizes: Any) -> Any:
+    """Whether messages of these bytes are large: only what is asked for of them is read."""
+    return sizes > _LARGE_BYTES
+
+
+class MessageField:
+    """A column, or what the lists in one hold: its type, where its length and its buffers stand, and where those of the next do."""
+
+    def __init__(self, name: str, kind: pa.DataType, node: int, buffer: int) -> None:
+        self.name, self.kind, self.node, self.buffer = name, kind, node, buffer
+        self.child: MessageField | None = None
+        self.width = 0
+        self.end: tuple[int, int]
+        if pa.types.is_list(kind):
+            self.child = MessageField(name, kind.value_type, node + 1, buffer + 2)
+            self.end = self.child.end
+        elif pa.types.is_string(kind):
+            self.end = (node + 1, buffer + 3)
+        elif (pa.types.is_integer(kind) or pa.types.is_floating(kind)) and kind.bit_width >= 8:
+            self.width = kind.bit_width // 8
+            self.end = (node + 1, buffer + 2)
+        else:
+            raise UnlikeMessages
+
+
+class MessageRuns:
+    """Neighbouring entries of a column: of which message, from which on, and how many."""
+
+    def __init__(self, message: Longs, first: Longs, count: Longs) -> None:
+        self.message, self.first, self.count = message, first, count
+        self.total = int(count.sum())
+
+
+class MessagePiece:
+    """Neighbouring messages. Of large ones only what is asked for is in memory."""
+
+    def __init__(self, file: Any, data: NDArray[np.uint8], messages: Longs) -> None:
+        self._file = file
+        self._data = data
+        self._base = int(messages[0, 0])
+        self._begins = messages[:, 0] - self._base
+        self._sizes = messages[:, 1] - messages[:, 0]
+        self._is_sparse = len(data) > _LARGE_BYTES * len(messages)
+        if not self._is_sparse:
+            self._load(0, len(data))
+
+    def own_like(self) -> LikeHeads | None:
+        """Return what the first message's head is like."""
+        self._load(0, 8)
+        size = 8 + int(self._data[4:8].view(np.int32)[0])
+        if not 8 < size <= self._sizes[0]:
+            return None
+        self._load(0, size)
+        return LikeHeads.of(self._data[:size].tobytes())
+
+    def take_heads(self, like: LikeHeads) -> bool:
+        """Read the heads, and say whether they all are like one."""
+        if (self._sizes < like.size).any():
+            return False
+        if self._is_sparse:
+            for begin in self._begins.tolist():
+                self._load(begin, begin + like.size)
+        heads = like.read(self._data.view(np.int64), self._begins // 8)
+        bodies = heads[:, like.body]
+        if not like.like(heads).all() or (bodies != self._sizes - like.size).any():
+            return False
+        self._bodies, self._body_sizes = self._begins + like.size, bodies
+        self._rows = heads[:, like.rows]
+        self._nodes = heads[:, like.nodes : like.nodes + 2 * like.counts[0]]
+        self._buffers = heads[:, like.buffers : like.buffers + 2 * like.counts[1]]
+        if (self._rows <= 0).any():
+            raise UnlikeMessages
+        return True
+
+    def all_rows(self) -> MessageRuns:
+        """Return all rows."""
+        return MessageRuns(np.arange(len(self._rows)), np.zeros(len(self._rows), np.int64), self._rows)
+
+    def is_alike(self, fields: list[MessageField], steps: tuple[int | None, int | None]) -> bool:
+        """Whether some columns have the same in all messages, and every step, where that is one of them, is within bounds."""
+        if len(self._rows) < _FEW_MESSAGES or self._is_sparse or not self._is_even():
+            return False
+        for field in fields:
+            for buffer in range(field.buffer, field.end[1]):
+                part = self._side_by_side(buffer)
+                if part is None:
+                    return False
+                if field.name != "step":
+                    is_alike = (part == part[0]).all()
+                else:
+                    first, last = steps
+                    is_alike = (first is None or (part >= first).all()) and (
+                        last is None or (part <= last).all()
+                    )
+                if not is_alike:
+                    return False
+        return True
+
+    def _side_by_side(self, buffer: int) -> Longs | None:
+        """Return a buffer of every message, a row each; None where it lies where it cannot."""
+        offset, length = self._buffers[0, 2 * buffer : 2 * buffer + 2].tolist()
+        if offset < 0 or length < 0 or offset % 8 or offset + length > self._body_sizes[0]:
+            return None
+        apart = int(self._sizes[0]) // 8
+        lies = np.lib.stride_tricks.as_strided(
+            self._data.view(np.int64), (len(self._rows), apart), (8 * apart, 8), writeable=False
+        )
+        begin = (int(self._bodies[0]) + offset) // 8
+        return lies[:, begin : begin - (-length // 8)]
+
+    def _is_even(self) -> bool:
+        """Whether all messages are of one size, and everything lies in the same place of each."""
+        return bool(
+            (self._sizes == self._sizes[0]).all()
+            and (self._nodes == self._nodes[0]).all()
+            and (self._buffers == self._buffers[0]).all()
+        )
+
+    def first_message(self) -> MessageRuns:
+        """Return the rows of the first message."""
+        return MessageRuns(np.zeros(1, np.int64), np.zeros(1, np.int64), self._rows[:1])
+
+    def repeated(self, rows: Longs) -> MessageRuns:
+        """Return some rows of each message, of which all have equally many."""
+        found = self.runs_of(rows)
+        messages, runs = len(self._rows), len(found.first)
+        return MessageRuns(
+            np.repeat(np.arange(messages), runs),
+            np.tile(found.first, messages),
+            np.tile(found.count, messages),
+        )
+
+    def runs_of(self, rows: Longs) -> MessageRuns:
+        """Return some rows, which are counted through all messages."""
+        ends = np.cumsum(self._rows)
+        message = np.searchsorted(ends, rows, "right")
+        is_new = np.ones(len(rows), bool)
+        is_new[1:] = (np.diff(rows) != 1) | (np.diff(message) != 0)
+        heads = np.flatnonzero(is_new)
+        message = message[heads]
+        count = np.diff(np.append(heads, len(rows)))
+        return MessageRuns(message, rows[heads] - (ends - self._rows)[message], count)
+
+    def batch(self, fields: list[MessageField], names: list[str], runs: MessageRuns) -> pa.RecordBatch:
+        """Return columns of some rows, checked."""
+        by_name = {field.name: field for field in fields}
+        arrays = []
+        for name in names:
+            field = by_name[name]
+            if (self._nodes[:, 2 * field.node] != self._rows).any():
+                raise UnlikeMessages
+            arrays.append(self._array(field, runs))
+        batch = pa.RecordBatch.from_arrays(arrays, names)
+        batch.validate(full=True)
+        return batch
+
+    def _array(self, field: MessageField, runs: MessageRuns) -> pa.Array:
+        if self._nodes[:, 2 * field.node + 1].any():
+            # Nulls, which no stream has.
+            raise UnlikeMessages
+        if field.width:
+            values = self._entries(field.buffer + 1, field.width, runs.message, runs.first, runs.count)
+            return pa.Array.from_buffers(field.kind, runs.total, [None, pa.py_buffer(values)])
+        offsets, begin, length = self._offsets(field, runs)
+        if field.child is None:
+            texts = self._entries(field.buffer + 2, 1, runs.message, begin, length)
+            buffers = [None, pa.py_buffer(offsets), pa.py_buffer(texts)]
+            return pa.Array.from_buffers(field.kind, runs.total, buffers)
+        there = self._nodes[:, 2 * field.child.node][runs.message]
+        if (begin + length > there).any():
+            raise UnlikeMessages
+        inner = self._array(field.child, MessageRuns(runs.message, begin, length))
+        return pa.Array.from_buffers(field.kind, runs.total, [None, pa.py_buffer(offsets)], children=[inner])
+
+    def _offsets(self, field: MessageField, runs: MessageRuns) -> tuple[NDArray[np.int32], Longs, Longs]:
+        """Return where texts or lists begin, counted anew, and of each run where they begin in its message and how long they are together."""
+        kept = self._entries(field.buffer + 1, 4, runs.message, runs.first, runs.count + 1).view(np.int32)
+        after = np.cumsum(runs.count + 1)
+        begin = kept[after - runs.count - 1].astype(np.int64)
+        end = kept[after - 1].astype(np.int64)
+        # Between the last of one run and the first of the next nothing is.
+        lengths = np.delete(np.diff(kept), after[:-1] - 1)
+        if (begin < 0).any() or (lengths < 0).any():
+            raise UnlikeMessages
+        offsets = np.zeros(runs.total + 1, np.int32)
+        np.cumsum(lengths, out=offsets[1:])
+        return offsets, begin, end - begin
+
+    def _entries(self, buffer: int, width: int, message: Longs, first: Longs, count: Longs) -> NDArray[Any]:
+        """Return the bytes of entries of a buffer, one run after the other."""
+        offset, length = self._buffers[:, 2 * buffer][message], self._buffers[:, 2 * buffer + 1][message]
+        fits = (offset >= 0) & (offset <= self._body_sizes[message] - length) & (first >= 0)
+        if not (fits & (first + count <= length // width)).all() or (offset % 8).any():
+            raise UnlikeMessages
+        starts, sizes = self._bodies[message] + offset + width * first, width * count
+        if self._is_sparse:
+            self._load_all(starts, starts + sizes)
+        return gathered(self._data, starts, sizes)
+
+    def _load_all(self, starts: Longs, ends: Longs) -> None:
+        """Read parts, in the order in which they lie, those that are near to each other at once."""
+        filled = ends > starts
+        starts, ends = starts[filled], ends[filled]
+        if not len(starts):
+            return
+        if (np.diff(starts) < 0).any():
+            raise UnlikeMessages
+        edges = np.flatnonzero(starts[1:] - ends[:-1] > _NEAR_BYTES)
+        for begin, end in zip(
+            starts[np.append(0, edges + 1)].tolist(), ends[np.append(edges, -1)].tolist(), strict=True
+        ):
+            self._load(begin, end)
+
+    def _load(self, begin: int, end: int) -> None:
+        view = memoryview(self._data.data)[begin:end]
+        self._file.seek(self._base + begin)
+        while view:
+            done = self._file.readinto(view)
+            if not done:
+                # It was cut since it was looked at.
+                raise UnlikeMessages
+            view = view[done:]
 
 
 @dataclass(frozen=True)

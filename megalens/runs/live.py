@@ -38,12 +38,11 @@ from ..protocol.messages_generated import (
     Status,
 )
 from ..protocol.version import own_version
-from .arguments import whole
-from .attempts import rows_before
-from .errors import ClientError
+from .errors import ClientError, whole
+from .lines import StreamMemory
 from .link import LinkTarget, ViewerLink
-from .memory import StreamMemory
 from .query import Query
+from .recorded import rows_before
 from .run import Run
 from .status import RunStatus
 

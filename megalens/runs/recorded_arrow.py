@@ -13,8 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ..protocol import Stream, open_plain
-from .arrow_sizes import check_message_size
-from .arrows_map import ArrowsMap
+from .arrows_map import ArrowsMap, check_message_size
 from .joined_messages import Choice, JoinedMessages
 from .query import Query
 from .recorded_parquet import DAMAGE

@@ -7,20 +7,165 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from ..protocol import Stream, open_plain
-from .parquet_footer import ParquetChunk, ParquetFooter, ParquetGroup, read_footer
-from .parquet_sizes import check_chunk
+from .gathering import check_rows, check_unfolded
+from .parquet_footer import (
+    I32,
+    CutShort,
+    ParquetChunk,
+    ParquetFooter,
+    ParquetGroup,
+    ThriftReader,
+    read_footer,
+)
 from .query import Query
-from .text_pieces import TextPieces
-from .unfolding import check_rows
 
 __all__ = ["DAMAGE", "ParquetStream", "opened_parquet"]
 
 DAMAGE = (pa.ArrowException, OSError, ValueError, TypeError, OverflowError, MemoryError)
+
+_HEAD = 512
+_MOST_HEAD = 1024 * 1024
+_MOST_PAGES = 100_000
+_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
+# Texts that share their beginnings with the one before: a page of these unfolds by itself.
+_SHARED_BEGINNINGS = 7
+_DATA, _DICTIONARY, _DATA_2 = 0, 2, 3
+# As in Parquet's own `parquet.thrift`: kind, bytes unfolded and stored, and of pages of values how many and their encoding.
+_PAGE = {1: I32, 2: I32, 3: I32, 5: {1: I32, 2: I32}, 8: {1: I32, 4: I32}}
+
+_PIECE_BYTES = 16 * 1024 * 1024
+
+
+# Cutting rows whose texts are places in a dictionary into pieces that hold the texts themselves.
+class TextPieces:
+    """Counts the texts of one reading of a file.
+
+    Parameters
+    ----------
+    name : str
+        Of the file, for the error.
+    stored : int
+        Its size.
+    """
+
+    def __init__(self, name: str, stored: int) -> None:
+        self._name = name
+        self._stored = stored
+        self._unfolded = 0
+
+    def cut(self, batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Yield a batch with the types of ``schema``, in pieces with few MiB of text each.
+
+        Raises
+        ------
+        ClientError
+            ``unreadable`` when all texts so far are too many for the file.
+        """
+        if not batch.num_rows:
+            return
+        sizes = sum((_text_bytes(column) for column in batch.columns), np.zeros(batch.num_rows, np.int64))
+        ends = np.cumsum(sizes)
+        self._unfolded += int(ends[-1])
+        check_unfolded(self._name, self._unfolded, self._stored)
+        begin = 0
+        while begin < batch.num_rows:
+            done = int(ends[begin - 1]) if begin else 0
+            end = max(begin + 1, int(np.searchsorted(ends, done + _PIECE_BYTES, side="right")))
+            yield batch.slice(begin, end - begin).cast(schema)
+            begin = end
+
+
+def _text_bytes(column: pa.Array) -> NDArray[np.int64]:
+    """Return how long the texts of each row are together; 0 for what is no text."""
+    kind: Any = column.type
+    if pa.types.is_list(kind) and pa.types.is_dictionary(kind.value_type):
+        inner = _text_bytes(column.flatten())
+        ends: NDArray[np.int64] = np.concatenate([np.zeros(1, np.int64), np.cumsum(inner)])
+        offsets: NDArray[np.int64] = np.concatenate(
+            [np.zeros(1, np.int64), np.cumsum(pc.fill_null(column.value_lengths(), 0).to_numpy())]
+        )
+        return ends[offsets[1:]] - ends[offsets[:-1]]
+    if not pa.types.is_dictionary(kind):
+        return np.zeros(len(column), np.int64)
+    lengths = pc.fill_null(pc.binary_length(column.dictionary), 0).cast(pa.int64()).to_numpy()
+    places = pc.fill_null(column.indices, 0).to_numpy()
+    sizes: NDArray[np.int64] = lengths[places] if len(lengths) else np.zeros(len(column), np.int64)
+    return sizes
+
+
+def check_chunk(file: BinaryIO, name: str, column: ParquetChunk, kind: str, repeated: bool) -> None:
+    """Refuse a column of a row group that unfolds to too much, by the headers of its pages.
+
+    Parameters
+    ----------
+    file : file
+        The Parquet file.
+    name : str
+        Its name, for the error.
+    column : ParquetChunk
+        The column, with the place of its pages. What else it says is not believed.
+    kind : str
+        Its physical type.
+    repeated : bool
+        Whether it holds lists: a row may then have any number of values, and all of them are in memory at once.
+
+    Raises
+    ------
+    ClientError
+        ``unreadable`` when it unfolds to too much.
+    ValueError
+        When its pages are not as Parquet has them.
+    """
+    at, stored = column.begin, column.stored
+    end = at + stored
+    if at < 4 or stored < 0 or end > os.fstat(file.fileno()).st_size:
+        raise ValueError("its columns must lie within it")
+    text = kind not in _WIDTHS
+    width = _WIDTHS.get(kind, 4)
+    unfolded = values = pages = 0
+    while at < end:
+        pages += 1
+        if pages > _MOST_PAGES:
+            raise ValueError(f"its columns must have at most {_MOST_PAGES:,} pages")
+        head, length = _page_head(file, at, end)
+        size, packed = head.get(2, -1), head.get(3, -1)
+        if size < 0 or packed < 0:
+            raise ValueError("its pages must have a size")
+        # One page is in memory at a time, of texts all that a batch needs.
+        unfolded = unfolded + size if text else max(unfolded, size)
+        if head.get(1) in (_DATA, _DATA_2):
+            place, encoding = (5, 2) if head[1] == _DATA else (8, 4)
+            page = head.get(place, {})
+            values += max(0, page.get(1, 0))
+            if text and page.get(encoding) == _SHARED_BEGINNINGS:
+                raise ValueError("its texts must be stored one by one, not by what they share")
+        at += length + packed
+    # Beside a value stand the two levels that say where lists begin.
+    check_unfolded(name, unfolded + (values * (width + 4) if repeated else 0), stored)
+
+
+def _page_head(file: BinaryIO, at: int, end: int) -> tuple[dict[int, Any], int]:
+    most = _HEAD
+    while True:
+        file.seek(at)
+        data = file.read(min(most, end - at))
+        try:
+            reader = ThriftReader(data)
+            return reader.struct(_PAGE), reader.at
+        except CutShort:
+            if len(data) < most or most >= _MOST_HEAD:
+                raise ValueError("its pages must have whole headers") from None
+            most *= 16
+
+
 """What Python and Arrow answer with where a file is not as it should be."""
 
 _BATCH_ROWS = 65_536

@@ -27,11 +27,11 @@ from ..protocol.messages_generated import (
 from ..slices import named, run_attributes
 from .controls import Controls
 from .errors import ClientError
-from .experts import with_experts
 from .query import LayerChoice, Query, StepChoice
 from .run_words import check_flag, run_words
 from .status import RunStatus
 from .tables import Tables
+from .tensor_array import with_experts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -157,7 +157,7 @@ class Run(Controls):
     @property
     def attempts(self) -> list[Run]:
         """Earlier attempts of a training that went back to a checkpoint and goes on in the same recording, oldest first: runs of their own, to be asked or compared with by their ``id``. Empty where this machine has none."""
-        from .attempts import earlier_attempts
+        from .recorded import earlier_attempts
 
         return earlier_attempts(self.folder)
 
@@ -344,7 +344,7 @@ class Run(Controls):
         ClientError
             ``bad-parameter`` for a kind that there cannot be.
         """
-        from .moments.readings import own_readings
+        from .moments.frame import own_readings
 
         source = self.moment_source
         source.refresh()

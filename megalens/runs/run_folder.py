@@ -22,17 +22,15 @@ from ..protocol import (
     shown_text,
 )
 from ..protocol.messages_generated import Hello, RunState, Status
-from .arrows_map import ArrowsMap, arrows_identity
-from .bare_hello import bare_hello
+from .arrows_map import ArrowsMap, StreamEnd, arrows_end, arrows_identity, parquet_end
 from .errors import ClientError
-from .old_layers import hello_from_zero, query_from_one, rows_from_zero
 from .query import Query
 from .recorded_arrow import ArrowStream
 from .recorded_parquet import DAMAGE, opened_parquet
-from .run_header import read_header, unreadable
+from .run_header import hello_from_zero, query_from_one, read_header, rows_from_zero, unreadable
 from .run_words import attempt_words, lacking_words
-from .shapes import check_shapes
-from .stream_end import StreamEnd, arrows_end, parquet_end
+from .status import bare_hello
+from .tensor_array import check_shapes
 from .tensor_places import PLACE_COLUMNS, TensorPlaces, places_of_kinds
 
 __all__ = ["RunFolder"]

@@ -12,13 +12,11 @@ import pyarrow as pa
 
 from ..protocol import STREAMS, Streams, empty_table
 from ..protocol.messages_generated import ConfigPatch, Status
-from .arguments import whole
-from .bare_hello import bare_hello
-from .errors import ClientError
+from .errors import ClientError, whole
 from .moments import MomentSource, Progress, StatisticsTree, rows_of
 from .query import Query
 from .run import Run
-from .status import RunStatus
+from .status import RunStatus, bare_hello
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -70,7 +68,7 @@ class StatisticsRun(Run):
         """Return the files' own lines where they are TrainerMon's; see :meth:`Run.readings`."""
         if self._tree.layout != "trainermon":
             return super().readings(kind)
-        from .moments.readings import file_readings
+        from .moments.frame import file_readings
 
         frame, said = file_readings(self._tree, kind)
         for sentence in said:

@@ -5,10 +5,27 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from ..protocol import layer_name, shown_text
-from ..protocol.messages_generated import Budget, Overhead
+from ..protocol import compressor_infos, layer_name, shown_text
+from ..protocol.messages_generated import Budget, Hello, Overhead, RunInfo
 
-__all__ = ["RunStatus"]
+__all__ = ["RunStatus", "bare_hello"]
+
+
+def bare_hello(run: RunInfo) -> Hello:
+    """Return a ``hello`` that says as much as is known of recorded files: no model, no flags, and limits that bound nothing."""
+    return {
+        "type": "hello",
+        "protocol": "megalens.v2",
+        "run": run,
+        "seq": 0,
+        "model": None,
+        "layout": None,
+        "flags": [],
+        "compressors": compressor_infos(),
+        "config": {"flags": {}},
+        "limits": {"max_message_bytes": 1 << 20, "viewer_queue_bytes": 1, "backlog_bytes": 1},
+        "versions": {},
+    }
 
 
 class RunStatus(dict[str, Any]):

@@ -8,8 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from ..protocol import Streams, is_whole
-from .arguments import bad_argument
-from .errors import ClientError
+from .errors import ClientError, bad_argument
 from .query import Query, StepChoice
 
 __all__ = ["Tables"]

@@ -12,18 +12,17 @@ from traitlets import Bool, Int, List, Unicode
 
 from ..hub.minute_log import MinuteLog
 from ..slices import find_slices, load
-from .arrow_memory import take_small_pages
-from .demo_handler import DemoHandler
-from .demo_training import DemoTraining
+from .child_process import take_small_pages
+from .demo_training import DemoHandler, DemoTraining
 from .hubs_handler import HubsHandler
 from .moment_pool import MomentPool
 from .moments_handlers import MomentGroupsHandler, MomentRowsHandler, MomentsHandler, StatisticsHandler
 from .registry import RunRegistry
 from .relay import RelayHandler
-from .report_handler import ReportHandler
 from .runs_handlers import (
     IndexHandler,
     LinesHandler,
+    ReportHandler,
     RunHandler,
     RunsHandler,
     StreamHandler,

@@ -17,8 +17,8 @@ from ..protocol import SUBPROTOCOL, HubReader, ProtocolError, encode_message
 from ..protocol.messages_generated import Hello, Join
 from .base_handler import MegalensHandler
 from .errors import ServerError
-from .hub_socket import open_hub
 from .hub_target import HubTarget
+from .relay import open_hub
 from .translations import DIALECTS, Translations
 
 __all__ = ["HubsHandler"]

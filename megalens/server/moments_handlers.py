@@ -11,8 +11,8 @@ from jupyter_server.auth.decorator import authorized
 from tornado.web import authenticated
 
 from ..runs.answers import moment_groups, moment_rows, only_members
-from .arrow_memory import give_back_memory
 from .base_handler import MegalensHandler
+from .child_process import give_back_memory
 from .errors import ServerError
 from .moment_pool import MomentPool, SharedMoments
 from .runs_handlers import ARROW

@@ -19,14 +19,10 @@ from ..runs import ClientError, RunFolder
 from ..runs.answers import NoRows, StreamRows
 from ..runs.foreign_files import foreign_recording
 from ..runs.moments import MomentSource, recorded_rows, rows_of
-from .allowed_hubs import AllowedHubs
-from .errors import ServerError
-from .hub_target import HubTarget
-from .left_out import some_of
-from .recorded_runs import RecordedRuns
-from .run_notes import NotesFiles, checked_name, write_name
-from .run_removal import recording_bytes, remove_recording
-from .run_summaries import RunSummaries
+from .errors import ServerError, some_of
+from .hub_target import AllowedHubs, HubTarget
+from .recorded_runs import RecordedRuns, RunSummaries
+from .run_notes import NotesFiles, checked_name, recording_bytes, remove_recording, write_name
 from .statistics_runs import ServedStatistics, StatisticsRuns
 
 __all__ = ["RunRegistry"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
+from collections.abc import Sequence
 from concurrent.futures import Executor
 from typing import Any
 
@@ -13,17 +15,18 @@ from jupyter_server.base.handlers import JupyterHandler
 from jupyter_server.base.websocket import WebSocketMixin
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 from websockets.asyncio.client import ClientConnection
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+from websockets.typing import Subprotocol
 
+from ..hub.direct_connect import DirectConnect
 from ..hub.minute_log import MinuteLog
-from ..protocol import MESSAGE_TYPES, HubReader, ProtocolError, encode_message
+from ..protocol import MAX_HUB_BYTES, MESSAGE_TYPES, HubReader, ProtocolError, encode_message
 from ..protocol.messages_generated import Message
 from .errors import ServerError
-from .hub_socket import open_hub
 from .hub_target import HubTarget
 from .registry import RunRegistry
 
-__all__ = ["RelayHandler"]
+__all__ = ["RelayHandler", "open_hub"]
 
 # The hub's own limit for viewers is smaller and answered with a typed error; this one only guards this server's memory.
 _MAX_BROWSER_BYTES = 4 * 1024 * 1024
@@ -32,6 +35,63 @@ _BROKEN = 4410
 # What the library closes a connection with that breaks the framing: bad frames, bad UTF-8, too many small ones, too large.
 _HUB_BROKE = {1002: "frames", 1007: "text", 1008: "frames", 1009: "size"}
 _PASSED_ON = {1000, 1001, 1009, *range(4400, 4500)}
+
+_OPEN_SECONDS = 10
+
+# The library's own log has the headers at debug level, and the token is one of them.
+_QUIET = logging.getLogger("megalens.server.websockets")
+_QUIET.setLevel(logging.CRITICAL)
+_QUIET.propagate = False
+
+
+# Opening a connection to a hub on somebody's behalf.
+async def open_hub(address: str, token: str, subprotocols: Sequence[str]) -> ClientConnection:
+    """Connect to a hub.
+
+    Parameters
+    ----------
+    address, token : str
+        Where it is and how to be let in.
+    subprotocols : sequence of str
+        What the browser offered; passed on as it is.
+
+    Raises
+    ------
+    ServerError
+        502, code ``unreachable`` or ``unauthorized``.
+    """
+    try:
+        return await DirectConnect(
+            address,
+            subprotocols=[Subprotocol(name) for name in subprotocols] or None,
+            additional_headers={"Authorization": f"Bearer {token}"},
+            compression=None,
+            # A proxy of the environment must see neither the rows nor the token.
+            proxy=None,
+            max_size=MAX_HUB_BYTES,
+            # What waits here is memory of this server; the hub's own queue coalesces and is the one to fill.
+            max_queue=2,
+            # A browser that is slow must not look dead to the hub.
+            ping_interval=20,
+            ping_timeout=None,
+            open_timeout=_OPEN_SECONDS,
+            close_timeout=2,
+            logger=_QUIET,
+        )
+    except InvalidStatus as error:
+        if error.response.status_code in (401, 403):
+            raise ServerError(
+                502, "unauthorized", "The hub refused the token. Copy it anew.", "token"
+            ) from error
+        raise _unreachable() from error
+    except (InvalidHandshake, OSError, asyncio.TimeoutError, ValueError, EOFError) as error:
+        raise _unreachable() from error
+
+
+def _unreachable() -> ServerError:
+    return ServerError(
+        502, "unreachable", "The hub could not be reached. Check that the run is still there.", "address"
+    )
 
 
 class RelayHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):

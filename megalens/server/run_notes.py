@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import re
+import stat
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +16,15 @@ from ..protocol.messages_generated import RunNotes
 from ..runs import RunFolder
 from .errors import ServerError
 
-__all__ = ["NOTES_FILE", "NotesFiles", "checked_name", "file_stamp", "write_name"]
+__all__ = [
+    "NOTES_FILE",
+    "NotesFiles",
+    "checked_name",
+    "file_stamp",
+    "write_name",
+    "recording_bytes",
+    "remove_recording",
+]
 
 NOTES_FILE = "notes.json"
 _MOST_BYTES = 128 * 1024
@@ -19,6 +32,71 @@ _RULES = {
     "notes": "notes must be text of at most 10,000 characters.",
     "tags": "tags must be at most 20 different texts of 1 to 50 characters, without commas and line breaks.",
 }
+
+_HEADER = "run.json"
+# Files that a recorder, a packer or this server left half written.
+_HALF_WRITTEN = re.compile(r"run\.json\.partial|\.(run|notes)\.json\.[0-9a-f]{8}")
+
+
+# What a recorded run takes on the disk, and how it is deleted.
+def recording_bytes(folder: Path) -> int:
+    """Return the bytes of the plain files right in a folder; links are not followed."""
+    total = 0
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            with contextlib.suppress(OSError):
+                info = entry.stat(follow_symlinks=False)
+                total += info.st_size if stat.S_ISREG(info.st_mode) else 0
+    return total
+
+
+def remove_recording(folder: Path, streams: Iterable[str]) -> bool:
+    """Delete a recording's own files, and its folder where nothing else lies there; return whether the folder is gone.
+
+    Only names that a recorder writes are deleted, in this very folder: whatever else somebody put there stays. No link is followed, and the folder itself must not be one. ``run.json``
+    goes last, so that what was interrupted is still listed and can be deleted again.
+
+    Parameters
+    ----------
+    folder : Path
+        The run folder.
+    streams : iterable of str
+        Names of the streams that the recording may have.
+
+    Raises
+    ------
+    ServerError
+        409 when a file cannot be deleted.
+    """
+    ours = {
+        f"{stream}{end}"
+        for stream in streams
+        for end in (".arrows", ".index", ".parquet", ".parquet.partial")
+    }
+    ours.add(NOTES_FILE)
+    try:
+        # Whatever takes the folder's place after this, the files are deleted where they were looked at.
+        place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            for name in os.listdir(place):
+                if name in ours or _HALF_WRITTEN.fullmatch(name):
+                    _delete(name, place)
+            _delete(_HEADER, place)
+            left = os.listdir(place)
+        finally:
+            os.close(place)
+        if left:
+            return False
+        folder.rmdir()
+    except OSError as error:
+        raise ServerError(409, "refused", f"Could not delete the recording: {error.strerror}.") from error
+    return True
+
+
+def _delete(name: str, place: int) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISDIR(os.lstat(name, dir_fd=place).st_mode):
+            os.unlink(name, dir_fd=place)
 
 
 def checked_name(name: Any) -> str:

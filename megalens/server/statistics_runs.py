@@ -12,10 +12,9 @@ from typing import Any
 
 from ..protocol.messages_generated import Hello, Status
 from ..runs import ClientError
-from ..runs.bare_hello import bare_hello
 from ..runs.moments import StatisticsTree, find_trees
-from .errors import ServerError
-from .left_out import closed_words, some_of
+from ..runs.status import bare_hello
+from .errors import ServerError, closed_words, some_of
 
 __all__ = ["ServedStatistics", "StatisticsRuns"]
 

@@ -1,12 +1,11 @@
 """The training side: hooks, compression on the device, and a producer thread that the step never waits for."""
 
 from .errors import TracerError
-from .flags import FLAGS, FlagKind
 from .host import Host
 from .instrument import Instrument
 from .moments.logger import StatisticsLogger
 from .place import Place
-from .points import FlagPoints, IAdapter, ModelPoints, Shards, SitePoints, Source
+from .points import FLAGS, FlagKind, FlagPoints, IAdapter, ModelPoints, Shards, SitePoints, Source
 from .tensors.compressing.reductions import parse_reduction
 from .tracer import StepHandle, Tracer
 

@@ -19,16 +19,15 @@ from ..protocol.messages_generated import (
     Status,
 )
 from ..protocol.version import own_version
-from .announcement import announcement
+from .announcement import add_members, announcement, job_notes, parts_notes
 from .budget.keeper import BudgetKeeper
 from .errors import TracerError, as_protocol_error, plain_text
 from .health import ProducerHealth
 from .host import Host
 from .instrument import Instrument
 from .instruments import Instruments
-from .job_report import add_members, job_notes, parts_notes
 from .points import ModelPoints
-from .recovery import Recovery
+from .recovery import Recovery, ViewerWatch
 from .sending.hub_process import HubAddress, HubProcess
 from .sending.peers import Peers, Proposal, Rendezvous, Schedule, StepStart
 from .sending.producer import Producer
@@ -36,7 +35,6 @@ from .sending.worker import Worker
 from .tensors.config import TracingPlan, change_plan
 from .tensors.cost_reduction import LADDER, CostReduction
 from .tensors.instrument import TensorTracer
-from .watch import ViewerWatch
 
 __all__ = ["Coordinator"]
 

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from torch import Tensor, empty
+
 from ..protocol.messages_generated import RankPlace
 
-__all__ = ["Place"]
+__all__ = ["Place", "to_host"]
+
+
+# Copies from a device that the step does not wait for.
+def to_host(data: Tensor) -> Tensor:
+    """Start a copy into pinned memory. It is complete once an event that is recorded after it is."""
+    host = empty(data.shape, dtype=data.dtype, pin_memory=True)
+    return host.copy_(data, non_blocking=True)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from ..protocol import COMMON_SETTINGS, named_flags, pipeline_settings
 from ..protocol.messages_generated import Config, Control, Phase, Status
 from .coordinator import Coordinator
 from .errors import TracerError, plain_text, said
-from .forgotten_step import ForgottenStep
 from .graph_probes import GraphProbes
 from .instrument import SPAN_KINDS, Instrument
 from .passes import PassHooks
@@ -29,7 +28,7 @@ from .sending.peers import Rendezvous, StepStart
 from .sending.producer import Producer
 from .sending.scalars import ScalarLog
 from .sending.worker import StepCost
-from .step_scope import StepHandle, StepScope
+from .step_scope import ForgottenStep, StepHandle, StepScope
 from .tensors.config import PHASES, TracingPlan, settings_from
 from .tensors.instrument import TensorTracer
 

@@ -9,12 +9,9 @@ import pytest
 import torch
 from torch import nn
 
-from megalens.adapters.megatron_gradients import ready_moment
-from megalens.adapters.megatron_masters import held_parameters
-from megalens.adapters.megatron_names import megatron_modules
-from megalens.adapters.megatron_ranks import MegatronRanks
-from megalens.adapters.megatron_refusals import refusals
-from megalens.adapters.megatron_sites import residual_points, site_points
+from megalens.adapters.megatron_gradients import held_parameters, ready_moment
+from megalens.adapters.megatron_moments import refusals, residual_points, site_points
+from megalens.adapters.megatron_ranks import MegatronRanks, megatron_modules
 from megalens.protocol import MOMENT_STATS
 
 

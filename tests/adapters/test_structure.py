@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from megalens.adapters import StructureAdapter, find_adapter
-from megalens.tracer.perturb.refusals import refused_layers
+from megalens.tracer.perturb.plan import refused_layers
 
 IDS = torch.randint(0, 40, (2, 7), generator=torch.Generator().manual_seed(3))
 

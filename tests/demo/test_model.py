@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from megalens.demo import GPT, Corpus, GPTConfig, TrainConfig, Trainer
-from megalens.demo.data import Windows
+from megalens.demo.train import Windows
 
 SMALL = GPTConfig(layers=2, hidden=32, heads=2, sequence=16)
 TEXT = b"the quick brown fox jumps over the lazy dog. " * 40

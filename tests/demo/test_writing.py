@@ -5,9 +5,9 @@ import torch
 from live_run import eventually
 
 import megalens
+from megalens.demo.__main__ import ask_for_text
 from megalens.demo.model import GPT, GPTConfig
 from megalens.demo.tokenizer import ByteTokenizer
-from megalens.demo.writing import ask_for_text
 
 pytestmark = pytest.mark.slow
 

@@ -254,7 +254,7 @@ def test_an_error_of_the_hubs_own_ends_neither_the_hub_nor_the_telling(monkeypat
                 stop.set()
             return bool(came)
 
-        monkeypatch.setattr(hub._broadcaster, "tick", tick)
+        monkeypatch.setattr(hub.clients.broadcaster, "tick", tick)
         await hub.serve_until_done(stop)
         return hub.state.status()
 

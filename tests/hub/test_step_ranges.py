@@ -2,7 +2,7 @@
 
 import pytest
 
-from megalens.hub.step_ranges import StepRanges
+from megalens.hub.stream_file import StepRanges
 
 
 def ranges(*steps):

@@ -10,7 +10,7 @@ from recorded_run import values_of, write_run
 import megalens
 from megalens.protocol import ProtocolError, read_steps
 from megalens.runs import ClientError, open_run
-from megalens.runs.patch import build_patch
+from megalens.runs.controls import build_patch
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,7 @@ from live_run import WAIT, eventually, tensors_frame
 
 from megalens.protocol import BitFlip, Noise1, ProtocolError, Tile
 from megalens.runs import ClientError, open_run
-from megalens.runs.patch import build_patch
-from megalens.runs.perturb import build_perturb
+from megalens.runs.controls import build_patch, build_perturb
 from megalens.runs.status import RunStatus
 
 ALL = ("pause", "watched", "perturb")

@@ -5,8 +5,7 @@ import re
 import pytest
 from live_run import WAIT, eventually
 
-from megalens.pictures.report.build import build_report
-from megalens.pictures.report.traced import traced_flags
+from megalens.pictures.report.build import build_report, traced_flags
 from megalens.runs import ClientError
 from megalens.runs.answers import RunAnswers
 from megalens.runs.run_folder import RunFolder

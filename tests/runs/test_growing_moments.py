@@ -11,7 +11,7 @@ from grouped_moments import row
 from megalens.protocol import stream_schema
 from megalens.runs import ClientError
 from megalens.runs.moments import MomentQuery, MomentSource, RecordedRows
-from megalens.runs.moments.rows import like_messages
+from megalens.runs.moments.rows import growing_rows
 
 SCHEMA = stream_schema("moments")
 PLAIN = pa.ipc.IpcWriteOptions()
@@ -47,8 +47,8 @@ def rows_of(source, stats=("grad", "param"), **asked):
 
 def reads(monkeypatch):
     found = []
-    read = like_messages.read_batch
-    monkeypatch.setattr(like_messages, "read_batch", lambda *asked: found.append(1) or read(*asked))
+    read = growing_rows.read_batch
+    monkeypatch.setattr(growing_rows, "read_batch", lambda *asked: found.append(1) or read(*asked))
     return found
 
 
@@ -96,7 +96,7 @@ def test_arrow_reads_one_message_of_each_kind(tmp_path, monkeypatch):
 
 
 def test_more_kinds_than_are_remembered_are_read_too(tmp_path):
-    count = 3 * like_messages.MOST_LAYOUTS
+    count = 3 * growing_rows.MOST_LAYOUTS
     written(
         tmp_path / "moments.arrows",
         [message(step, [f"layers.{step % count:04}.weight"]) for step in range(2 * count)],

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from megalens.protocol import stream_schema
 from megalens.runs import RunFolder
 from megalens.runs import joined_messages as joined
-from megalens.runs import message_piece as piece
 from megalens.runs.query import Query
 
 SCHEMA = stream_schema("tensors")
@@ -91,7 +90,7 @@ def test_rows_are_those_of_arrow_whatever_messages_come_after_each_other(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(joined, "_PIECE_BYTES", sizes)
         agree(folder, table)
-        patch.setattr(piece, "_LARGE_BYTES", 1000)
+        patch.setattr(joined, "_LARGE_BYTES", 1000)
         agree(folder, table)
 
 

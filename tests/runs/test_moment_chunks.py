@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from megalens.hub import packing
+from megalens.hub import recording_folder
 from megalens.protocol import MOMENT_INDEX, MOMENT_SAME, STREAMS, MomentIndex, stream_schema
 from megalens.runs import ClientError
 from megalens.runs.moments import MomentQuery, MomentSource, RecordedRows, TableRows
@@ -89,7 +89,7 @@ def packed(folder, table, rows_a_group, stream=STREAMS["moments"]):
     ):
         for batch in table.to_batches(rows_a_group):
             writer.write_batch(batch)
-    packing.pack_stream(folder / "moments.arrows", stream)
+    recording_folder.pack_stream(folder / "moments.arrows", stream)
     source = MomentSource(RecordedRows(folder))
     source.refresh()
     return source
@@ -139,7 +139,7 @@ def test_steps_that_lie_in_several_row_groups_are_merged_whole(query, lean, smal
         source = MomentSource(RecordedRows(folder))
         source.refresh()
         same(source.groups(expected), wanted)
-        monkeypatch.setattr("megalens.runs.moments.rows.sql_chunks._CHUNK_ROWS", chunk_rows)
+        monkeypatch.setattr("megalens.runs.moments.rows.duck._CHUNK_ROWS", chunk_rows)
         same(memory.groups(expected), wanted)
 
 

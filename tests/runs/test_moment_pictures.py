@@ -8,10 +8,10 @@ import pytest
 from grouped_moments import ask, row, source, spiky, values
 
 from megalens.protocol import MOMENT_READINGS
+from megalens.runs.gathering import trailing_mean
 from megalens.runs.moments import MomentQuery
 from megalens.runs.moments.grouping.parts import Part
 from megalens.runs.moments.grouping.thinning import Thinner
-from megalens.runs.trailing_mean import trailing_mean
 
 
 def test_decimation_keeps_ends_extremes_and_every_step_that_is_not_finite():

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from recorded_run import write_run
 
-from megalens.hub.replay.recorded_order import RecordedOrder
+from megalens.hub.replay.replayer import RecordedOrder
 from megalens.protocol import stream_schema
 from megalens.runs import RunFolder, open_run
 from megalens.runs.query import Query

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from megalens.runs import ClientError
-from megalens.runs.moments.grouping.patterns import Pattern
+from megalens.runs.moments.grouping.name_filter import Pattern
 from scripts.pattern_cases import random_name, random_pattern
 
 CASES = json.loads((Path(__file__).parents[2] / "protocol/fixtures/patterns.json").read_text())

@@ -6,7 +6,7 @@ import threading
 import pyarrow as pa
 
 from megalens.protocol import STREAMS, stream_schema
-from megalens.runs.answers.scalar_answer import ScalarQuery, read_scalars
+from megalens.runs.answers.lines_answer import ScalarQuery, read_scalars
 
 
 class Growing:

@@ -12,9 +12,9 @@ from recorded_moments import moment_table
 from recorded_run import write_run
 
 from megalens.protocol import stream_schema
-from megalens.protocol.flatbuffer import message_header, table_field, u32
+from megalens.protocol.arrow_columns import message_header, table_field, u32
 from megalens.runs import ClientError, RunFolder
-from megalens.runs.stream_end import StreamEnd, arrows_end, parquet_end
+from megalens.runs.arrows_map import StreamEnd, arrows_end, parquet_end
 
 
 @pytest.fixture

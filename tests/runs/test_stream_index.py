@@ -12,7 +12,7 @@ from megalens.runs import RunFolder, open_run
 from megalens.runs.answers import RunAnswers
 from megalens.runs.arrows_map import ArrowsMap
 from megalens.runs.joined_messages import JoinedMessages
-from megalens.server.run_removal import remove_recording
+from megalens.server.run_notes import remove_recording
 
 STEPS = 60
 ENTRY = 32

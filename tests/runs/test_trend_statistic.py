@@ -10,7 +10,7 @@ import pytest
 
 from megalens.runs import ClientError
 from megalens.runs.aggregate import STATISTICS, trend
-from megalens.runs.selection import Selection
+from megalens.runs.query import Selection
 
 GOLDEN = sorted((Path(__file__).parents[2] / "protocol" / "fixtures" / "aggregate").glob("*.json"))
 

@@ -9,7 +9,7 @@ import pytest
 
 CODE = """
 import pyarrow as pa
-from megalens.server.arrow_memory import take_small_pages
+from megalens.server.child_process import take_small_pages
 take_small_pages()
 print(pa.default_memory_pool().backend_name)
 """

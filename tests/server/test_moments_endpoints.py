@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from recorded_moments import LAYERS, NAMES, SITES, moment_table, write_moments
 
-from megalens.hub.packing import pack_stream
+from megalens.hub.recording_folder import pack_stream
 from megalens.protocol import encode_frame, merge_moments, read_moments, stream_schema
 
 RUN = "20261120-101500-gpt-demo"

@@ -12,7 +12,7 @@ import torch
 
 import megalens
 from megalens import Tile
-from megalens.tracer import Instrument, TracerError, registered
+from megalens.tracer import Instrument, TracerError, instruments
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "extension"
 
@@ -204,11 +204,11 @@ def example_installed(monkeypatch):
     """The example package as if pip had installed it."""
     monkeypatch.syspath_prepend(str(EXAMPLE))
     declared = (EXAMPLE / "pyproject.toml").read_text(encoding="utf-8")
-    assert f'[project.entry-points."{registered.GROUP}"]' in declared
+    assert f'[project.entry-points."{instruments.GROUP}"]' in declared
     value = declared.partition("weight_norms = ")[2].partition("\n")[0].strip('"')
-    entry = EntryPoint("weight_norms", value, registered.GROUP)
+    entry = EntryPoint("weight_norms", value, instruments.GROUP)
     monkeypatch.setattr(
-        registered, "entry_points", lambda group: [entry] if group == registered.GROUP else []
+        instruments, "entry_points", lambda group: [entry] if group == instruments.GROUP else []
     )
     yield
     for name in [name for name in sys.modules if name.startswith("megalens_weight_norms")]:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from megalens import add_arguments, trace_from
-from megalens.api.launch_statistics import statistics_settings
+from megalens.api.launch import statistics_settings
 from megalens.tracer import TracerError
 
 INTERVALS = ("param", "wgrad", "activation", "dgrad", "residual", "residual-grad")

@@ -10,9 +10,9 @@ import torch
 from megalens.protocol import MOMENT_COLUMNS, read_moments
 from megalens.tracer.moments import merge as merging
 from megalens.tracer.moments import merge_pieces, merge_rows
+from megalens.tracer.moments.measure import measure_plainly
 from megalens.tracer.moments.native.build import FOLDER, LIBRARY
 from megalens.tracer.moments.native.library import NativeKernel, load
-from megalens.tracer.moments.plain import measure_plainly
 
 BEST = load()
 TYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64]

@@ -9,7 +9,7 @@ import torch
 from megalens.protocol import MOMENT_COLUMNS, merge_moments
 from megalens.tracer import TracerError
 from megalens.tracer.moments import kernel_name, measure, measure_natively, merge_rows
-from megalens.tracer.moments.plain import measure_plainly
+from megalens.tracer.moments.measure import measure_plainly
 
 COLUMNS = len(MOMENT_COLUMNS)
 COUNTS = 4

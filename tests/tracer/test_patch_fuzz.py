@@ -11,7 +11,7 @@ import torch
 
 from megalens.demo.model import GPT, GPTConfig
 from megalens.protocol import check_message, compressor_from_setting, parse_layers
-from megalens.tracer.flags import FLAGS
+from megalens.tracer.points import FLAGS
 from tests.fuzz.patches import sent_patch
 
 pytestmark = pytest.mark.slow

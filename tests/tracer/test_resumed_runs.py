@@ -11,7 +11,7 @@ import megalens
 from megalens import Tile, trace
 from megalens.runs import open_run
 from megalens.runs.answers import RunAnswers
-from megalens.runs.other_runs import answers_beside
+from megalens.runs.open_run import answers_beside
 from megalens.tracer import TracerError
 
 pytestmark = pytest.mark.slow

@@ -15,11 +15,9 @@ from hypothesis import strategies as st
 
 from megalens.protocol import MOMENT_COLUMNS, MOMENT_POWERS, decode_frame
 from megalens.tracer.moments import measure
-from megalens.tracer.moments.frames import MomentFrames
+from megalens.tracer.moments.joining.collector import MomentFrames, pack, unpack
 from megalens.tracer.moments.joining.gathering import Gathering, Merged, Tensors, WholeStep
-from megalens.tracer.moments.joining.names import NameList
-from megalens.tracer.moments.joining.packing import pack, unpack
-from megalens.tracer.moments.joining.part import Figures, MeasuredRows
+from megalens.tracer.moments.joining.part import Figures, MeasuredRows, NameList
 from megalens.tracer.moments.jsonl import JsonlFiles
 
 
@@ -106,7 +104,7 @@ def test_rows_are_the_same_whatever_the_steps_before_were_of() -> None:
 
 
 def test_a_step_of_very_many_tensors_is_cut_into_frames(monkeypatch) -> None:
-    monkeypatch.setattr("megalens.tracer.moments.frames._FRAME_ROWS", 4)
+    monkeypatch.setattr("megalens.tracer.moments.joining.collector._FRAME_ROWS", 4)
     ranks = Ranks(1)
     for stat, names in (("param", "abc"), ("grad", "abcdefg")):
         ranks.send(0, 1, {name: [float(ord(name))] for name in names}, stat)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from megalens.protocol import MOMENT_COLUMNS, merge_moments, read_moments
 from megalens.tracer.moments import measure, merge_rows
-from megalens.tracer.moments.plain import measure_plainly
+from megalens.tracer.moments.measure import measure_plainly
 
 TYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
 

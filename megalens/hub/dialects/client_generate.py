@@ -10,7 +10,7 @@ from typing import Any
 from ...protocol import GenerationRequest, ProtocolError, perturb_from_disturbance
 from ...protocol.errors import must_be
 from ...protocol.messages_generated import CompressorSetting, GenerateRequest
-from .peer_reductions import reduction_of
+from .peer_request import reduction_of
 
 __all__ = ["CANDIDATES", "ClientGeneration", "read_generate"]
 

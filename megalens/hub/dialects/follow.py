@@ -10,8 +10,8 @@ from pathlib import Path
 from ...protocol import shown_text
 from ..options import HubOptions
 from ..terminal import ask_to_stop, show_line
+from .dialect import Translation
 from .hosted_run import HostedRun
-from .translation import Translation
 from .translator import Translator
 
 __all__ = ["follow", "stdin_closed"]

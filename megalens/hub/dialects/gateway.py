@@ -4,17 +4,161 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from ...protocol import ProtocolError, compressor_from_setting, decode_frame
-from ...protocol.messages_generated import FlagSetting
-from ..discovery import HubEntry
-from .client_request import read_request
-from .gateway_client import GatewayClient, error_text
-from .hub_gateway import HubGateway, refusal_text
-from .update_writer import updates
+import numpy as np
+import pyarrow as pa
 
-__all__ = ["Gateway"]
+from ...protocol import ProtocolError, compressor_from_setting, decode_frame
+from ...protocol.messages_generated import CompressorSetting, FlagSetting
+from ..discovery import HubEntry
+from .dialect import DIALECTS
+from .generation_writer import numbers_json
+from .hub_gateway import HubGateway, refusal_text
+from .local_server import GatewayClient, error_text
+from .peer_message import is_shape
+from .peer_request import reduction_of
+
+__all__ = ["Gateway", "read_request", "updates"]
+
+_FLAGS = DIALECTS["3606"].flags
+
+_DIALECT = DIALECTS["3606"]
+_NUMBERS = {name: number for number, name in _DIALECT.numbers.items()}
+_SENT = ("forward", "train")
+_KEY = ("step", "micro_batch", "phase", "rank", "layer", "flag")
+
+
+# Rows of ours as updates of the 3606 dialect.
+@dataclass(frozen=True)
+class Update:
+    """One update on its way.
+
+    Attributes
+    ----------
+    flag : str
+        Its flag.
+    source_shape : list of int
+        ``[B, S, …]`` of the traced tensor.
+    text : str
+        The message.
+    """
+
+    flag: str
+    source_shape: list[int]
+    text: str
+
+
+def updates(table: pa.Table) -> Iterator[Update]:
+    """Yield an update for each tensor of a frame: parts joined again, forward passes of training alone, flags that the dialect has."""
+    for rows in _tensors(table):
+        first = rows[0]
+        values = _joined(rows)
+        head = (
+            f'{{"type":"update","update_type":{_NUMBERS[first["flag"]]},"layer_id":{first["layer"] + 1},'
+            f'"args":[{",".join(map(str, values.shape))}],"result":'
+        )
+        yield Update(first["flag"], list(first["source_shape"]), f"{head}{numbers_json(values)}}}")
+
+
+def _tensors(table: pa.Table) -> Iterator[list[dict[str, Any]]]:
+    """Group the parts of one tensor, which follow each other."""
+    group: list[dict[str, Any]] = []
+    columns = {
+        name: table.column(name).to_pylist() for name in (*_KEY, "part", "pass", "shape", "source_shape")
+    }
+    lists = table.column("values").combine_chunks()
+    for at in range(table.num_rows):
+        row: dict[str, Any] = {name: column[at] for name, column in columns.items()}
+        if row["flag"] not in _NUMBERS or (row["pass"], row["phase"]) != _SENT:
+            continue
+        row["values"] = lists[at].values.to_numpy(zero_copy_only=False)
+        shape = row["shape"]
+        if not shape or not is_shape(shape) or math.prod(shape) != row["values"].size:
+            # A producer that contradicts itself ends nothing here.
+            continue
+        known = {other["part"]: other["shape"][:-1] for other in group}
+        apart = row["part"] in known or any(shape != row["shape"][:-1] for shape in known.values())
+        if group and (apart or any(row[name] != group[0][name] for name in _KEY)):
+            yield group
+            group = []
+        group.append(row)
+    if group:
+        yield group
+
+
+def _joined(rows: list[dict[str, Any]]) -> np.ndarray[Any, Any]:
+    parts = [row["values"].reshape(row["shape"]) for row in rows]
+    if rows[0]["flag"] == "InputTokens":
+        # The dialect has ids and positions in one tensor.
+        by_part = {row["part"]: part for row, part in zip(rows, parts, strict=True)}
+        ids = by_part.get("ids", parts[0])
+        positions = by_part.get("positions")
+        if positions is None or positions.shape != ids.shape:
+            positions = np.broadcast_to(np.arange(ids.shape[-1], dtype=ids.dtype), ids.shape)
+        return np.stack([ids, positions])
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
+
+
+# What a client of the 3606 dialect asks for, in our words.
+def read_request(message: Mapping[str, Any]) -> dict[str, FlagSetting]:
+    """Return the flags that a ``run_training_step`` switches on, each with its ``FlagSetting``.
+
+    Flags are booleans or strings. A flag without an entry in ``compressor_config`` is asked for empty, as in the tracer itself.
+
+    Raises
+    ------
+    ProtocolError
+        When it is not to the dialect, with the dotted field. Nothing of it is run.
+    """
+    flags = message.get("visualization_flags", {})
+    compressors = message.get("compressor_config", {})
+    if not isinstance(flags, dict) or not isinstance(compressors, dict):
+        raise ProtocolError(
+            "bad-message", "visualization_flags and compressor_config must be objects.", field="type"
+        )
+    chosen: dict[str, FlagSetting] = {}
+    for name, value in flags.items():
+        if str(value).lower() != "true" or name not in _FLAGS:
+            continue
+        chosen[name] = {"samples": None, "compressor": _compressor(name, compressors.get(name))}
+    return chosen
+
+
+def _compressor(name: str, given: Any) -> CompressorSetting:
+    field = f"compressor_config.{name}"[:300]
+    if name == "InputTokens":
+        return {"name": "NoOp", "params": {}}
+    if given is None:
+        return {"name": "Empty", "params": {}}
+    kind = given.get("compressor_type") if isinstance(given, dict) else None
+    params = given.get("compressor_configs", {}) if isinstance(given, dict) else None
+    if not isinstance(kind, str) or not isinstance(params, dict):
+        raise ProtocolError(
+            "bad-parameter",
+            "Expected {compressor_type, compressor_configs}.",
+            field=field,
+            got=repr(given)[:200],
+        )
+    if kind == "TileCompressor":
+        method = params.get("method", "data.mean(dim=-1)")
+        return {
+            "name": "Tile",
+            "params": {
+                "tiles": params.get("tiles", 96),
+                "reduction": reduction_of(method if isinstance(method, str) else "", f"{field}.method"),
+            },
+        }
+    if kind in ("NoOpCompressor", "EmptyCompressor"):
+        return {"name": kind.removesuffix("Compressor"), "params": {}}
+    if kind == "ProjectionCompressor" and isinstance(params.get("vector_path"), str):
+        return {"name": "Projection", "params": {"vectors": params["vector_path"]}}
+    raise ProtocolError(
+        "unknown-compressor", f"{kind!r:.100} is not known here.", field=f"{field}.compressor_type"
+    )
 
 
 class Gateway(HubGateway):

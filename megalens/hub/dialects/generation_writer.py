@@ -13,14 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from .browser_json import number_json, numbers_json
 from .client_generate import CANDIDATES, ClientGeneration
 from .dialect import DIALECTS
-from .peer_token import PADDING
-from .plane import plane
+from .peer_message import PADDING
 from .written_passes import TensorKey, WrittenPass
 
-__all__ = ["GenerationWriter"]
+__all__ = ["GenerationWriter", "plane", "numbers_json"]
 
 _DIALECT = DIALECTS["inference"]
 _NUMBERS = {name: number for number, name in _DIALECT.numbers.items()}
@@ -29,6 +27,56 @@ _NO_TOKEN = {"id": PADDING, "token": ""}
 _MOST_ATTENTION = 4 << 20
 _MOST_PLOTTED = 32 << 20
 _Values = np.ndarray[Any, Any]
+
+_ValuesPlane = np.ndarray[Any, np.dtype[np.float32]]
+
+
+# Numbers as JSON that a browser's ``JSON.parse`` takes.
+def numbers_json(values: np.ndarray[Any, Any]) -> str:
+    """Return a list of all values. Not-a-number is ``null``, as a browser itself writes it; infinity is ``1e999``, which is JSON and is read as infinity."""
+    flat = values.ravel().tolist()
+    if np.isfinite(values).all():
+        return json.dumps(flat, separators=(",", ":"))
+    return f"[{','.join(map(number_json, flat))}]"
+
+
+def number_json(value: float) -> str:
+    """Return one number, as :func:`numbers_json` writes it."""
+    if math.isnan(value):
+        return "null"
+    if math.isinf(value):
+        return "1e999" if value > 0 else "-1e999"
+    return repr(value)
+
+
+# Vectors as points of a plane, as an inference hub draws them.
+def plane(vectors: _ValuesPlane) -> _ValuesPlane:
+    """Return standardised vectors on their two principal axes.
+
+    Parameters
+    ----------
+    vectors : numpy.ndarray
+        float32 ``[n, features]``, one or more.
+
+    Returns
+    -------
+    numpy.ndarray
+        float32 ``[n, 2]``, 0 on an axis that they do not have. The largest weight of each axis is positive. NaN where a value is not finite.
+    """
+    points = np.zeros((len(vectors), 2), np.float32)
+    if not np.isfinite(vectors).all():
+        return np.full_like(points, np.nan)
+    centred = vectors.astype(np.float64) - vectors.mean(axis=0, dtype=np.float64)
+    deviation = centred.std(axis=0)
+    # Of what is the same in all of them, rounding is all that deviates.
+    constant = deviation <= 10 * np.finfo(np.float32).eps * np.abs(vectors).max(axis=0)
+    centred[:, constant] = 0
+    centred /= np.where(constant, 1, deviation)
+    _, _, axes = np.linalg.svd(centred, full_matrices=False)
+    axes = axes[:2]
+    largest = np.take_along_axis(axes, np.abs(axes).argmax(axis=1)[:, None], axis=1)
+    points[:, : len(axes)] = centred @ (axes * np.where(largest < 0, -1, 1)).T
+    return points
 
 
 class GenerationWriter:

@@ -7,21 +7,20 @@ import json
 import time
 
 from websockets.asyncio.client import ClientConnection
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
 
-from ...protocol import ProtocolError, shown_text
-from ...protocol.messages_generated import ConfigPatch, Status
-from .announcement import announcement
+from ...protocol import EMBEDDING, ProtocolError, compressor_infos, shown_text
+from ...protocol.messages_generated import Announce, Config, ConfigPatch, FlagInfo, Status
+from ...protocol.version import own_version
+from ..direct_connect import DirectConnect
+from .dialect import DIALECTS, Dialect, Translation
 from .errors import DialectError
 from .hosted_run import HostedRun
-from .left_out import LeftOut
-from .peer_link import MOST_BYTES, detect, open_peer
 from .peer_message import BadMessage, TensorRow, read_message
 from .peer_rows import PeerRows
-from .rows import PlacedRow, note_table, tensors_table
-from .translation import Translation
+from .rows import LeftOut, PlacedRow, note_table, tensors_table
 
-__all__ = ["Translator"]
+__all__ = ["Translator", "announcement", "MOST_BYTES", "detect"]
 
 _RETRY_SECONDS = 0.5
 _FLUSH_SECONDS = 0.2
@@ -29,6 +28,134 @@ _STATUS_SECONDS = 1.0
 _SILENT_SECONDS = 30.0
 _FRAME_BYTES = 8 << 20
 _LARGE_TEXT = 256 * 1024
+
+_WAITING = "The peer has not said yet how many layers its model has."
+
+MOST_BYTES = 256 * 1024 * 1024
+_OPEN_SECONDS = 10
+_PROBE_SECONDS = 3.0
+
+
+# Connecting to a foreign hub, and finding out what it speaks.
+async def open_peer(address: str) -> ClientConnection | None:
+    """Connect to a foreign hub. None when it cannot be reached now.
+
+    Raises
+    ------
+    DialectError
+        ``bad-parameter`` for no address, ``dialect`` when what answers is no such hub.
+    """
+    try:
+        return await DirectConnect(
+            address,
+            compression=None,
+            proxy=None,
+            max_size=MOST_BYTES,
+            max_queue=4,
+            open_timeout=_OPEN_SECONDS,
+            close_timeout=2,
+            # A peer that computes for long is still there; the pings find out when the machine is not.
+            ping_interval=20,
+            ping_timeout=None,
+        )
+    except InvalidURI as error:
+        raise DialectError(
+            "bad-parameter", f"{address!r:.200} is no address such as ws://host:5000."
+        ) from error
+    except InvalidStatus as error:
+        status = error.response.status_code
+        hint = " A Megalens hub is connected to with its token." if status in (401, 403) else ""
+        raise DialectError(
+            "dialect", f"{address} answers with HTTP status {status}, which none of these hubs does.{hint}"
+        ) from error
+    except (InvalidHandshake, OSError, asyncio.TimeoutError, EOFError):
+        return None
+
+
+async def detect(connection: ClientConnection) -> tuple[Dialect, list[str | bytes]]:
+    """Return what the hub speaks, told by what it answers to ``ping`` and to a message that none of them knows; and what else it sent meanwhile.
+
+    Raises
+    ------
+    DialectError
+        ``dialect`` when it cannot be told.
+    """
+    await connection.send(json.dumps({"type": "ping"}))
+    await connection.send(json.dumps({"type": "megalens-who-are-you"}))
+    ponged = False
+    others: list[str | bytes] = []
+    kept = 0
+    deadline = time.monotonic() + _PROBE_SECONDS
+    try:
+        # A hub may send its steps meanwhile, and none is left out; one that sends more than this says nothing else.
+        while time.monotonic() < deadline and kept <= MOST_BYTES:
+            data = await asyncio.wait_for(connection.recv(), deadline - time.monotonic())
+            if data == "Value Error!":
+                return DIALECTS["inference"], others
+            if isinstance(data, str) and data.replace(" ", "") == '{"type":"pong"}':
+                ponged = True
+                # The training hub prints the other message and says nothing, so there is no need to wait as long.
+                deadline = time.monotonic() + _PROBE_SECONDS / 3
+            else:
+                others.append(data)
+                kept += len(data)
+    except (asyncio.TimeoutError, ConnectionClosed):
+        pass
+    if ponged:
+        return DIALECTS["T1"], others
+    names = ", ".join(f"{dialect.name} ({dialect.title})" for dialect in DIALECTS.values())
+    raise DialectError(
+        "dialect",
+        f"What this hub speaks cannot be told: it answers no ping, and the hubs that do not are alike until they start. Say it with --dialect: {names}.",
+    )
+
+
+def announcement(name: str, dialect: Dialect | None, *, layers: int, config: Config) -> Announce:
+    """Return the ``announce`` message.
+
+    Parameters
+    ----------
+    name : str
+        Name of the run.
+    dialect : Dialect or None
+        What the peer speaks, once that is known.
+    layers : int
+        Transformer layers; 0 while they are not known.
+    config : dict
+        The ``Config`` in force.
+    """
+    flags: list[FlagInfo] = []
+    for flag, facts in (dialect.flags if dialect else {}).items():
+        there = list(range(layers)) if layers and not facts.never else []
+        if flag == "InputTokens" and there:
+            there = [EMBEDDING]
+        info: FlagInfo = {
+            "name": flag,
+            "title": facts.title,
+            "layers": there,
+            "parts": list(facts.parts),
+            "axes": list(facts.axes),
+            "bytes_per_layer": None,
+        }
+        if not there:
+            info["reason"] = facts.never or _WAITING
+        flags.append(info)
+    return {
+        "type": "announce",
+        "rank": 0,
+        "run_name": name[:200],
+        "model": {"name": "model of a foreign hub", "layers": layers},
+        "layout": {"world_size": 1, "tp": 1, "pp": 1, "dp": 1},
+        "flags": flags,
+        "compressors": compressor_infos(),
+        "config": config,
+        "versions": {"megalens": own_version()},
+        "origin": {
+            "kind": "foreign",
+            "name": dialect.name if dialect else "not known yet",
+            "steps": "inferred",
+        },
+    }
 
 
 class Translator:

@@ -5,24 +5,165 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
 from numbers import Real
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from ...protocol import ProtocolError
-from ...protocol.messages_generated import Config, ConfigPatch, RunState, Status
+from ...protocol.messages_generated import Announce, Config, ConfigPatch, Origin, RunState, Status
 from ...runs import RunFolder
-from ...runs.arguments import bad_argument, whole
+from ...runs.errors import bad_argument, whole
+from ...runs.query import Query
 from ..dialects.hosted_run import HostedRun
-from .announcement import announcement
-from .recorded_order import Chunk, RecordedOrder
 
-__all__ = ["Replayer", "read_speed"]
+__all__ = ["Replayer", "read_speed", "announcement", "RecordedOrder"]
 
 _STATUS_SECONDS = 1.0
 _LOOK_SECONDS = 0.05
 MOST_SPEED = 1_000_000
+
+_STEP_SECONDS = 0.1
+_LONGEST_GAP = 60.0
+_CHUNK_BYTES = 24 << 20
+
+
+# The order and the times of a recording.
+@dataclass(frozen=True)
+class Chunk:
+    """Rows of one stream that follow each other and belong to one step.
+
+    Attributes
+    ----------
+    stream : str
+        Stream name.
+    rows : pyarrow.Table
+        The rows.
+    step : int
+        Newest step up to here, which orders streams among each other.
+    """
+
+    stream: str
+    rows: pa.Table
+    step: int
+
+
+class RecordedOrder:
+    """What a recording holds, in order.
+
+    Parameters
+    ----------
+    folder : RunFolder
+        The recording.
+    first : int or None
+        Step to begin at.
+    """
+
+    def __init__(self, folder: RunFolder, first: int | None = None) -> None:
+        self._folder = folder
+        self._first = first
+        self._steps, self._times = self._read_times()
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield all rows: those of one stream as they were recorded, streams among each other by step."""
+        heads = [iter(self._stream(stream)) for stream in self._folder.streams]
+        waiting = [(head, chunk) for head in heads if (chunk := next(head, None)) is not None]
+        while waiting:
+            at = min(range(len(waiting)), key=lambda n: self._place(waiting[n][1]))
+            head, chunk = waiting[at]
+            yield chunk
+            following = next(head, None)
+            if following is None:
+                del waiting[at]
+            else:
+                waiting[at] = (head, following)
+
+    def seconds(self, step: int) -> float:
+        """Return when a step was reached, in seconds of the recording; a tenth of a second a step where nothing tells."""
+        if len(self._steps) < 2:
+            return step * _STEP_SECONDS
+        return float(np.interp(step, self._steps, self._times))
+
+    def _place(self, chunk: Chunk) -> tuple[int, int]:
+        return chunk.step, self._folder.streams[chunk.stream].policy.replay_order
+
+    def _stream(self, stream: str) -> Iterator[Chunk]:
+        newest = -1
+        for batch in self._folder.batches(stream, Query(first=self._first)):
+            steps = batch.column("step").to_numpy()
+            cuts = [0, *(np.flatnonzero(np.diff(steps)) + 1).tolist(), len(steps)]
+            for low, high in pairwise(cuts):
+                newest = max(newest, int(steps[low]))
+                for piece in _pieces(batch.slice(low, high - low)):
+                    yield Chunk(stream, piece, newest)
+
+    def _read_times(self) -> tuple[np.ndarray, np.ndarray]:
+        """Read the steps and times of ``scalars``, both rising, long pauses shortened."""
+        table = self._folder.read("scalars", Query(first=self._first), columns=["step", "time"])
+        steps, times = (table.column(name).to_numpy() for name in ("step", "time"))
+        known = np.isfinite(times)
+        steps, at = np.unique(steps[known], return_index=True)
+        # A clock that was set back stands still; one that was set forward is a pause.
+        gaps = np.clip(np.diff(times[known][at]), 0, _LONGEST_GAP)
+        return steps, np.concatenate(([0.0], np.cumsum(gaps)))[: len(steps)]
+
+
+def _pieces(batch: pa.RecordBatch) -> Iterator[pa.Table]:
+    """Cut rows so that each piece fits into one frame."""
+    if batch.num_rows > 1 and batch.nbytes > _CHUNK_BYTES:
+        half = batch.num_rows // 2
+        yield from _pieces(batch.slice(0, half))
+        yield from _pieces(batch.slice(half))
+        return
+    yield pa.Table.from_batches([batch])
+
+
+# What a replay tells its hub about the run: what the recording says of it, and that it is a replay.
+def announcement(folder: RunFolder, config: Config, speed: float | None) -> Announce:
+    """Return the ``announce`` message.
+
+    Parameters
+    ----------
+    folder : RunFolder
+        The recording.
+    config : dict
+        The ``Config`` in force.
+    speed : float or None
+        As fast as possible when None.
+    """
+    hello = folder.hello()
+    before = folder.header.get("origin")
+    # Steps that were inferred stay so.
+    steps = before.get("steps") if isinstance(before, dict) else None
+    origin: Origin = {
+        "kind": "replay",
+        "name": folder.name[:200],
+        "steps": "inferred" if steps == "inferred" else "counted",
+    }
+    if speed is not None:
+        origin["speed"] = speed
+    announce: Announce = {
+        "type": "announce",
+        "rank": 0,
+        "run_name": f"{folder.name[:180]} (replay)",
+        "model": hello["model"] or {"name": "unknown", "layers": 0},
+        "layout": hello["layout"] or {"world_size": 1, "tp": 1, "pp": 1, "dp": 1},
+        "flags": hello["flags"],
+        "compressors": hello["compressors"],
+        "config": config,
+        "versions": hello["versions"],
+        "controls": ["pause"],
+        "origin": origin,
+    }
+    if "statistics" in hello:
+        announce["statistics"] = hello["statistics"]
+    if announced := folder.streams.announced():
+        announce["streams"] = announced
+    return announce
 
 
 def read_speed(speed: Any) -> float | None:

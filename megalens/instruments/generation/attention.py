@@ -10,8 +10,7 @@ from typing import Any
 from torch import nn
 
 from ...adapters.find import find_adapter
-from ...adapters.sizes import text_config
-from ...adapters.unwrap import unwrapped
+from ...adapters.sizes import text_config, unwrapped
 from ...protocol import Peaks
 from ...tracer.points import NO_EXPERTS, IAdapter, ModelPoints
 from ...tracer.tensors.config import TracingPlan, change_plan

@@ -24,11 +24,10 @@ from ...protocol.messages_generated import Announce, Cancel, Generate, Generatin
 from ...tracer.errors import said
 from ...tracer.instrument import Instrument
 from .attention import no_attention
-from .job import GenerationJob
+from .hidden import Passes
+from .job import MOST_TOKENS, GenerationJob, checked_jobs
 from .language_model import LanguageModel
-from .passes import Passes
-from .readout import no_lens
-from .request_check import MOST_TOKENS, checked_jobs
+from .lens import no_lens
 from .writing import Writing
 
 if TYPE_CHECKING:

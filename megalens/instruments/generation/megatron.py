@@ -10,11 +10,10 @@ import torch
 from torch import Tensor, distributed
 
 from ...adapters import MegatronAdapter
-from ...adapters.unwrap import unwrapped
+from ...adapters.sizes import unwrapped
 from .errors import GenerationError
-from .language_model import LanguageModel, PaddedPrompts, Reading
+from .language_model import LanguageModel, PaddedPrompts, Reading, RereadingReading
 from .megatron_control import JobControl, is_of_communication
-from .plain import RereadingReading
 from .texts import Texts
 
 __all__ = ["MegatronLanguageModel", "is_megatron", "vocabulary_of"]

@@ -12,14 +12,14 @@ from torch import distributed
 from ...protocol.generation import GenerationRequest
 from ...tracer.errors import said
 from .errors import GenerationError
+from .hidden import Passes
 from .instrument import GenerationInstrument
 from .job import GenerationJob
 from .lab import Lab
 from .language_model import LanguageModel
 from .megatron import MegatronLanguageModel
 from .megatron_control import JobControl, LostJobError
-from .passes import Passes
-from .perturbing import generation_perturb
+from .sweep import generation_perturb
 from .writing import Writing
 
 if TYPE_CHECKING:

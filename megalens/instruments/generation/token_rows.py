@@ -7,16 +7,29 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 import torch
 
-from .columns import lists_column
-from .decoding import GenerationPass
-from .sampling import Candidates, candidates_of
+from ...protocol.arrow_columns import arrow_column
+from .decoding import Candidates, GenerationPass, candidates_of
 from .texts import Texts
 
-__all__ = ["PassPlace", "PlacedPass", "TokenRows"]
+__all__ = ["PassPlace", "PlacedPass", "TokenRows", "lists_column"]
 
 _MOST_ROWS = 2048
+
+
+def lists_column(values: Any, lengths: Sequence[int]) -> pa.Array:
+    """Return a column of lists out of what is in all of them, one after another."""
+    texts = isinstance(values, list)
+    flat = (
+        arrow_column(values, pa.utf8()) if texts else arrow_column(np.ascontiguousarray(values).reshape(-1))
+    )
+    offsets = np.zeros(len(lengths) + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    return pa.ListArray.from_arrays(arrow_column(offsets), flat)
+
+
 """Of one batch."""
 _MOST_LOGITS = 1 << 24
 """Logits that are looked at together."""

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...protocol import LEAST_RANKS, MOMENT_COLUMNS, RANK_SCALAR, Readings, StepReadings
-from .levels import Levels, Past
-from .places import module_order, places
+from .levels import Levels, Past, module_order, places
 
 __all__ = ["ALL", "QUANTITIES", "TableLayout", "StepTable", "StepTables"]
 

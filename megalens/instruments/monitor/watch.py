@@ -14,7 +14,7 @@ import numpy as np
 
 from ...protocol import RANK_SCALAR, StepReadings
 from .alarm import Alarm, alarm_columns
-from .places import direction_of
+from .levels import direction_of
 from .rule import Finding, Rule
 from .settings import WatchSettings
 from .table import QUANTITIES, StepTable, StepTables

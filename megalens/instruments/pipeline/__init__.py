@@ -6,8 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .errors import PipelineError
-from .plan_check import check_plan
-from .plan_type import Plan
+from .plan_type import Plan, check_plan
 
 if TYPE_CHECKING:
     from .planner import plan

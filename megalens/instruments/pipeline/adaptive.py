@@ -10,7 +10,7 @@ from typing import Any
 
 from .board import Board
 from .executor import Done
-from .order_choice import GreedyRule, OrderChoice, name_of
+from .orders import GreedyRule, OrderChoice, name_of
 from .placement import Placement
 from .plan_type import Plan
 

@@ -13,8 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils._pytree import tree_leaves
 
 from .errors import PipelineError
-from .plan_check import words_of
-from .plan_type import Operation
+from .plan_type import Operation, words_of
 
 __all__ = ["StageChunk"]
 

@@ -13,12 +13,10 @@ from .chunk import StageChunk
 from .errors import PipelineError
 from .orders import IOrder
 from .placement import Placement
-from .plan_check import words_of
-from .plan_type import Operation
+from .plan_type import Operation, words_of
 from .stages.cut_batch import StepBatch
 from .stages.inbox import Arrival, Inbox, Key, shapes_text
-from .stages.link import Link, spec_of
-from .stages.tell import tell_received, tell_sent
+from .stages.link import Link, spec_of, tell_received, tell_sent
 from .together import Together
 
 if TYPE_CHECKING:

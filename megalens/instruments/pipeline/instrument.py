@@ -9,7 +9,7 @@ from ...protocol import ProtocolError, pipeline_settings
 from ...protocol.messages_generated import Status
 from ...tracer.instrument import Instrument
 from .errors import PipelineError
-from .order_choice import NAMES, name_of
+from .orders import NAMES, name_of
 
 if TYPE_CHECKING:
     from .order_control import OrderControl

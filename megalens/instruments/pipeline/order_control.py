@@ -12,7 +12,7 @@ from .adaptive import Adaptive, Compare
 from .board import Board
 from .errors import PipelineError
 from .executor import Done
-from .order_choice import GreedyRule, OrderChoice, choice_from_json, choice_of, name_of
+from .orders import GreedyRule, OrderChoice, choice_from_json, choice_of, name_of
 from .placement import Placement
 from .plan_type import Plan
 

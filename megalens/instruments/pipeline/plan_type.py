@@ -7,17 +7,167 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from ...protocol import parse_json
 from .errors import PipelineError
 from .placement import Placement
 
-__all__ = ["Operation", "Plan"]
+__all__ = ["Operation", "Plan", "check_plan", "words_of"]
 
 _MEMBERS = ("schedule", "stages", "chunks", "micro_batches", "placement", "order")
 _MOST_BYTES = 1 << 30
 _WORD = re.compile("([0-9]{1,9})([FBIW])([0-9]{1,9})")
+
+
+# Whether a plan is right, before anything of it runs.
+def needed_by(plan: Plan, each: Operation, split: set[tuple[int, int]]) -> list[Operation]:
+    """Return what an operation waits for besides those before it on its stage.
+
+    Parameters
+    ----------
+    plan : Plan
+        Whose operation it is.
+    each : Operation
+        The one that waits.
+    split : set of (int, int)
+        Virtual stages and micro-batches whose backward pass is in two parts.
+    """
+    kind, virtual, number = each
+    if kind == "F":
+        return [] if plan.layout.is_first(virtual) else [Operation("F", virtual - 1, number)]
+    if kind == "W":
+        return [Operation("I", virtual, number)]
+    needed = [Operation("F", virtual, number)]
+    if not plan.layout.is_last(virtual):
+        needed.append(Operation("I" if (virtual + 1, number) in split else "B", virtual + 1, number))
+    return needed
+
+
+def check_plan(plan: Plan) -> None:
+    """Raise where a plan is not right.
+
+    Raises
+    ------
+    PipelineError
+        ``unknown``, ``misplaced``, ``doubled``, ``missing``, ``order`` or ``cycle``, with operation, stage and micro-batch.
+    """
+    places: dict[Operation, int] = {}
+    for stage in range(plan.layout.stages):
+        _check_words(plan, stage, places)
+    for virtual in range(plan.layout.virtual_stages):
+        for number in plan.layout.passing(virtual):
+            _check_there(plan, virtual, number, places)
+    split = {(each.virtual, each.micro_batch) for each in places if each.kind == "I"}
+    for stage in range(plan.layout.stages):
+        for each in plan.operations(stage):
+            for needed in needed_by(plan, each, split):
+                if needed.virtual == each.virtual and places[needed] > places[each]:
+                    _wrong("order", each, stage, f"it stands before {needed}, which it waits for")
+    _check_cycles(plan, split)
+
+
+def _check_words(plan: Plan, stage: int, places: dict[Operation, int]) -> None:
+    layout = plan.layout
+    operations = []
+    for at, word in enumerate(plan.order[stage].split(" ") if plan.order[stage] else ()):
+        try:
+            each = Operation.of(word)
+        except ValueError:
+            raise PipelineError(
+                f"An operation of a plan must be a virtual stage, F, B, I or W, and a micro-batch, such as 5F2; got {word!r:.80} on stage {stage}.",
+                code="unknown",
+                operation=word[:80],
+                stage=stage,
+            ) from None
+        kind, virtual, number = each
+        if virtual >= layout.virtual_stages:
+            _wrong("unknown", each, stage, f"virtual stages are 0 to {layout.virtual_stages - 1}")
+        if number not in layout.passing(virtual):
+            passing = layout.passing(virtual)
+            _wrong(
+                "unknown",
+                each,
+                stage,
+                f"micro-batches {passing[0]} to {passing[-1]} pass virtual stage {virtual}",
+            )
+        if layout.stage_of(virtual) != stage:
+            _wrong(
+                "misplaced", each, stage, f"stage {layout.stage_of(virtual)} holds virtual stage {virtual}"
+            )
+        others = {"B": "IW", "I": "B", "W": "B"}.get(kind, "")
+        # Plain tuples are equal to operations, and made in a fraction of the time.
+        if each in places or any((other, virtual, number) in places for other in others):
+            _wrong("doubled", each, stage, "this pass is in the plan already")
+        places[each] = at
+        operations.append(each)
+    plan.parsed[stage] = operations
+
+
+def _check_there(plan: Plan, virtual: int, number: int, places: dict[Operation, int]) -> None:
+    def there(kind: str) -> bool:
+        return (kind, virtual, number) in places
+
+    if not there("F"):
+        lacks = "F"
+    elif there("B") or (there("I") and there("W")):
+        return
+    else:
+        lacks = "W" if there("I") else "I" if there("W") else "B"
+    stage = plan.layout.stage_of(virtual)
+    _wrong("missing", Operation(lacks, virtual, number), stage, "it is not in the plan")
+
+
+def _check_cycles(plan: Plan, split: set[tuple[int, int]]) -> None:
+    """Let the stages run in turn, each as far as it comes: linear in the operations."""
+    done: set[Operation] = set()
+    at = [0] * plan.layout.stages
+    waiting: dict[Operation, list[int]] = {}
+    ready = list(range(plan.layout.stages))
+    while ready:
+        stage = ready.pop()
+        operations = plan.operations(stage)
+        while at[stage] < len(operations):
+            each = operations[at[stage]]
+            lacking = next((needed for needed in needed_by(plan, each, split) if needed not in done), None)
+            if lacking is not None:
+                waiting.setdefault(lacking, []).append(stage)
+                break
+            done.add(each)
+            at[stage] += 1
+            ready += waiting.pop(each, ())
+    for stage, reached in enumerate(at):
+        operations = plan.operations(stage)
+        if reached < len(operations):
+            each = operations[reached]
+            lacking = next(needed for needed in needed_by(plan, each, split) if needed not in done)
+            _wrong("cycle", each, stage, f"it waits for {lacking}, which waits for it")
+
+
+def _wrong(code: str, each: Operation, stage: int, why: str) -> NoReturn:
+    said = f"Operation {each} of the plan ({words_of(each)}) on stage {stage} is {_SAID[code]}: {why}."
+    raise PipelineError(said, code=code, operation=str(each), stage=stage, micro_batch=each.micro_batch)
+
+
+_SAID = {
+    "unknown": "unknown",
+    "misplaced": "misplaced",
+    "doubled": "doubled",
+    "missing": "missing",
+    "order": "too early",
+    "cycle": "in a circle",
+}
+
+
+def words_of(each: Operation) -> str:
+    """Return an operation in words."""
+    kind = {
+        "F": "forward pass",
+        "B": "backward pass",
+        "I": "gradient of the input",
+        "W": "gradients of the weights",
+    }
+    return f"{kind[each.kind]} of micro-batch {each.micro_batch} through virtual stage {each.virtual}"
 
 
 class Operation(NamedTuple):

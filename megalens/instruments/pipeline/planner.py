@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .errors import PipelineError
-from .order_choice import NAMES
+from .orders import NAMES
 from .placement import Placement
 from .plan_type import Plan
 

@@ -14,21 +14,18 @@ from torch.distributed.pipelining.microbatch import merge_chunks
 from .adaptive import Compare
 from .board import Board
 from .chunk import StageChunk
-from .connections import expected_messages, mirrored, neighbours
-from .copies import CopySum
+from .connections import CopySum, check_told_shapes, expected_messages, mirrored, neighbours
 from .errors import PipelineError
 from .executor import Done, Executor
-from .order_choice import GreedyRule, OrderChoice, name_of
 from .order_control import OrderControl, Planner
-from .orders import FixedOrder, GreedyOrder, IOrder
+from .orders import FixedOrder, GreedyOrder, GreedyRule, IOrder, OrderChoice, name_of
 from .placement import Placement
 from .plan_type import Plan
 from .planner import compare_plans, plan_of_name
-from .stages.connect import connect
 from .stages.cut_batch import StepBatch, cut_batch
 from .stages.inbox import Inbox, Key
+from .stages.link import connect
 from .together import Together
-from .told_shapes import check_told_shapes
 
 __all__ = ["DynamicSchedule"]
 

@@ -126,8 +126,7 @@ def _export(arguments: argparse.Namespace) -> int:
 
 
 def _aggregate(arguments: argparse.Namespace) -> int:
-    from .files.megascan import aggregate
-    from .files.megascan_files import read_rank_files
+    from .files.megascan_files import aggregate, read_rank_files
 
     traces, problems = read_rank_files(Path(arguments.folder))
     events, more = aggregate(traces)

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from .dependencies import Dependencies
-from .files.megascan import aggregate
-from .files.megascan_files import RankTrace, TimelineError
+from .files.megascan_files import RankTrace, TimelineError, aggregate
 from .spans import COMMUNICATION, Spans
 
 __all__ = ["MegascanVerdict", "megascan_of_files", "megascan_of_spans"]

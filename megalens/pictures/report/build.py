@@ -6,23 +6,95 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
+from ...protocol import VIEW_NAMES, ProtocolError, check_view_options, view_about
 from ...protocol.version import own_version
 from ...runs import Run, RunFolder
 from ...runs.answers import rows_of
-from ...runs.other_runs import Others, answers_beside
+from ...runs.open_run import Others, answers_beside
+from ...runs.run_words import unknown_flag
 from ..engine import EngineError, run_job
-from .check import check_views
 from .errors import ReportError
-from .traced import traced_flags
 
-__all__ = ["Progress", "build_report", "write_report"]
+__all__ = ["Progress", "build_report", "write_report", "traced_flags"]
 
 Progress = Callable[[int, int, str], object]
+
+_COLUMNS = ["flag", "step", "layer", "compressor"]
+
+
+# What was traced of a run, counted: values are most of a recording, and are not read for it.
+def traced_flags(run: Run) -> list[dict[str, Any]]:
+    """Return ``flag``, ``compressor``, ``first``, ``last``, ``steps``, ``layers`` of everything that was traced, by flag.
+
+    ``steps`` counts the distinct steps, ``layers`` lists the layers.
+    """
+    source = rows_of(run)
+    schema = source.streams["tensors"].schema
+    table = pa.Table.from_batches(
+        source.batches("tensors", None, _COLUMNS), pa.schema([schema.field(name) for name in _COLUMNS])
+    )
+    grouped = table.group_by(["flag", "compressor"]).aggregate(
+        [("step", "min"), ("step", "max"), ("step", "count_distinct"), ("layer", "distinct")]
+    )
+    names = {
+        "step_min": "first",
+        "step_max": "last",
+        "step_count_distinct": "steps",
+        "layer_distinct": "layers",
+    }
+    renamed = grouped.rename_columns([names.get(name, name) for name in grouped.column_names])
+    rows: list[dict[str, Any]] = renamed.sort_by([("flag", "ascending"), ("first", "ascending")]).to_pylist()
+    return rows
+
+
+def check_views(run: Run, views: Any) -> list[dict[str, Any]]:
+    """Return the views with every default filled in: of options objects, or of what holds them as ``options``, as widgets do.
+
+    Raises
+    ------
+    ReportError
+        Naming the view (``views[1]``) and the field at fault.
+    """
+    if isinstance(views, Mapping | str) or not hasattr(views, "__iter__"):
+        raise ReportError(
+            f"views must be a list of views, such as [run.heatmap(…), run.trend(…)], got {views!r:.100}.",
+            field="views",
+        )
+    return [_check_view(run, options, f"views[{place}]") for place, options in enumerate(views)]
+
+
+def _check_view(run: Run, options: Any, where: str) -> dict[str, Any]:
+    given = options
+    options = {"view": given} if isinstance(given, str) else getattr(given, "options", given)
+    if not isinstance(options, Mapping):
+        raise ReportError(
+            f"{where} must be a widget such as run.heatmap(…), a view's name, or a dict with view in it, got {given!r:.100}.",
+            view=where,
+            field=where,
+        )
+    view = options.get("view") if isinstance(options, Mapping) else None
+    if isinstance(view, str) and view not in VIEW_NAMES:
+        message = f"{where}: view must be one of {', '.join(VIEW_NAMES)}, got {view!r:.100}. A view of another package is drawn in JupyterLab only."
+        raise ReportError(message, view=where, field=f"{where}.view")
+    try:
+        checked = check_view_options(options, where)
+    except ProtocolError as error:
+        more = f" Write run.{view_about(given)['method']}(…) in its place." if isinstance(given, str) else ""
+        raise ReportError(f"{where}: {error.message}{more}", view=where, field=error.field) from error
+    flag = checked.get("flag")
+    if flag is not None and run.flags and flag not in run.flags:
+        message = f"{where}: {unknown_flag(flag, run.flags)}"
+        raise ReportError(message, view=where, field=f"{where}.flag")
+    return checked
+
+
 """Called with (done, total, what comes next). Whatever it raises ends the report, and nothing is written."""
 
 _FORMATS = ("html", "ipynb")

@@ -8,9 +8,8 @@ from typing import ClassVar
 from ipywidgets import register
 from traitlets import observe
 
-from .base import View
+from .base import Option, View
 from .explorer import Explorer
-from .option import Option
 
 __all__ = [
     "VIEW_CLASSES",

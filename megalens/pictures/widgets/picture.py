@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...runs import ClientError, Run
-from ...runs.other_runs import answers_beside
+from ...runs.open_run import answers_beside
 from ..engine import EngineError, run_job
 
 __all__ = ["draw_picture"]

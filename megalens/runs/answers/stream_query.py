@@ -11,9 +11,8 @@ from ...protocol import Stream, Streams, parse_json, read_ranges
 from ..errors import ClientError
 from ..query import Query
 from .coarser_peaks import CHANGED_COLUMNS, SHAPE_COLUMNS
-from .texts import whole_number
 
-__all__ = ["StreamQuery"]
+__all__ = ["StreamQuery", "whole_number"]
 
 # What the parameter is called by which a column can be asked for, by how the stream's policy lets it be.
 _PARAMETERS = {
@@ -26,6 +25,25 @@ _PARAMETERS = {
 # What a text or a list costs at least, by its place alone.
 _LEAST_BYTES = 8
 _ALL = frozenset({"where", "columns", "first", "last", "limit_bytes"})
+
+
+def whole_number(texts: Mapping[str, str], name: str, least: int | None = None) -> int | None:
+    """Return a number of a request, or None where it has none.
+
+    Raises
+    ------
+    ClientError
+        ``bad-parameter`` for what is no whole number of 18 digits, or less than ``least``.
+    """
+    text = texts.get(name)
+    if text is None:
+        return None
+    digits = text.removeprefix("-")
+    number = int(text) if digits.isascii() and digits.isdecimal() and len(digits) <= 18 else None
+    if number is None or (least is not None and number < least):
+        bound = "" if least is None else f" from {least}"
+        raise ClientError(f"{name} must be a whole number{bound}.", code="bad-parameter", field=name)
+    return number
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,8 @@ from .grouping.group_keys import GROUP_COLUMNS
 from .grouping.query import MomentQuery
 from .jsonl.tree import StatisticsFile, StatisticsTree, find_trees, holds_statistics
 from .progress_bar import ProgressBar
-from .rows.attempt_rows import recorded_rows
 from .rows.libraries import load_libraries
-from .rows.live_rows import LiveRows
+from .rows.live_rows import LiveRows, recorded_rows
 from .rows.moment_rows import Progress
 from .rows.recorded_rows import RecordedRows
 from .rows.table_rows import TableRows

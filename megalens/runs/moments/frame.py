@@ -2,28 +2,168 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ...protocol import MOMENT_STATISTICS, MOMENT_STATS, in_ranges, read_moments
-from ..errors import ClientError
+from ...protocol import MOMENT_COLUMNS, MOMENT_STATISTICS, MOMENT_STATS, in_ranges, read_moments, shown_text
+from ..errors import ClientError, bad_argument
 from ..query import Query, StepChoice
+from ..run import Run
 from .grouping.answer import MomentGroups
 from .grouping.name_filter import Where
 from .grouping.parts import MERGED
 from .grouping.query import MomentQuery, check_stat
-from .rows.stages import STAGE
+from .jsonl.tree import StatisticsTree
+from .rows.moment_rows import STAGE
 from .source import MomentSource
+from .trainermon.files import KINDS, OTHER_KINDS
+from .trainermon.trainermon_rows import readings_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["FRAME_COLUMNS", "check_present", "group_frame", "moment_frame"]
+__all__ = [
+    "FRAME_COLUMNS",
+    "check_present",
+    "group_frame",
+    "moment_frame",
+    "explored",
+    "file_readings",
+    "own_readings",
+]
 
 FRAME_COLUMNS = (*MOMENT_STATISTICS, "variance_error", "kurtosis_error", "samples", "scaled", STAGE)
+
+_COLUMNS = {"layer_map": ["layer"], "item_map": ["item_type"], "tensors": ["name"]}
+
+
+# Rows of statistics one by one, in the columns that TrainerMon's files have.
+def own_readings(source: MomentSource, kind: str) -> DataFrame:
+    """Return the rows of one statistic of a run of ours; see :meth:`megalens.runs.run.Run.readings`."""
+    stat = KINDS.get(kind, kind)
+    if stat not in MOMENT_STATS:
+        raise bad_argument("kind", f"one of {', '.join((*KINDS, *MOMENT_STATS))}", kind)
+    rows = source.rows([stat])
+    names = pa.array(source.index()["names"], pa.utf8())
+    columns = {name: rows[name].to_numpy().astype(np.float64) for name in MOMENT_COLUMNS}
+    read = read_moments(columns)
+    table = pa.table(
+        {
+            "kind": pa.array([kind] * rows.num_rows, pa.utf8()),
+            "rank": rows["rank"],
+            "name": names.take(rows["name_id"].combine_chunks()),
+            "step": rows["step"],
+            "norm": read["l2"],
+            "min": columns["min"],
+            "max": columns["max"],
+            "mean": read["mean"],
+            "zeros": read["near_zero_share"],
+            "nans": columns["nan_count"],
+        }
+    )
+    return table.to_pandas()
+
+
+def file_readings(tree: StatisticsTree, kind: str) -> tuple[DataFrame, list[str]]:
+    """Return the lines of TrainerMon's files of a kind as they are, and sentences on what was left out."""
+    there = sorted({file.kind for file in tree.files()})
+    ours = {stat: name for name, stat in KINDS.items()}
+    wanted = kind if kind in there else ours.get(kind, kind)
+    if wanted not in (*KINDS, *OTHER_KINDS, *there):
+        raise bad_argument("kind", f"one of {shown_text(', '.join(there), 500)}", kind)
+    table, said = readings_of(tree, wanted)
+    return table.to_pandas(), said
+
+
+def explored(run: Run, options: Mapping[str, Any]) -> DataFrame:
+    """Return the rows of a run that options of the explorer draw: neither thinned nor smoothed, nor cut to the largest series.
+
+    Parameters
+    ----------
+    run : Run
+        The run.
+    options : mapping
+        All options of the view ``moments``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The columns of ``run.moments``, of a ratio those of what is divided, and ``value``: the statistic or the ratio, shown as the options say.
+
+    Raises
+    ------
+    ClientError
+        As ``run.moments`` does.
+    """
+    source = run.moment_source
+    source.refresh()
+    # Of a ratio it is what is divided.
+    measured = "grad" if options["ratio"] == "grad_to_param" else str(options["stat"])
+    if not run.live:
+        check_present(source, [measured])
+    steps = options["steps"]
+    if options["kind"] == "layers" or _across(options):
+        steps = _drawn_step(source, measured, options)
+    by = _columns_of(options)
+    answer = source.groups(
+        _query(measured, options, options["statistic"], by, steps, options["mixed"], show=options["show"])
+    )
+    return group_frame(measured, answer, value=answer.table["value"].to_numpy())
+
+
+def _columns_of(options: Mapping[str, Any]) -> list[str]:
+    """Return the columns that make a group in this kind of chart; an overview's own are the total and the families."""
+    if options["kind"] == "layers":
+        return ["layer", *(column for column in options["by"] if column != "layer")]
+    rows = list(_COLUMNS.get(options["kind"], options["by"]))
+    across = _across(options)
+    return [*(column for column in rows if column not in across), *across]
+
+
+def _across(options: Mapping[str, Any]) -> list[str]:
+    """Return the column that lies across a map, where that is not the step."""
+    is_map = options["kind"] in ("map", "layer_map", "item_map")
+    return [options["columns"]] if is_map and options["columns"] != "step" else []
+
+
+def _drawn_step(source: MomentSource, measured: str, options: Mapping[str, Any]) -> tuple[int, int]:
+    """Return the step of the layer chart, twice: the nearest to the chosen one that matches the filter, else the newest; where there is none, one before all."""
+    found = source.groups(_query(measured, options, "nonfinite", [], None, True))
+    steps = np.unique(found.table["step"].to_numpy())
+    if not len(steps):
+        return -1, -1
+    step = int(steps[-1] if options["step"] is None else steps[np.abs(steps - options["step"]).argmin()])
+    return step, step
+
+
+def _query(
+    measured: str,
+    options: Mapping[str, Any],
+    statistic: str,
+    by: Sequence[str],
+    steps: Sequence[int] | None,
+    mixed: bool,
+    show: str = "raw",
+) -> MomentQuery:
+    first, last = steps or (None, None)
+    return MomentQuery.of(
+        measured,
+        statistic,
+        by,
+        pattern=options["pattern"],
+        where=options["where"],
+        first=first,
+        last=last,
+        ratio=options["ratio"],
+        mixed=mixed,
+        show=show,
+    )
+
+
 """Columns behind the groups' own: statistics, then extremes, the bounds of what raw sums leave of variance (relative) and kurtosis (absolute), the training samples
 consumed (-1 where nobody said), whether a loss scale that is not known may be in the values, and at which stage gradients were measured.
 """

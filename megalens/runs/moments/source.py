@@ -14,13 +14,11 @@ from ...protocol import MOMENT_STATS, StatIndex
 from ..errors import ClientError
 from ..recorded_parquet import DAMAGE
 from .grouping.answer import MomentGroups, answer_groups, given_up
-from .grouping.name_filter import NameFilter, Where
-from .grouping.name_table import NameTable
+from .grouping.name_filter import NameFilter, NameTable, Where
 from .grouping.query import MomentQuery, check_stat
-from .rows.duck import LateCursor, duck_errors
+from .rows.duck import LateCursor, duck_errors, rows_sql
 from .rows.moment_rows import ROWS_SCHEMA, MomentRows, Progress
 from .rows.recorded_rows import RecordedRows
-from .rows.rows_sql import rows_sql
 
 __all__ = ["MomentSource"]
 

@@ -10,10 +10,8 @@ from typing import Any
 from ...protocol import parse_budget
 from ...protocol.messages_generated import Budget
 from ..errors import TracerError
-from .control_steps import SHARE, Design
+from .control_steps import SHARE, Design, OwnCost, Shift, ShiftEstimate
 from .ladder import Ladder
-from .own_cost import OwnCost
-from .shift_estimate import Shift, ShiftEstimate
 
 __all__ = ["CostBudget", "parse_budget"]
 

@@ -29,8 +29,7 @@ from .hooks.weight_features import WeightFeatures
 from .intervals import JUDGED, SEEN, STATE, Intervals
 from .joining.collector import Collector, MemberCollector, RootCollector
 from .joining.gathering import WholeStep
-from .joining.names import NameList
-from .joining.part import MeasuredRows, MeasuredStep
+from .joining.part import MeasuredRows, MeasuredStep, NameList
 from .measure import measure
 from .points import MomentPoints, ParamPoint
 

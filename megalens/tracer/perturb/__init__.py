@@ -3,8 +3,7 @@
 from ...protocol import perturb_from_disturbance
 from .hooks import IClock
 from .install import Installed, install_perturbations
-from .plan import PerturbPlan, SitePlan, perturb_plan
-from .sites import SITES, site_infos
+from .plan import SITES, PerturbPlan, SitePlan, perturb_plan, site_infos
 
 __all__ = [
     "SITES",

@@ -9,8 +9,14 @@ from torch import nn
 
 from ..points import ModelPoints
 from .hooks import IClock, OutputHook, PerturbHook, WeightHook
-from .key import owner_of_weight, piece_of_output, replica_of_output, replica_of_weight
-from .plan import PerturbPlan, SitePlan
+from .plan import (
+    PerturbPlan,
+    SitePlan,
+    owner_of_weight,
+    piece_of_output,
+    replica_of_output,
+    replica_of_weight,
+)
 
 __all__ = ["Installed", "install_perturbations"]
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ...protocol import (
     AddVector,
@@ -18,19 +19,185 @@ from ...protocol import (
     no_such,
     parse_layers,
     perturbation_from_setting,
+    perturbation_infos,
 )
-from ...protocol.messages_generated import Perturb, PerturbSite, Phase
-from ..points import ModelPoints
+from ...protocol.messages_generated import Perturb, PerturbSite, Phase, SiteInfo
+from ..graph_probes import changes_of, compiled_in
+from ..own_hooks import hooks_of
+from ..place import Place
+from ..points import ModelPoints, Source
 from ..vectors import load_vectors
-from .key import SAME_TENSOR
-from .refusals import refused_layers
-from .sites import SITES
+from .arithmetic import FLOATS
+from .sharded import is_sharded
 
-__all__ = ["PerturbPlan", "SitePlan", "perturb_plan"]
+__all__ = [
+    "PerturbPlan",
+    "SitePlan",
+    "perturb_plan",
+    "SITES",
+    "site_infos",
+    "refused_layers",
+    "owner_of_weight",
+    "piece_of_output",
+    "replica_of_output",
+    "replica_of_weight",
+]
 
 _PHASES: tuple[Phase, ...] = ("train", "eval", "generate")
 _SEED = 0
 _STEPS = 100
+
+SITES = {
+    "weight": "Weights",
+    "calculation": "MLP output",
+    "system": "Between layers",
+}
+
+SAME_TENSOR = {"calculation": "MLP2_mat_mul", "system": "HiddenStates"}
+"""By site the flag that shows what is perturbed there."""
+
+
+# Which processes draw the same numbers: those that hold the same tensor, and no others.
+def replica_of_output(place: Place) -> tuple[object, ...]:
+    """Return what tells apart the processes that compute on different samples, or on different parts of a sequence: both count as replicas."""
+    return ("data", place.dp)
+
+
+def piece_of_output(points: ModelPoints, site: str, layer: int) -> Callable[[Tensor], tuple[object, ...]]:
+    """Return a function of a site's tensor that tells apart the tensor-parallel processes where each holds another piece of it.
+
+    The trace point of the same tensor knows whether it is cut, as under sequence parallelism.
+    """
+    place = points.place
+    flag = points.flags.get(SAME_TENSOR[site])
+    sources = flag.layers.get(layer, ()) if flag is not None else ()
+    if place.tp_size == 1 or not sources:
+        return lambda tensor: ()
+    source: Source = sources[0]
+
+    def piece(tensor: Tensor) -> tuple[object, ...]:
+        shards: Any = source.shards
+        if callable(shards):
+            shards = shards(tensor.detach().transpose(0, 1) if source.sequence_first else tensor.detach())
+        return () if shards == "none" else ("piece", place.tp)
+
+    return piece
+
+
+def replica_of_weight(weight: Any, place: Place) -> tuple[object, ...]:
+    """Return what tells apart the processes that hold different pieces of a weight, by the marks that Megatron-Core puts on it.
+
+    Data-parallel replicas hold the same weight and must perturb it alike. (A DTensor knows by itself how it is cut.)
+    """
+    cut: tuple[object, ...] = ()
+    if place.tp_size > 1 and getattr(weight, "tensor_model_parallel", False):
+        cut += ("piece", place.tp)
+    if place.ep_size > 1 and getattr(weight, "allreduce", True) is False:
+        # Expert-parallel groups are made of neighbouring data-parallel replicas.
+        cut += ("experts", place.dp % place.ep_size)
+    return cut
+
+
+def owner_of_weight(points: ModelPoints) -> Callable[[nn.Module], tuple[int, int] | None]:
+    """Return a function that gives layer and number of the first module that holds the same weight: what is stored once is perturbed alike wherever it is used."""
+    owners: dict[int, tuple[int, int]] = {}
+    for layer in sorted(points.sites["weight"].layers):
+        for number, module in enumerate(points.sites["weight"].layers[layer]):
+            owners.setdefault(id(module._parameters.get("weight")), (layer, number))
+    return lambda module: owners.get(id(module._parameters.get("weight")))
+
+
+# Why a module cannot be perturbed, found before the training is touched.
+def refused_layers(points: ModelPoints, site: str) -> dict[int, str]:
+    """Return the layers of a site that cannot be perturbed, each with the reason, which names the module.
+
+    Parameters
+    ----------
+    points : ModelPoints
+        The model.
+    site : str
+        ``weight``, ``calculation`` or ``system``.
+    """
+    names = {module: name for root in points.roots for name, module in root.named_modules()}
+    compiled = {inner for module in compiled_in(points.roots) for inner in module.modules()}
+    # A function that calls the model is compiled, or so it may be.
+    probed = any(hooks_of.get(root) is not None for root in points.roots)
+    flat = set(_below(points, _is_flat)) if site == "weight" else set()
+    refused: dict[int, str] = {}
+    for layer, modules in points.sites[site].layers.items():
+        for module in modules:
+            reason = None
+            if site == "weight" and (probed or module in compiled):
+                reason = "is compiled, and compiled code reads weights past any hook. Perturb the model as it is before torch.compile, or what its modules give"
+            elif isinstance(module, torch.jit.ScriptModule) or (
+                module in compiled and changes_of(module) is None
+            ):
+                reason = "is compiled, and compiled code passes by the hooks. Perturb the model as it is before torch.compile"
+            elif module in flat:
+                reason = "is inside of FullyShardedDataParallel, which keeps weights in flat parameters. Use fully_shard"
+            elif site == "weight":
+                reason = _weight_refusal(module)
+            if reason is not None:
+                name = names.get(module) or type(module).__name__
+                refused[layer] = f"Layer {layer}: {name} {reason}."
+                break
+    return refused
+
+
+def _weight_refusal(module: nn.Module) -> str | None:
+    weight = module._parameters.get("weight")
+    home = type(module).__module__
+    if home.startswith("transformer_engine"):
+        return "is a layer of Transformer Engine, which reads its weight past any hook"
+    if getattr(module, "gradient_accumulation_fusion", False):
+        return "accumulates its weight's gradient inside of its kernel (gradient_accumulation_fusion), past autograd"
+    if isinstance(module, nn.modules.linear.NonDynamicallyQuantizableLinear):
+        return "is never called: nn.MultiheadAttention reads its weight"
+    if weight is None:
+        return "has no parameter 'weight' of its own, such as one that is quantised, parametrised or inside of an adapter"
+    if weight.dtype not in FLOATS:
+        return f"has a weight of {weight.dtype}, which is quantised"
+    if type(weight) not in (nn.Parameter, torch.Tensor) and not is_sharded(weight):
+        return f"has a weight that is a {type(weight).__name__}, which is not understood here"
+    if weight.device.type == "meta":
+        return "has a weight that is not loaded"
+    return None
+
+
+def _below(points: ModelPoints, test: Callable[[nn.Module], bool]) -> Iterator[nn.Module]:
+    for root in points.roots:
+        for module in root.modules():
+            if test(module):
+                yield from module.modules()
+
+
+def _is_flat(module: nn.Module) -> bool:
+    kind = type(module)
+    return kind.__name__ == "FullyShardedDataParallel" and kind.__module__.startswith("torch.distributed")
+
+
+"""Sites by name, with what people are told."""
+
+
+# Where perturbations can be done, as viewers are told.
+def site_infos(points: ModelPoints) -> list[SiteInfo]:
+    """Return the ``SiteInfo`` list of ``announce``: every site, with the layers of this process where it is available, or with the reason why it is not."""
+    infos: list[SiteInfo] = []
+    for name, title in SITES.items():
+        here = points.sites.get(name)
+        refused = refused_layers(points, name) if here is not None else {}
+        layers = sorted(set(here.layers) - set(refused)) if here is not None else []
+        info: SiteInfo = {
+            "name": name,
+            "title": title,
+            "layers": layers,
+            "kinds": perturbation_infos(name),
+        }
+        if not layers:
+            reason = next(iter(refused.values()), None) or (here.reason if here is not None else None)
+            info["reason"] = (reason or "This process holds no such place.")[:500]
+        infos.append(info)
+    return infos
 
 
 @dataclass(frozen=True, eq=False)

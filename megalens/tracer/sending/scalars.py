@@ -14,8 +14,8 @@ from torch import Tensor
 
 from ...protocol import stream_schema
 from ...protocol.arrow_columns import arrow_column
-from ..device import to_host
 from ..errors import plain_text
+from ..place import to_host
 
 __all__ = ["STREAM", "ScalarLog", "ScalarQueue", "ScalarRow"]
 

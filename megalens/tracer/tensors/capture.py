@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..device import to_host
 from ..micro_batches import OUTSIDE, TRAINING, MicroBatches, Unproven
+from ..place import to_host
 from ..points import ModelPoints, Shards, Source
 from .batch import NO_ERROR, Batch, FiredProbes, Row, RowMeta
 from .compressing.compressors import plan_of

@@ -23,12 +23,10 @@ from ...protocol import (
     read_setting,
 )
 from ...protocol.messages_generated import FlagSetting, Perturb, Phase
-from ..flags import FLAGS
-from ..points import NO_EXPERTS, FlagPoints, ModelPoints
+from ..points import FLAGS, NO_EXPERTS, FlagPoints, ModelPoints
 from ..vectors import load_vectors
 from .compressing.compression_error import CompressionError
-from .compressing.compressors import make_kernel
-from .compressing.suited import suited_compressor
+from .compressing.compressors import make_kernel, suited_compressor
 from .cost_reduction import CostReduction, apply_cost_reduction
 from .plan import CONTROLS, PASSES, PHASES, FlagPlan, ModePlan, TracingPlan
 

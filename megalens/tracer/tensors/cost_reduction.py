@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..budget.ladder import Ladder
-from ..flags import FLAGS
+from ..points import FLAGS
 
 __all__ = ["LADDER", "CostReduction", "apply_cost_reduction"]
 

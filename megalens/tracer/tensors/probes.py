@@ -9,12 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from ...protocol import layer_name
-from ..flags import FLAGS
-from ..graph_compiler import compiles
+from ..graph_operator import compiles
 from ..graph_probes import WHOLE, end_of
 from ..own_hooks import hook_after, hook_before
 from ..passes import IPassSink, hook_passes
-from ..points import FlagPoints, Source
+from ..points import FLAGS, FlagPoints, Source
 from .batch import RowMeta
 from .joining.pieces import Cut
 from .plan import FlagPlan, TracingPlan

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from .batch import (
     NON_FINITE,
     Batch,
     FiredProbes,
+    Row,
     RowMeta,
     StepRows,
     split_rows,
@@ -19,8 +21,6 @@ from .batch import (
 )
 from .held import HeldTensor, held_columns
 from .joining.joiner import Joiner, pack_pieces
-from .joining.piece_gatherer import PieceGatherer
-from .token_texts import TokenTexts
 
 if TYPE_CHECKING:
     from ..host import Host
@@ -31,6 +31,100 @@ STREAM = "tensors"
 _FRAME_BYTES = 32 << 20
 _ROW_BYTES = 60 << 20
 _TOGETHER_BYTES = 24 << 20
+
+_KNOWN = 65536
+
+
+class TokenTexts:
+    """Decodes the ids of ``InputTokens``. A tokenizer that fails is asked no more.
+
+    Parameters
+    ----------
+    decode : callable
+        Text of one token id.
+    warn : callable
+        Takes a sentence for the user.
+    """
+
+    def __init__(self, decode: Callable[[int], str], warn: Callable[[str], None]) -> None:
+        self._decode: Callable[[int], str] | None = functools.lru_cache(_KNOWN)(decode)
+        self._warn = warn
+
+    def __call__(self, row: Row) -> list[str]:
+        """Return the text of each value of ``row``; nothing where it holds no ids."""
+        if row.meta.flag != "InputTokens" or row.meta.part != "ids" or self._decode is None:
+            return []
+        try:
+            return [self._decode(int(number)) for number in row.values.reshape(-1).tolist()]
+        except Exception as error:  # The tokenizer is the user's.
+            self._warn(
+                f"The tokenizer could not decode ids ({type(error).__name__}). Tokens are shown without text."
+            )
+            self._decode = None
+            return []
+
+
+# Batches of the producer thread that wait for the pieces of the other tensor-parallel ranks.
+class PieceGatherer:
+    """Holds batches back until they are whole, and sends them in the order of the steps.
+
+    Parameters
+    ----------
+    joiner : Joiner
+        Where they wait.
+    send : callable
+        Takes the rows of a step, and gives their memory back.
+    host : Host
+        Takes sentences for the user, and counts what did not come.
+    """
+
+    def __init__(
+        self,
+        joiner: Joiner,
+        send: Callable[[StepRows], None],
+        host: Host,
+    ) -> None:
+        self._joiner = joiner
+        self._send = send
+        self._host = host
+        self._lost = 0
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a batch waits for pieces."""
+        return self._joiner.waiting
+
+    @property
+    def done(self) -> bool:
+        """Never: pieces come as long as there are steps."""
+        return False
+
+    @property
+    def bytes_received(self) -> int:
+        """Bytes of pieces that came."""
+        return self._joiner.bytes_received
+
+    def put(self, batch: Batch) -> None:
+        """Take a batch of this process's own, complete on the host."""
+        self._joiner.put(batch)
+
+    def take(self, rank: int, meta: Mapping[str, Any], payload: memoryview) -> None:
+        """Take what another rank sent."""
+        try:
+            self._joiner.take(rank, meta, payload)
+        except (KeyError, ValueError, TypeError) as error:
+            self._host.warn(f"Rank {rank} sent something that cannot be read: {str(error)[:200]}")
+
+    def send_ready(self, *, everything: bool = False) -> None:
+        """Send the batches that are whole; with ``everything`` wait for no more pieces."""
+        # What waits in the queue may be the very pieces: nobody is late while the thread is behind.
+        for step in self._joiner.ready(everything=everything, caught_up=self._host.caught_up()):
+            self._send(step)
+        lost, self._lost = self._lost, self._joiner.lost_rows
+        if lost != self._lost:
+            self._host.lose(self._lost - lost, "unjoined")
+
+
 """Steps that are sent together are no more than this: what the worker lets wait, and the step that ends the wait, go in one message."""
 
 

@@ -9,8 +9,8 @@ import numpy as np
 from torch import Tensor
 
 from ...protocol import Peaks
-from ..device import to_host
 from ..moments import TYPES, measure, measure_each
+from ..place import to_host
 from ..points import Shards
 from .batch import unknown_moments
 from .joining.pieces import Cut

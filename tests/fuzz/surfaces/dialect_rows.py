@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from megalens.hub.dialects.update_writer import updates
+from megalens.hub.dialects.gateway import updates
 from megalens.protocol import STREAMS, stream_schema
 from tests.fuzz.surface import Surface
 

@@ -100,10 +100,14 @@ class _Hub(Hub):
 
     met: BaseException | None = None
 
-    def warn(self, text: str) -> None:
+    def __init__(self, options: HubOptions) -> None:
+        super().__init__(options)
+        self.clients.warn = self._warn
+
+    def _warn(self, text: str) -> None:
         if "error of its own" in text:
             self.met = sys.exc_info()[1]
-        super().warn(text)
+        self.state.warn(text)
 
 
 def _run(talk: Any) -> None:
@@ -113,11 +117,11 @@ def _run(talk: Any) -> None:
 async def _talk(talk: Any) -> None:
     hub = _Hub(HubOptions())
     connections = {role: _Connection(list(says)) for role, says in talk.items()}
-    await asyncio.gather(*(hub._handle(connection) for connection in connections.values()))
-    hub._broadcaster.tick(changed=True)
+    await asyncio.gather(*(hub.clients.serve(connection) for connection in connections.values()))
+    hub.clients.broadcaster.tick(changed=True)
     if hub.met is not None:
         raise hub.met
-    decode_message(hub.short_hello())
+    decode_message(hub.clients.short_hello())
     json.dumps(hub.state.description(), allow_nan=False, ensure_ascii=False).encode("utf-8")
     for connection in connections.values():
         for data in connection.heard:

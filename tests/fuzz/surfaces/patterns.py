@@ -4,7 +4,7 @@ from random import Random
 from typing import Any
 
 from megalens.runs import ClientError
-from megalens.runs.moments.grouping.patterns import Pattern
+from megalens.runs.moments.grouping.name_filter import Pattern
 from tests.fuzz.mutate import HOSTILE, mutated_text
 from tests.fuzz.surface import Surface
 

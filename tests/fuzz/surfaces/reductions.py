@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from megalens.hub.dialects.peer_reductions import peer_reduction, reduction_of
+from megalens.hub.dialects.peer_request import peer_reduction, reduction_of
 from megalens.protocol import ProtocolError, encode_message
 from megalens.tracer.tensors.compressing.reductions import parse_reduction
 from tests.fuzz.mutate import HOSTILE, mutated_text

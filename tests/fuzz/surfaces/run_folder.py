@@ -14,11 +14,8 @@ import pyarrow.parquet as pq
 from recorded_moments import moment_table
 from recorded_run import RUN_ID, write_run
 
-from megalens.hub.packing import pack_stream
-from megalens.hub.recording_folder import RecordingFolder
-from megalens.hub.replay.announcement import announcement
-from megalens.hub.replay.recorded_order import RecordedOrder
-from megalens.hub.replay.replayer import Replayer
+from megalens.hub.recording_folder import RecordingFolder, pack_stream
+from megalens.hub.replay.replayer import RecordedOrder, Replayer, announcement
 from megalens.protocol import (
     STREAMS,
     FrameChecker,

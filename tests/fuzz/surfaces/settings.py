@@ -3,8 +3,7 @@
 from random import Random
 from typing import Any
 
-from megalens.hub.config_check import check_patch
-from megalens.hub.control_check import check_controls
+from megalens.hub.control_check import check_controls, check_patch
 from megalens.protocol import ProtocolError, compressor_from_setting, decode_message, encode_message
 from megalens.protocol.contract import contract_json
 from tests.fuzz.mutate import instance, json_text, mutated_tree, schema_words

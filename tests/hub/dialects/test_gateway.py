@@ -13,12 +13,12 @@ from translation import WAIT, plan, translate
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
-from megalens.hub.dialects.announcement import announcement
 from megalens.hub.dialects.dialect import DIALECTS
 from megalens.hub.dialects.gateway import Gateway
 from megalens.hub.dialects.hosted_run import HostedRun
 from megalens.hub.dialects.peer_message import TensorRow
 from megalens.hub.dialects.rows import PlacedRow, tensors_table
+from megalens.hub.dialects.translator import announcement
 from megalens.hub.options import HubOptions
 
 

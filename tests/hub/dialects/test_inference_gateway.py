@@ -15,8 +15,8 @@ from websockets.exceptions import InvalidStatus
 
 import megalens
 from megalens.demo.model import GPT, GPTConfig
+from megalens.hub.dialects.generation_writer import plane
 from megalens.hub.dialects.inference_gateway import InferenceGateway
-from megalens.hub.dialects.plane import plane
 from megalens.hub.discovery import find_hub
 from megalens.instruments.generation import as_language_model
 

@@ -9,8 +9,14 @@ from hypothesis import strategies as st
 
 from megalens.hub.dialects.dialect import DIALECTS
 from megalens.hub.dialects.pass_counter import PassCounter
-from megalens.hub.dialects.peer_message import BadMessage, read_message, read_update
-from megalens.hub.dialects.peer_token import PADDING, read_candidates, read_prompts
+from megalens.hub.dialects.peer_message import (
+    PADDING,
+    BadMessage,
+    read_candidates,
+    read_message,
+    read_prompts,
+    read_update,
+)
 
 SMALL = st.integers(-3, 9)
 ODD = st.one_of(

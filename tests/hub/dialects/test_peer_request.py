@@ -3,10 +3,15 @@
 import pytest
 from translation import small
 
-from megalens.hub.dialects.client_request import read_request
 from megalens.hub.dialects.dialect import DIALECTS
-from megalens.hub.dialects.peer_reductions import peer_reduction, reduction_of
-from megalens.hub.dialects.peer_request import chosen_config, default_config, peer_request
+from megalens.hub.dialects.gateway import read_request
+from megalens.hub.dialects.peer_request import (
+    chosen_config,
+    default_config,
+    peer_reduction,
+    peer_request,
+    reduction_of,
+)
 from megalens.protocol import ProtocolError
 
 

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 from peers import Peer, say
 
-from megalens.hub.dialects.dialect import DIALECTS
+from megalens.hub.dialects.dialect import DIALECTS, Translation
 from megalens.hub.dialects.hosted_run import HostedRun
-from megalens.hub.dialects.translation import Translation
 from megalens.hub.dialects.translator import Translator
 from megalens.hub.options import HubOptions
 from megalens.runs import RunFolder

@@ -23,8 +23,7 @@ from megalens.hub.dialects.hosted_run import HostedRun
 from megalens.hub.discovery import find_hub, live_hubs
 from megalens.hub.options import HubOptions
 from megalens.hub.replay import Replayer, serve
-from megalens.hub.replay.recorded_order import RecordedOrder
-from megalens.hub.replay.replayer import read_speed
+from megalens.hub.replay.replayer import RecordedOrder, read_speed
 from megalens.protocol import decode_message, encode_message, stream_schema
 from megalens.runs import ClientError, RunFolder
 

@@ -10,8 +10,7 @@ from writers import HUGGING_FACE, demo, writer
 from megalens.demo.cache import Cache
 from megalens.demo.tokenizer import ByteTokenizer
 from megalens.instruments.generation import GenerationError, as_language_model
-from megalens.instruments.generation.decoding import Decoding, evaluating
-from megalens.instruments.generation.sampling import Sampler, candidates_of
+from megalens.instruments.generation.decoding import Decoding, Sampler, candidates_of, evaluating
 
 PROMPTS = [[84, 104, 101], [42, 7, 99, 12, 80]]
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from megalens.instruments.generation import gathered_passes
+from megalens.instruments.generation import writing
 from megalens.instruments.generation.decoding import GenerationPass
 from megalens.instruments.generation.token_rows import PassPlace, PlacedPass
 
@@ -16,14 +16,14 @@ def test_passes_are_told_together_for_50_ms_and_where_they_are_further_apart_tha
     monkeypatch, apart, together
 ) -> None:
     now, did = [100.0], []
-    monkeypatch.setattr(gathered_passes, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(writing, "time", SimpleNamespace(monotonic=lambda: now[0]))
     rows = SimpleNamespace(
         of=lambda passes: (
             did.append("made")
             or [{"step": [each.here.step for each in passes if each.done.logits.isfinite().all()]}]
         )
     )
-    gathered = gathered_passes.GatheredPasses(
+    gathered = writing.GatheredPasses(
         lambda stream, columns, step: did.append((stream, columns["step"], step)),
         rows,
         None,

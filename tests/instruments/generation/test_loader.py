@@ -9,7 +9,7 @@ from writers import byte_fallback, byte_level, demo, hugging_face
 
 from megalens.demo.checkpoint import CONFIG, CheckpointError, load_checkpoint, save_checkpoint
 from megalens.instruments.generation import GenerationError
-from megalens.instruments.generation.loader import load_folder
+from megalens.instruments.generation.serving import load_folder
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,12 @@ from megalens.instruments.generation import LanguageModel
 from megalens.instruments.generation.decoding import evaluating
 from megalens.instruments.generation.effects import first_difference
 from megalens.instruments.generation.job import GenerationJob
-from megalens.instruments.generation.perturbing import generation_perturb, perturbed
-from megalens.instruments.generation.sweep import first_differences, sweep_points
+from megalens.instruments.generation.sweep import (
+    first_differences,
+    generation_perturb,
+    perturbed,
+    sweep_points,
+)
 from megalens.protocol import ProtocolError
 from megalens.protocol.generation import GenerationRequest
 

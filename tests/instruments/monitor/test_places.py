@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from judging import judged, readings, step
 
 from megalens.instruments.monitor.alarm import Alarm
-from megalens.instruments.monitor.places import direction_of, module_order, places
+from megalens.instruments.monitor.levels import direction_of, module_order, places
 from megalens.protocol import MOMENT_COLUMNS, Readings
 from megalens.protocol.anomaly import first_anomaly, reached
 

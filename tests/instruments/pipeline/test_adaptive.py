@@ -7,7 +7,7 @@ from own_plans import plan_named
 from processes import run_job
 
 from megalens.instruments.pipeline.adaptive import Adaptive
-from megalens.instruments.pipeline.order_choice import GreedyRule
+from megalens.instruments.pipeline.orders import GreedyRule
 from megalens.instruments.pipeline.placement import Placement
 from megalens.instruments.pipeline.plan_type import Plan
 

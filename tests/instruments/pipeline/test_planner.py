@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from megalens.instruments.pipeline import PipelineError, Plan, check_plan, plan
-from megalens.instruments.pipeline.order_choice import NAMES
+from megalens.instruments.pipeline.orders import NAMES
 from megalens.instruments.pipeline.placement import Placement
 from megalens.instruments.pipeline.planner import compare_plans, plan_of_name
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from megalens.instruments.timeline.training.rows import Span, computed_ns
-from megalens.instruments.timeline.training.slow_ranks import SlowRanks, medians_of_others
+from megalens.instruments.timeline.training.rows import SlowRanks, Span, computed_ns, medians_of_others
 
 MS = 1_000_000
 

@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, dataloader
 
 from megalens import trace
 from megalens.instruments.timeline.training import modules
-from megalens.instruments.timeline.training.slow_ranks import SlowRanks
+from megalens.instruments.timeline.training.rows import SlowRanks
 from megalens.instruments.timeline.training.step_clock import clock_number
 from megalens.protocol import ProtocolError
 from megalens.runs import open_run

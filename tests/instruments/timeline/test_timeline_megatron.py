@@ -11,9 +11,9 @@ from processes import run_job
 from shape import LAYOUTS, MICRO_BATCHES, STEPS
 
 from megalens.instruments.timeline import analyse
+from megalens.instruments.timeline.pipeline_answer import pipeline_steps, whole_steps
 from megalens.instruments.timeline.pipeline_metrics import pipeline_metrics
 from megalens.instruments.timeline.pipeline_passes import pipeline_passes
-from megalens.instruments.timeline.pipeline_steps import pipeline_steps, whole_steps
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

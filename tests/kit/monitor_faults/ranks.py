@@ -16,9 +16,9 @@ from torch import distributed, multiprocessing, nn
 from torch.nn.parallel import DistributedDataParallel
 
 import megalens
-from megalens.demo.data import Windows
 from megalens.demo.model import GPT, GPTConfig
 from megalens.demo.text import load_corpus
+from megalens.demo.train import Windows
 
 from .judging import Verdict, false_by_step, verdict_of
 from .training import Fault, PeerRules

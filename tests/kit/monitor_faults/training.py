@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 import megalens
-from megalens.demo.data import Windows
 from megalens.demo.model import GPT, GPTConfig
 from megalens.demo.text import load_corpus
+from megalens.demo.train import Windows
 from megalens.instruments.monitor.alarm import Alarm
 from megalens.instruments.monitor.trainermon.as_monitor import TrainerMonRules
 from megalens.protocol import StepReadings

@@ -14,6 +14,7 @@ import megalens
 from megalens.pictures.widgets import VIEW_MIME, Heatmap, History, Moments, Scalars, Trend, WidgetError
 from megalens.protocol import LAST_STEP, option_name, python_name, view_defaults, view_fields
 from megalens.runs import Run
+from megalens.slices import named
 
 RUN = {"id": "r1", "name": "gpt-demo", "folder": None}
 
@@ -267,7 +268,9 @@ def test_completion_offers_what_is_public_and_nothing_else(run):
         return {name for name in found if not name.startswith("_")}
 
     public = {name for kind in (type(run), Run) for name in dir(kind) if not name.startswith("_")}
-    assert offered("run.") == public
+    # Slices bring the rest.
+    assert offered("run.") == public | {*named("run"), *named("notebook")}
+    assert {"alarms", "generate", "pipeline_metrics"} <= offered("run.")
     assert {"array", "configure", "folder", "heatmap", "moments", "report", "table"} <= public
     assert offered("megalens.") == {*megalens.__all__} - {"__version__"}
     assert "tensors" in run.table._ipython_key_completions_()

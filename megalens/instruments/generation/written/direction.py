@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ....protocol import replace_file
-from ....runs.arguments import bad_argument
+from ....runs.errors import bad_argument
 
 __all__ = ["save_direction"]
 

@@ -16,8 +16,7 @@ import pyarrow.compute as pc
 
 from ....protocol import MegalensError
 from ....runs.moments import find_trees
-from ....runs.moments.trainermon.csv_table import read_csv_table
-from ....runs.moments.trainermon.files import KINDS
+from ....runs.moments.trainermon.files import KINDS, read_csv_table
 
 __all__ = ["DATABASE", "write_database"]
 

@@ -20,8 +20,7 @@ from pandas import DataFrame
 from ....protocol import MegalensError, is_whole
 from ....protocol.plain_json import parse_json
 from ....runs.moments import find_trees
-from ....runs.moments.trainermon.csv_table import read_csv_table
-from ....runs.moments.trainermon.files import KINDS
+from ....runs.moments.trainermon.files import KINDS, read_csv_table
 from .config import STAMP, ConfigValueError, read_time
 from .event_files import EventFile
 

@@ -31,8 +31,7 @@ from ....tracer.errors import said
 from .anomaly_writer import AnomalyWriter, tag_of
 from .calls import CallCollector, CallRows, StackedRows
 from .calls.communication import CollectiveCalls
-from .calls.features import FeatureRows
-from .calls.structure import ModuleStacks, ModuleStructure
+from .calls.features import FeatureRows, ModuleStacks, ModuleStructure
 from .config import ConfigFileError, MonitorConfig, checked_ops, read_config, read_time
 from .event_files import TensorBoardWriter, need_tensorboard
 from .operations import together, values_of

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Any
 from .errors import SplitError
 
 if TYPE_CHECKING:
-    from .launcher import launch
-    from .layout import SplitLayout
-    from .place import SplitPlace
-    from .planner import SplitPlan, plan
-    from .rank_maps import rank_map
-    from .seeding import seeded
+    from .layout import SplitLayout, SplitPlace
+    from .planner import SplitPlan, plan, rank_map
+    from .start import launch
     from .training import SplitTraining
+    from .worker import seeded
 
 __all__ = [
     "SplitError",
@@ -30,13 +28,13 @@ __all__ = [
 
 _HOMES = {
     "SplitLayout": ".layout",
-    "SplitPlace": ".place",
+    "SplitPlace": ".layout",
     "SplitPlan": ".planner",
     "SplitTraining": ".training",
-    "launch": ".launcher",
+    "launch": ".start",
     "plan": ".planner",
-    "rank_map": ".rank_maps",
-    "seeded": ".seeding",
+    "rank_map": ".planner",
+    "seeded": ".worker",
 }
 
 

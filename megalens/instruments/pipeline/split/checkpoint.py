@@ -15,11 +15,10 @@ from torch.utils._pytree import tree_map
 
 from ....protocol import MegalensError, parse_json
 from .errors import SplitError
-from .layout import SplitLayout
-from .notes import SplitNotes
-from .place import SplitPlace
-from .shards import local_of
+from .layout import SplitLayout, SplitPlace
+from .mail import SplitNotes
 from .update import WeightUpdate
+from .weights import local_of
 
 __all__ = ["SplitCheckpoint"]
 

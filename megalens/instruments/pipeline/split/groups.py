@@ -11,12 +11,11 @@ import torch
 from torch import distributed
 from torch.distributed import distributed_c10d
 
-from ..stages.connect import connect
 from ..stages.inbox import Inbox
+from ..stages.link import connect
 from .errors import SplitError
 from .layout import SplitLayout
-from .mail import Mail
-from .notes import SplitNotes
+from .mail import Mail, SplitNotes
 
 __all__ = ["SplitGroups"]
 

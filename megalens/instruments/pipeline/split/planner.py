@@ -3,17 +3,166 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .ask import ask
 from .errors import SplitError
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["SplitPlan", "plan"]
+__all__ = ["SplitPlan", "plan", "asked_map", "rank_map"]
 
 _FAMILIES = 6
+
+_SECONDS = 120.0
+
+
+def rank_map(
+    tp: int = 1,
+    pp: int = 1,
+    dp: int = 1,
+    *,
+    layout: str = "megalens",
+    forward_tp: int | None = None,
+    last_forward: bool = True,
+    context: int = 1,
+    expert: int = 1,
+    world: int | None = None,
+    hosts: str | Path | None = None,
+) -> pd.DataFrame:
+    """Return which process stands for which of Megatron's ranks where forward and backward passes run apart.
+
+    Parameters
+    ----------
+    tp, pp : int
+        Tensor-parallel degree of the backward processes, and pipeline stages.
+    dp : int
+        Replicas; of the layouts ``megafbd`` and ``one_flag`` Megatron's data-parallel size, which is twice as much.
+    layout : str
+        ``megalens``; ``megafbd``, MegaFBD's with both of its flags; or ``one_flag``, what it means by the first alone.
+    forward_tp : int, optional
+        Tensor-parallel degree of the forward processes, which divides ``tp``.
+    last_forward : bool
+        Whether the last stage has forward processes.
+    context, expert : int
+        Context- and expert-parallel degree: no layout takes one above 1.
+    world : int, optional
+        Processes that there are.
+    hosts : str or Path, optional
+        A host file, or its text: a line for each host, such as ``node1 slots=4 role=backward device=cuda``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        By virtual rank ``virtual``, ``real``, ``role``, ``tensor``, ``pipeline``, ``data``, ``replica``; with hosts also ``host``, ``slot``, ``device``. ``attrs`` has ``layout``, ``tensor``,
+        ``forward_tensor``, ``stages``, ``replicas``, ``last_forward``, ``world``; of ``megafbd`` also ``coordinator``, the real rank of the process without a model, and ``deleted_ranks``, the table that MegaFBD keeps.
+
+    Raises
+    ------
+    SplitError
+        With the field at fault.
+    EngineError
+        When the engine cannot run.
+    """
+    import pandas as pd
+
+    answer = asked_map(
+        tp,
+        pp,
+        dp,
+        layout=layout,
+        forward_tensor=forward_tp,
+        last_forward=last_forward,
+        context=context,
+        expert=expert,
+        world=world,
+        hosts=hosts,
+    )
+    processes = answer.pop("processes")
+    table = pd.DataFrame(answer.pop("ranks"))
+    if hosts is not None:
+        for name in ("host", "slot", "device"):
+            table[name] = [processes[real]["seat"][name] for real in table["real"]]
+    table.attrs = {**answer, "world": len(processes)}
+    if layout == "megafbd":
+        table.attrs["coordinator"] = next(each["real"] for each in processes if each["role"] == "coordinator")
+    return table
+
+
+def asked_map(
+    tp: int = 1,
+    pp: int = 1,
+    dp: int = 1,
+    *,
+    layout: str = "megalens",
+    forward_tensor: int | None = None,
+    last_forward: bool = True,
+    context: int = 1,
+    expert: int = 1,
+    world: int | None = None,
+    hosts: str | Path | None = None,
+) -> dict[str, Any]:
+    """Return the answer of the engine's job ``rank_map``; ``protocol/README.md`` says what is in it.
+
+    Raises
+    ------
+    SplitError
+        With the field at fault.
+    EngineError
+        When the engine cannot run.
+    """
+    request: dict[str, Any] = {
+        "layout": layout,
+        "tensor": tp,
+        "pipeline": pp,
+        "data": dp,
+        "forward_tensor": forward_tensor,
+        "last_forward": last_forward,
+        "context": context,
+        "expert": expert,
+        "world": world,
+        "hosts": None if hosts is None else _text_of(hosts),
+    }
+    return ask("rank_map", request)
+
+
+def _text_of(hosts: str | Path) -> str:
+    """Return a host file's text: what has a line end, a blank or ``=`` in it is one already."""
+    if isinstance(hosts, str) and any(letter in hosts for letter in "\n ="):
+        return hosts
+    path = Path(hosts)
+    if isinstance(hosts, str) and not path.exists() and "/" not in hosts:
+        return hosts
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeError) as error:
+        raise SplitError(
+            f"hosts must be a host file or its text, got {str(hosts)!r:.200}, which cannot be read: {error}",
+            field="hosts",
+        ) from error
+
+
+# Questions to the engine, whose refusals are this room's errors.
+def ask(job: str, request: Mapping[str, Any], answers: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the answer of one of the engine's jobs; ``protocol/README.md`` says what is in it.
+
+    Raises
+    ------
+    SplitError
+        With the field at fault.
+    EngineError
+        When the engine cannot run.
+    """
+    from ....pictures.engine import EngineError, run_job
+
+    try:
+        answer, _ = run_job(job, request, answers or {}, timeout=_SECONDS)
+    except EngineError as error:
+        if error.field is None:
+            raise
+        raise SplitError(error.message, field=error.field) from error
+    return answer  # type: ignore[no-any-return]
 
 
 class SplitPlan:

@@ -10,13 +10,12 @@ import torch
 from torch import Tensor, distributed, nn
 
 from ..stages.cut_batch import StepBatch
-from .backward_process import BackwardProcess
 from .checkpoint import SplitCheckpoint
 from .errors import SplitError
-from .forward_process import ForwardProcess
 from .groups import SplitGroups
 from .layout import SplitLayout
-from .notes import SplitNotes
+from .mail import SplitNotes
+from .processes import BackwardProcess, ForwardProcess
 from .start import batch_for, began, checked_stage, checked_start, device_for, module_of
 from .update import WeightUpdate
 from .weights import StageWeights

@@ -11,7 +11,7 @@ from torch.distributed.tensor import DTensor
 
 from .errors import SplitError
 from .groups import SplitGroups
-from .shards import buckets_of, local_of, pieces_of
+from .weights import buckets_of, local_of, pieces_of
 
 __all__ = ["WeightUpdate"]
 

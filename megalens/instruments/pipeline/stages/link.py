@@ -11,21 +11,138 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from queue import SimpleQueue
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, distributed
 
+from .errors import StageError
 from .inbox import Arrival, Inbox, Key, Spec
 
-__all__ = ["Link", "Sent", "spec_of"]
+__all__ = ["Link", "Sent", "spec_of", "tell_received", "tell_sent", "connect"]
 
 _DATA, _HEADER = 1, 2
 _HEADER_NUMBERS = 128
 _LONG_SECONDS = 86400.0
+
+
+def connect(
+    ranks: Sequence[int],
+    place: int,
+    peers: Iterable[int],
+    inbox: Inbox,
+    device: torch.device,
+    *,
+    ahead: int,
+    timeout: float,
+    error: type[StageError],
+    makes: str,
+) -> dict[int, Link]:
+    """Return the links of a rank, by the places of the others. Called by all of the ranks together.
+
+    On NCCL, where receives and sends between two ranks would wait for each other on one stream, messages to higher places and to lower ones have a group each, and headers go over gloo.
+
+    Parameters
+    ----------
+    ranks : sequence of int
+        Global ranks that are connected, by place.
+    place : int
+        This rank's among them.
+    peers : iterable of int
+        The places that it talks to; these talk to it, too.
+    inbox : Inbox
+        Where messages are filed.
+    device : torch.device
+        Where they are received.
+    ahead : int
+        Receives posted ahead.
+    timeout : float
+        Seconds that connecting may take.
+    error : type of StageError
+        What is raised.
+    makes : str
+        What every one of them makes, for the error's words.
+    """
+    # Older versions of torch have no such argument.
+    unsorted: dict[str, Any] = {} if sorted(ranks) == list(ranks) else {"sort_ranks": False}
+
+    def group(backend: str) -> Any:
+        try:
+            return distributed.new_group(
+                list(ranks),
+                backend=backend,
+                timeout=timedelta(seconds=timeout),
+                use_local_synchronization=True,
+                **unsorted,
+            )
+        except RuntimeError as failure:
+            raise error(
+                f"The ranks {list(ranks)} did not all connect within {timeout:.3g} s: every one of them makes its {makes} ({str(failure)[:200]}).",
+                code="waited",
+                rank=ranks[place],
+            ) from failure
+
+    if len(ranks) == 1:
+        return {}
+    control = up = down = group("gloo")
+    if device.type != "cpu":
+        up, down = group("nccl"), group("nccl")
+    links = {}
+    for peer in sorted(peers):
+        out, into = (up, down) if place < peer else (down, up)
+        links[peer] = Link(inbox, ranks[peer], peer, out, into, control, device, ahead)
+    for peer, link in links.items():
+        # NCCL connects two ranks in the first message between them, and both wait for it: better here than in the middle of a step. Each rank takes its pairs by rising sum of
+        # places, so that no ring of them waits for itself.
+        try:
+            link.greet(place < peer, timeout)
+        except (RuntimeError, TimeoutError) as failure:
+            raise error(
+                f"Rank {ranks[place]} could not reach rank {ranks[peer]} within {timeout:.3g} s: {str(failure)[:200]}",
+                code="lost",
+                rank=ranks[place],
+            ) from failure
+    return links
+
+
+# What a tracer is told of the messages between stages.
+def tell_received(watch: Any, message: Arrival, before: int, chunk: int, micro_batch: int) -> None:
+    """Tell of what came from another rank, for which this one waited since ``before``, ns."""
+    if message.peer < 0:
+        return
+    watch.message(
+        "receive",
+        message.posted,
+        message.arrived,
+        blocked=max(0, message.arrived - max(before, message.posted)),
+        nbytes=sum(each.numel() * each.element_size() for each in message.tensors if each is not None),
+        peer=message.peer,
+        sequence=message.sequence,
+        chunk=chunk,
+        micro_batch=micro_batch,
+    )
+
+
+def tell_sent(watch: Any, link: Link, chunk_of: Callable[[Key], int]) -> None:
+    """Tell of what a link has sent."""
+    while link.done:
+        key, posted, ended, nbytes, sequence = link.done.popleft()
+        watch.message(
+            "send",
+            posted,
+            ended,
+            blocked=0,
+            nbytes=nbytes,
+            peer=link.peer,
+            sequence=sequence,
+            chunk=chunk_of(key),
+            micro_batch=-1 if key[0] == "S" else key[2],
+        )
+
+
 """How long a thread waits for one message: the training thread has the time limit."""
 _POLL_SECONDS = 5e-5
 

@@ -12,11 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from ....protocol import shown_text, stream_schema
-from .chrome_spans import SpanRow, chrome_spans
-from .iteration_ticks import BEGIN, END
+from .chrome_spans import BEGIN, END, SpanRow, chrome_spans
 from .kineto import KinetoTrace, is_kineto, kineto_trace
-from .megascan import aggregate
-from .megascan_files import RankTrace, TimelineError, read_rank_file, read_rank_files
+from .megascan_files import RankTrace, TimelineError, aggregate, read_rank_file, read_rank_files
 from .trace_events import Event, EventArguments, TraceFile
 
 __all__ = ["Traces", "is_megascan", "read_traces", "trace_files"]

@@ -16,11 +16,9 @@ from ....tracer.passes import when_backpropagated
 from ....tracer.place import Place
 from ....tracer.settings import TraceSettings
 from .communication import CommunicationHooks
-from .loop import LoopHooks
-from .modules import ModuleHooks, layers_of, operations_of
+from .modules import LoopHooks, ModuleHooks, StageHooks, layers_of, operations_of
 from .rows import Span, SpanSender
 from .settings import TimelineSettings
-from .stages import StageHooks
 from .step_clock import StepClock
 
 if TYPE_CHECKING:

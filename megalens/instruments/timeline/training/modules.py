@@ -2,19 +2,148 @@
 
 from __future__ import annotations
 
+import functools
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import nn
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+from torch.utils.data import dataloader
 
 from ....tracer.graph_probes import end_of
+from ....tracer.instrument import Instrument
 from ....tracer.own_hooks import hook_after, hook_before
 from ....tracer.passes import when_backpropagated
+from .rows import Span
 
-__all__ = ["ModuleHooks", "layers_of", "operations_of"]
+__all__ = ["ModuleHooks", "layers_of", "operations_of", "LoopHooks", "StageHooks"]
 
 _LISTS = (nn.ModuleList, nn.ModuleDict, nn.Sequential)
+
+_OPERATIONS = {
+    "forward_one_chunk": "forward",
+    "backward_one_chunk": "backward",
+    "backward_weight_one_chunk": "wgrad",
+}
+
+
+class StageHooks:
+    """Stands before the operations of ``torch.distributed.pipelining``'s stages while steps are timed.
+
+    Counting forward passes would tell micro-batches as long as each chunk has them in order; gradients of weights alone call no module at all.
+
+    Parameters
+    ----------
+    instrument : Instrument
+        Is told of each.
+    """
+
+    def __init__(self, instrument: Instrument) -> None:
+        self._instrument = instrument
+        self._replaced: list[tuple[Any, str, Any, Any]] = []
+
+    def begin(self) -> None:
+        """Stand before them, where the script uses them. Safe twice."""
+        module = sys.modules.get("torch.distributed.pipelining.stage")
+        if module is None or self._replaced:
+            return
+        # torch's two kinds of stage have it from one class.
+        place = module.PipelineStage.__mro__[1]
+        for name, kind in _OPERATIONS.items():
+            own = getattr(place, name, None)
+            if own is not None:
+                ours = self._told(own, kind)
+                setattr(place, name, ours)
+                self._replaced.append((place, name, own, ours))
+
+    def end(self) -> None:
+        """Give them back. Safe twice."""
+        replaced, self._replaced = self._replaced, []
+        for place, name, own, ours in replaced:
+            if getattr(place, name) is ours:
+                setattr(place, name, own)
+
+    def _told(self, own: Callable[..., Any], kind: str) -> Callable[..., Any]:
+        @functools.wraps(own)
+        def operation(stage: Any, number: int, *args: Any, **kwargs: Any) -> Any:
+            # However stages are placed, each round over the ranks is a chunk of every rank.
+            self._instrument.operation_begins(kind, stage.stage_index // stage.group_size, number)
+            try:
+                return own(stage, number, *args, **kwargs)
+            finally:
+                self._instrument.operation_ends()
+
+        return operation
+
+
+# What a training loop does beside passes: optimizer steps, waiting for batches, saving.
+class LoopHooks:
+    """Stands before ``torch.save``, the iterators of data loaders, and the step of every optimizer.
+
+    Parameters
+    ----------
+    keep : callable
+        Takes a span. Must not raise.
+    clock : callable
+        Gives the time in ns.
+    """
+
+    def __init__(self, keep: Callable[[Span], None], clock: Callable[[], int]) -> None:
+        self._keep, self._clock = keep, clock
+        self._handles: list[Any] = []
+        self._replaced: list[tuple[Any, str, Any, Any]] = []
+        self._optimizers: list[int] = []
+
+    def begin(self) -> None:
+        """Stand before them. Safe twice."""
+        if self._handles:
+            return
+        self._handles = [
+            register_optimizer_step_pre_hook(self._optimizer_begins),
+            register_optimizer_step_post_hook(self._optimizer_ends),
+        ]
+        self._replace(dataloader._BaseDataLoaderIter, "__next__", "data")
+        for place in (torch, torch.serialization):
+            self._replace(place, "save", "checkpoint")
+
+    def end(self) -> None:
+        """Give all back. Safe twice."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+        replaced, self._replaced = self._replaced, []
+        for place, name, own, ours in reversed(replaced):
+            if getattr(place, name) is ours:
+                setattr(place, name, own)
+        self._optimizers.clear()
+
+    def _optimizer_begins(self, *_: Any) -> None:
+        self._optimizers.append(self._clock())
+
+    def _optimizer_ends(self, optimizer: Any, *_: Any) -> None:
+        if self._optimizers:
+            began, now = self._optimizers.pop(), self._clock()
+            self._keep(Span("optimizer", began, now, type(optimizer).__name__, blocked=now - began))
+
+    def _replace(self, place: Any, name: str, kind: str) -> None:
+        own = getattr(place, name)
+
+        @functools.wraps(own)
+        def ours(*args: Any, **kwargs: Any) -> Any:
+            began = self._clock()
+            try:
+                return own(*args, **kwargs)
+            finally:
+                now = self._clock()
+                self._keep(Span(kind, began, now, blocked=now - began))
+
+        setattr(place, name, ours)
+        self._replaced.append((place, name, own, ours))
 
 
 def layers_of(root: nn.Module) -> Iterator[tuple[str, nn.Module]]:

@@ -13,13 +13,11 @@ from numpy.typing import NDArray
 
 from ....protocol import StatIndex, parse_name
 from ...errors import ClientError
-from ..rows.moment_rows import MomentRows
-from ..rows.stages import STAGE, STAGES
-from ..rows.wanted import Chunk, Wanted, read_ahead
+from ..rows.moment_rows import STAGE, STAGES, Chunk, MomentRows, Wanted, read_ahead
 from .cells import CellKeys, Cells, merge_cells, wanted_columns
 from .group_keys import Key, key_order
 from .grouped import Grouped
-from .name_table import module_of
+from .name_filter import module_of
 from .parts import MERGED, Part, chosen_columns, read_part
 from .pick import pick
 from .query import MomentQuery

@@ -10,12 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....protocol import merge_moments, single_moments
-from ..rows.stages import STAGE
-from ..rows.wanted import Chunk
-from .dense import dense
+from ..rows.moment_rows import STAGE, Chunk
 from .readings import moment_columns
 
-__all__ = ["CellKeys", "Cells", "merge_cells", "wanted_columns"]
+__all__ = ["CellKeys", "Cells", "merge_cells", "wanted_columns", "Arena"]
 
 Column = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -26,6 +24,58 @@ _PIECE_ROWS = 100_000
 # glibc hands memory back at once that is larger than what it has seen freed, and the system clears it anew for every piece: half of the time of merging.
 _SEEN_NUMBERS = 3_000_000
 _WHOLE = ("samples", "rank", "stage")
+
+# Up to so many times as many values as rows are marked in a table; of more the values that occur are found by sorting.
+_SPARSE = 4
+
+_BLOCK_BYTES = 8 * 1024 * 1024
+_ALIGNED = 64
+
+
+class Arena:
+    """Keeps copies of arrays side by side in large blocks.
+
+    Where they lie in gaps between large arrays that are freed, the next large ones do not fit into these: a hundred megabytes more of memory are taken, which the system has to
+    clear first.
+    """
+
+    def __init__(self) -> None:
+        self._block = np.empty(0, np.uint8)
+        self._used = 0
+
+    def keep(self, array: NDArray[Any]) -> NDArray[Any]:
+        """Return a copy."""
+        wanted = -(-array.nbytes // _ALIGNED) * _ALIGNED
+        if self._used + wanted > len(self._block):
+            self._block, self._used = np.empty(max(_BLOCK_BYTES, wanted), np.uint8), 0
+        copy = self._block[self._used : self._used + array.nbytes].view(array.dtype)
+        copy[:] = array
+        self._used += wanted
+        return copy
+
+
+def dense(values: NDArray[Any], low: int, size: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Return the different values, ascending, and the place of each value among them.
+
+    Parameters
+    ----------
+    values : ndarray
+        Whole numbers.
+    low, size : int
+        All of them are at least ``low`` and less than ``low + size``.
+    """
+    if size > _SPARSE * len(values) + 1024:
+        found, place = np.unique(values, return_inverse=True)
+        return found, place
+    offset = values - low if low else values
+    taken = np.zeros(size, bool)
+    taken[offset] = True
+    found = np.flatnonzero(taken)
+    if len(found) == size:
+        return found + low, offset
+    place = np.empty(size, np.int64)
+    place[found] = np.arange(len(found))
+    return found + low, place[offset]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from ....protocol import TensorName, name_values, natural_key
 from ...errors import ClientError
-from .patterns import Pattern
+from .name_filter import Pattern
 
 __all__ = ["GROUP_COLUMNS", "ROW_COLUMNS", "Grouping", "Key", "key_order"]
 

@@ -2,21 +2,175 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ....protocol import Ranges, in_ranges, parse_name
-from ...arguments import chosen_ranges
-from ...errors import ClientError
-from .patterns import Pattern
+import pyarrow as pa
+import pyarrow.compute as pc
 
-__all__ = ["NameFilter", "Where"]
+from ....protocol import Ranges, TensorName, in_ranges, parse_name
+from ...errors import ClientError, chosen_ranges
+
+__all__ = ["NameFilter", "Where", "NameTable", "module_of", "Pattern"]
 
 Where = Mapping[str, Any] | Callable[[str], bool] | None
 
 _NUMBERS = ("layer", "expert")
 _ROW_NUMBERS = ("rank", "stage")
 _WORDS = ("stack", "family", "kind", "module_type", "item_type", "role")
+
+_MOST_CHARACTERS, _MOST_POSITIONS = 500, 1000
+# What RE2 reads as one, as far as its groups and sizes go. What is none of RE2's is left to it.
+_TOKEN = re.compile(
+    r"""\\Q(?P<quoted>.*?)(?:\\E|\Z) | \\[xpP]\{[^}]*\}? | (?P<bytes>\\C) | \\.
+      | \[\^?\]?(?:\[:\^?\w+:\]|\\.|[^\]\\])*\]?
+      | \{(?P<least>\d+)(?:,(?P<most>\d*))?\}
+      | \(\?P?<(?P<name>[^>(]*)> | (?P<set>\(\?[A-Za-z-]*\)) | (?P<plain>\(\?[A-Za-z-]*:) | (?P<group>\((?!\?)) | (?P<close>\)) | .""",
+    re.VERBOSE | re.DOTALL | re.ASCII,
+)
+
+
+# Regular expressions over names: texts run on RE2, in time linear in the name, so that no pattern can hold a
+# server up.
+class Pattern:
+    """A regular expression that is looked for somewhere in names.
+
+    Parameters
+    ----------
+    pattern : str or re.Pattern
+        A text means what it means in the page, which is what RE2 says; what Python compiled runs as Python runs it.
+    field : str
+        What it is, for the error.
+
+    Raises
+    ------
+    ClientError
+        ``bad-parameter``, saying what is wrong with it.
+    """
+
+    def __init__(self, pattern: Any, field: str) -> None:
+        self._field = field
+        self._compiled = pattern if isinstance(pattern, re.Pattern) else None
+        if isinstance(pattern, re.Pattern):
+            named = {place: name for name, place in pattern.groupindex.items()}
+            self.group_names = [named.get(place + 1) for place in range(pattern.groups)]
+        else:
+            self._text, self.group_names = self._read(pattern)
+            self.matches([""])
+            # What is found takes part as a group where there is none.
+            self._text = self._text if self.group_names else f"(?P<g1>{self._text})"
+            if r"\B" in self._text:
+                # RE2 looks at every byte for where to begin, and would find \B inside a character.
+                self._text = rf"\A(?s:.)*?(?:{self._text})"
+        self.groups = len(self.group_names)
+
+    def matches(self, names: Sequence[str]) -> list[bool]:
+        """Say of each name whether the pattern is found in it."""
+        if self._compiled is not None:
+            return [self._compiled.search(name) is not None for name in names]
+        try:
+            found = pc.match_substring_regex(pa.array(names, pa.utf8()), pattern=self._text)
+        except pa.ArrowInvalid as error:
+            raise self._bad(
+                re.sub(r"^Invalid regular expression: |(?<=\()\?P<g\d+>", "", str(error))
+            ) from error
+        return [bool(each) for each in found.to_pylist()]
+
+    def captures(self, names: Sequence[str]) -> list[tuple[str | None, ...] | None]:
+        """Return what the groups find in each name (the whole of what is found where there are none), None where nothing is."""
+        if self._compiled is not None:
+            found = [self._compiled.search(name) for name in names]
+            return [None if one is None else (one.groups() or (one[0],)) for one in found]
+        table = pc.extract_regex(pa.array(names, pa.utf8()), pattern=self._text)
+        columns = [pc.struct_field(table, [place]).to_pylist() for place in range(max(1, self.groups))]
+        there = table.is_valid().to_pylist()
+        return [row if valid else None for row, valid in zip(zip(*columns, strict=True), there, strict=True)]
+
+    def _read(self, pattern: Any) -> tuple[str, list[str | None]]:
+        """Return a pattern with each group that captures named ``g1``, ``g2`` and so on, as pyarrow wants it, and the groups' own names."""
+        if not isinstance(pattern, str):
+            raise self._bad(f"it must be a text, got {pattern!r:.60}")
+        if len(pattern) > _MOST_CHARACTERS:
+            raise self._bad(f"it must have at most {_MOST_CHARACTERS} characters, got {len(pattern)}")
+        if any("\ud800" <= letter <= "\udfff" for letter in pattern):
+            raise self._bad("it holds half a character")
+        written, names = "", list[str | None]()
+        # Sizes of the groups that are open, and of what a repeat would repeat.
+        open_sizes, last = [0], 0
+        for token in _TOKEN.finditer(pattern):
+            text = token[0]
+            if token["bytes"]:
+                raise self._bad(r"\C, a byte, is not known")
+            if text.startswith("[") and text[1:].endswith("[:]"):
+                raise self._bad(r"[: begins a class by name; write \[: for the characters")
+            if token["group"] or token["name"] is not None:
+                names.append(token["name"])
+                text = f"(?P<g{len(names)}>"
+            if token["quoted"] is not None:
+                text = "".join(rf"\x{{{ord(letter):x}}}" for letter in token["quoted"])
+            if token["least"]:
+                times = max(1, int(token["least"]), int(token["most"] or 0))
+                open_sizes[-1] += last * (times - 1)
+                last *= times
+            elif token["group"] or token["plain"] or token["name"] is not None:
+                open_sizes.append(0)
+            elif token["close"] and len(open_sizes) > 1:
+                last = 1 + open_sizes.pop()
+                open_sizes[-1] += last
+            else:
+                last = 1 + len(token["quoted"] or "")
+                open_sizes[-1] += last
+            written += text
+        own = [name for name in names if name is not None]
+        if len(set(own)) < len(own) or any(re.fullmatch(r"[A-Za-z0-9_]+", name) is None for name in own):
+            raise self._bad("a group must have a name of its own, of letters, digits and _")
+        if sum(open_sizes) > _MOST_POSITIONS:
+            raise self._bad(f"with its repeats written out it has more than {_MOST_POSITIONS} positions")
+        return written, names
+
+    def _bad(self, why: str) -> ClientError:
+        return ClientError(
+            f"The {self._field} is no regular expression that can be used here: {why}. "
+            "Names are searched in linear time, so it can neither look ahead or behind nor refer back to what a group found; "
+            "give re.compile(…) for what only Python's expressions can say.",
+            code="bad-parameter",
+            field=self._field,
+        )
+
+
+# The distinct names of a run's tensors, each parsed once.
+class NameTable:
+    """Names in the order in which they were first seen; they are only ever added at the end, so that a place in here keeps its meaning."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self._ids: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def add(self, names: Iterable[str]) -> bool:
+        """Add the names that are new, and say whether there were any."""
+        before = len(self.names)
+        for name in names:
+            if name not in self._ids:
+                self._ids[name] = len(self.names)
+                self.names.append(name)
+        return len(self.names) > before
+
+    def id(self, name: str) -> int:
+        """Return the place of a name."""
+        return self._ids[name]
+
+    def parsed(self, name: str) -> TensorName:
+        """Return what a name says."""
+        return parse_name(name)
+
+
+def module_of(name: str) -> str:
+    """Return the name of the module of which a tensor is an input or an output."""
+    return name[: max(0, name.rfind("/"), name.rfind("."))]
 
 
 class NameFilter:

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....protocol import MOMENT_COLUMNS
-from ..rows.stages import STAGE
-from .arena import Arena
-from .cells import Cells
+from ..rows.moment_rows import STAGE
+from .cells import Arena, Cells
 from .query import MomentQuery
 from .readings import reading_error, reading_value
 

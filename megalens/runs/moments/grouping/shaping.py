@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ...trailing_mean import trailing_mean
+from ...gathering import trailing_mean
 
 __all__ = ["SHOWS", "shape_values"]
 

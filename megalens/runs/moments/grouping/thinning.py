@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .arena import Arena
+from .cells import Arena
 from .parts import Part
 
 __all__ = ["Thinner", "keep_extremes", "stretches"]

@@ -3,21 +3,148 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import threading
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
+from ....protocol import Ranges, StatIndex
 from .cache_folder import cache_folder
-from .quoted_path import literal
+from .moment_rows import STAGE, STAGES, Chunk, Wanted
 
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["LateCursor", "duck_cursor", "duck_errors"]
+__all__ = ["LateCursor", "duck_cursor", "duck_errors", "stats_of", "rows_sql", "sql_chunks", "quoted_path"]
 
 _lock = threading.Lock()
 _shared: tuple[int, duckdb.DuckDBPyConnection] | None = None
+
+_CHUNK_ROWS = 1_000_000
+_STAGE_SQL = f"coalesce(list_position({list(STAGES)!r}, {STAGE}::VARCHAR), {len(STAGES)})::TINYINT - 1::TINYINT AS {STAGE}"
+
+
+# A path as SQL text.
+def quoted_path(path: str | PathLike[str]) -> str:
+    """Return a path as a literal that DuckDB reads as this one file, whatever characters it has."""
+    plain = re.sub(r"[*?\[]", r"[\g<0>]", fspath(path))
+    return literal(plain)
+
+
+def literal(text: str) -> str:
+    """Return a text as a literal of SQL."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def sql_chunks(connection: Any, relation: str, stats: Sequence[StatIndex], wanted: Wanted) -> Iterator[Chunk]:
+    """Read rows a range of steps at a time.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        The only user of it until the last chunk came.
+    relation : str
+        All rows.
+    stats : sequence of StatIndex
+        What there is: how many ranges there are follows from it.
+    wanted : Wanted
+        What is asked for.
+    """
+    columns = ", ".join(
+        ("place", "step", *(_STAGE_SQL if name == STAGE else name for name in wanted.columns))
+    )
+    pieces = []
+    for stat, first in wanted.first_places().items():
+        names = wanted.names[stat]
+        chosen = f"wanted_{stat}"
+        places = pa.array(range(first, first + len(names)), pa.int32())
+        connection.register(chosen, pa.table({"name": pa.array(names, pa.utf8()), "place": places}))
+        rows = rows_sql(relation, chosen, [stat], wanted.ranges, wanted.first, wanted.last)
+        pieces.append(f"SELECT {columns} FROM ({rows})")
+    rows = " UNION ALL ".join(pieces)
+    for begin, end in _ranges([one for one in stats if wanted.names.get(one.stat)], wanted):
+        table = connection.sql(
+            f"SELECT * FROM ({rows}) WHERE step >= {begin:d} AND step < {end:d}"
+        ).to_arrow_table()
+        if table.num_rows:
+            yield {name: table[name].to_numpy() for name in table.column_names}
+
+
+def _ranges(stats: Sequence[StatIndex], wanted: Wanted) -> Iterator[tuple[int, int]]:
+    if not stats:
+        return
+    first, last = min(one.first for one in stats), max(one.last for one in stats)
+    rows = sum(one.rows for one in stats) / (last - first + 1)
+    first = first if wanted.first is None else max(first, wanted.first)
+    last = last if wanted.last is None else min(last, wanted.last)
+    # Steps that are as far apart at the end as at the beginning: of others some chunks are larger.
+    steps = max(1, int(_CHUNK_ROWS / rows))
+    for begin in range(first, last + 1, steps):
+        yield begin, min(begin + steps, last + 1)
+
+
+def rows_sql(
+    relation: str,
+    names: str,
+    stats: Sequence[str],
+    ranges: Mapping[str, Ranges],
+    first: int | None,
+    last: int | None,
+) -> str:
+    """Return the rows of some stats that a filter and bounds of the step leave.
+
+    Parameters
+    ----------
+    relation : str
+        All rows.
+    names : str
+        A table with ``name`` of what takes part and further columns that the rows get.
+    stats : sequence of str
+        Checked names of stats.
+    ranges : mapping
+        Ranges of ``rank`` and ``stage``.
+    first, last : int or None
+        Inclusive bounds.
+    """
+    conditions = [f"stat IN ({', '.join(repr(stat) for stat in stats)})" if stats else "false"]
+    if first is not None:
+        conditions.append(f"step >= {first:d}")
+    if last is not None:
+        conditions.append(f"step <= {last:d}")
+    for column, spans in ranges.items():
+        within = " OR ".join(f'"{column}" BETWEEN {low:d} AND {high:d}' for low, high in spans)
+        conditions.append(f"({within or 'false'})")
+    return f"SELECT * FROM ({relation}) JOIN {names} USING (name) WHERE {' AND '.join(conditions)}"
+
+
+def stats_of(connection: Any, relation: str) -> tuple[list[StatIndex], bool]:
+    """Return what there is of each stat, and whether steps are known as samples too, by asking the rows themselves."""
+    found: dict[str, list[tuple[str, int, int, int]]] = {}
+    samples = -1
+    for stat, name, rows, first, last, most in connection.execute(
+        f"SELECT stat, name, count(*), min(step), max(step), max(samples) FROM ({relation}) GROUP BY stat, name"
+    ).fetchall():
+        found.setdefault(stat, []).append((name, rows, first, last))
+        samples = max(samples, most)
+    steps = dict(
+        connection.execute(f"SELECT stat, count(DISTINCT step) FROM ({relation}) GROUP BY stat").fetchall()
+    )
+    return [
+        StatIndex(
+            stat,
+            sum(entry[1] for entry in entries),
+            min(entry[2] for entry in entries),
+            max(entry[3] for entry in entries),
+            steps[stat],
+            sorted(entry[0] for entry in entries),
+        )
+        for stat, entries in found.items()
+    ], samples >= 0
 
 
 def duck_cursor() -> duckdb.DuckDBPyConnection:

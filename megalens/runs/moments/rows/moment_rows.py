@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from ....protocol import StatIndex, stream_schema
-from .wanted import Chunk, Wanted
+from ....protocol import Ranges, StatIndex, stream_schema
 
-__all__ = ["ROWS_SCHEMA", "MomentRows", "Progress"]
+__all__ = [
+    "ROWS_SCHEMA",
+    "MomentRows",
+    "Progress",
+    "STAGE",
+    "STAGES",
+    "stage_codes",
+    "Chunk",
+    "Wanted",
+    "read_ahead",
+]
 
 _CODES = pa.dictionary(pa.int32(), pa.utf8())
 ROWS_SCHEMA = pa.schema(
@@ -19,6 +33,78 @@ ROWS_SCHEMA = pa.schema(
     else pa.field(field.name, _CODES if pa.types.is_string(field.type) else field.type)
     for field in stream_schema("moments")
 )
+
+STAGE = "gradient_stage"
+
+_AHEAD = 4
+_AHEAD_ROWS = 400_000
+
+Chunk = dict[str, NDArray[Any]]
+"""Columns of rows, in any order. Every row of a step is in the same chunk, and steps of later chunks are later.
+
+``place`` (int32) counts through :attr:`Wanted.names`; ``step`` (int64) and the columns that are wanted are as in the stream.
+"""
+
+
+# Rows that are asked for, and how they come: in chunks of whole steps.
+@dataclass(frozen=True)
+class Wanted:
+    """What is asked for.
+
+    Attributes
+    ----------
+    names : mapping
+        Names of tensors by stat. A row's place counts through all of them, in this order.
+    columns : tuple of str
+        Columns besides ``place`` and ``step``: numbers of the stream ``moments``, and :data:`~.stages.STAGE`.
+    ranges : mapping
+        Ranges of ``rank`` and ``stage``.
+    first, last : int or None
+        Inclusive bounds of the step.
+    """
+
+    names: Mapping[str, Sequence[str]]
+    columns: tuple[str, ...]
+    ranges: Mapping[str, Ranges] = field(default_factory=dict)
+    first: int | None = None
+    last: int | None = None
+
+    def first_places(self) -> dict[str, int]:
+        """Return the place of each stat's first name."""
+        found, place = {}, 0
+        for stat, names in self.names.items():
+            found[stat] = place
+            place += len(names)
+        return found
+
+
+def read_ahead(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+    """Read the next chunks, in a thread, while the caller works on this one: one, or a few small ones, which do not all take equally long."""
+    with ThreadPoolExecutor(1, "megalens-moments") as thread:
+        coming = deque([thread.submit(next, chunks, None)])
+        while (chunk := coming.popleft().result()) is not None:
+            few = max(1, min(_AHEAD, _AHEAD_ROWS // max(1, len(chunk["step"]))))
+            while len(coming) < few:
+                coming.append(thread.submit(next, chunks, None))
+            yield chunk
+
+
+"""The column. In a chunk it has the place in :data:`STAGES`."""
+
+STAGES = ("pre_clip", "backward", "pre_step", "backward_scaled", "")
+"""From the strongest statement to none: what holds of all rows of a group is the last of theirs. A word that is none of these states nothing."""
+
+
+# At which stage gradients were measured, as numbers that merge.
+def stage_codes(words: pa.DictionaryArray) -> NDArray[np.int8]:
+    """Return the place in :data:`STAGES` of each row."""
+    # Other programs may have packed what nobody said as null: the last.
+    known: list[Any] = [*words.dictionary.to_pylist(), ""]
+    places = [STAGES.index(word if word in STAGES else "") for word in known]
+    codes: NDArray[np.int8] = np.array(places, np.int8)[words.indices.fill_null(-1).to_numpy()]
+    return codes
+
+
 """Rows as they are answered: the stream's columns, texts as dictionaries, and for the name its number."""
 
 Progress = Callable[[int, int, str], object]

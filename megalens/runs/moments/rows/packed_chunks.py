@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from ....protocol import MomentIndex, stream_schema
 from ...recorded_parquet import ParquetStream, opened_parquet
-from .stages import STAGE, stage_codes
-from .wanted import Chunk, Wanted
+from .moment_rows import STAGE, Chunk, Wanted, stage_codes
 
 __all__ = ["PackedChunks", "chosen_rows", "places_of"]
 

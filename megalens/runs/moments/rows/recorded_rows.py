@@ -11,14 +11,10 @@ import pyarrow as pa
 from ....protocol import STREAMS, MomentIndex, StatIndex, stream_schema
 from ...errors import ClientError
 from ...recorded_parquet import DAMAGE, opened_parquet
-from .duck import duck_cursor, duck_errors
+from .duck import duck_cursor, duck_errors, quoted_path, sql_chunks, stats_of
 from .growing_rows import GrowingRows
-from .index_sql import stats_of
-from .moment_rows import Progress
+from .moment_rows import Chunk, Progress, Wanted
 from .packed_chunks import PackedChunks
-from .quoted_path import quoted_path
-from .sql_chunks import sql_chunks
-from .wanted import Chunk, Wanted
 
 __all__ = ["RecordedRows"]
 

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-__all__ = ["KINDS", "OTHER_KINDS", "csv_kind", "rank_of_folder"]
+import pyarrow as pa
+import pyarrow.csv
+
+from ....protocol import shown_text
+from ...errors import ClientError
+
+__all__ = ["KINDS", "OTHER_KINDS", "csv_kind", "rank_of_folder", "read_csv_table"]
 
 KINDS = {
     "actv": "activation",
@@ -18,6 +28,121 @@ KINDS = {
     "param_origin": "param_origin",
     "param_updated": "param",
 }
+
+_TEXTS = ("name", "module_name", "scope", "shape", "dtype")
+_WHOLE = ("vpp_stage", "step", "micro_step")
+_MOST_BYTES = 2 << 30
+_MOST_COLUMNS = 64
+
+
+def read_csv_table(path: Path) -> tuple[pa.Table, list[str]]:
+    """Read the whole lines of a file.
+
+    Returns
+    -------
+    table : pyarrow.Table
+        Its columns: texts, whole numbers and float64. A line that begins with the header's first word begins with other columns; what a line has no column for is null.
+    problems : list of str
+        What was left out, in a sentence.
+
+    Raises
+    ------
+    ClientError
+        ``unreadable`` where it is too large or may not be read.
+    """
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise ClientError(
+                f"{shown_text(path.name, 200)} has more than {_MOST_BYTES >> 30} GiB.", code="unreadable"
+            )
+        text = path.read_bytes()
+    except OSError as error:
+        raise ClientError(
+            f"{shown_text(path.name, 200)} cannot be read: {error.strerror}.", code="unreadable"
+        ) from error
+    # The last line may not be whole yet.
+    text = text[: text.rfind(b"\n") + 1]
+    first = text.partition(b"\n")[0].strip()
+    header = first.decode("utf-8", "replace").split(",")
+    if not first:
+        return pa.table({}), []
+    if "step" not in header or len(header) > _MOST_COLUMNS or len({*header}) < len(header):
+        return pa.table({}), [f"{shown_text(path.name, 200)} begins with no header of TrainerMon's."]
+    try:
+        return pa.csv.read_csv(
+            pa.BufferReader(text),
+            parse_options=pa.csv.ParseOptions(newlines_in_values=False),
+            convert_options=pa.csv.ConvertOptions(
+                column_types={name: _type(name) for name in header}, null_values=[]
+            ),
+        ), []
+    except pa.ArrowInvalid:
+        return _line_by_line(path, text, header)
+
+
+def _type(name: str) -> pa.DataType:
+    return pa.utf8() if name in _TEXTS else pa.int64() if name in _WHOLE else pa.float64()
+
+
+def _line_by_line(path: Path, text: bytes, header: list[str]) -> tuple[pa.Table, list[str]]:
+    """Read a file in which lines do not fit."""
+    found: list[pa.Table] = []
+    rows: list[list[Any]] = []
+    wrong = first = 0
+    lines = csv.reader(io.TextIOWrapper(io.BytesIO(text), "utf-8", "replace", newline=""))
+    for number, cells in enumerate(_readable(lines), 1):
+        if cells and cells[0] == header[0] and "step" in cells and len({*cells}) == len(cells):
+            found.append(_table(header, rows))
+            header, rows = cells[:_MOST_COLUMNS], []
+            continue
+        values = None if cells is None or len(cells) != len(header) else _values(header, cells)
+        if values is not None:
+            rows.append(values)
+        elif cells != []:
+            wrong, first = wrong + 1, first or number
+    found.append(_table(header, rows))
+    table = pa.concat_tables(
+        [each for each in found if each.num_rows] or found[:1], promote_options="default"
+    )
+    several = "1 line does" if wrong == 1 else f"{wrong:,} lines do"
+    told = [
+        f"{shown_text(path.name, 200)}: {several} not fit the header and {'is' if wrong == 1 else 'are'} left out, the first is line {first}."
+    ]
+    return table, told if wrong else []
+
+
+def _readable(lines: Any) -> Iterator[list[str] | None]:
+    while True:
+        try:
+            yield next(lines)
+        except StopIteration:
+            return
+        except csv.Error:
+            yield None
+
+
+def _values(header: list[str], cells: list[str]) -> list[Any] | None:
+    try:
+        return [
+            cell if name in _TEXTS else int(cell) if name in _WHOLE else float(cell)
+            for name, cell in zip(header, cells, strict=True)
+        ]
+    except ValueError:
+        return None
+
+
+def _table(header: list[str], rows: list[list[Any]]) -> pa.Table:
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(header)
+    try:
+        return pa.table(
+            {name: pa.array(column, _type(name)) for name, column in zip(header, columns, strict=True)}
+        )
+    except (OverflowError, pa.ArrowInvalid):
+        return _table(
+            header, [row for row in rows if all(not isinstance(x, int) or abs(x) < 2**63 for x in row)]
+        )
+
+
 """What each kind of file measures, in words of the stream ``moments``."""
 
 OTHER_KINDS = ("attention_hook", "linear_hook", "moe_router_weight_hook", "moe_router_logit_hook", "other")

@@ -16,7 +16,7 @@ from ...own_hooks import hook_after, hook_before
 from ...passes import when_backpropagated
 from .. import measure, measure_natively
 from ..columns import COLUMNS, TYPES
-from ..joining.names import NameList
+from ..joining.part import NameList
 from ..points import FeaturePoint, ResidualPoint, SitePoint
 from .values import counted_here, first_tensor, half_precision, local_values, measurable
 

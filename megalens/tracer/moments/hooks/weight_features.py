@@ -9,8 +9,7 @@ from torch import Tensor
 
 from .. import measure
 from ..features import PowerIteration
-from ..joining.names import NameList
-from ..joining.part import MeasuredRows
+from ..joining.part import MeasuredRows, NameList
 from ..points import FeaturePoint, ParamPoint
 from .sites import made_of
 

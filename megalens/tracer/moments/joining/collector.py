@@ -2,25 +2,205 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import replace
+import json
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any
 
-from ....protocol import StepReadings
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ....protocol import MOMENT_COLUMNS, FrameTemplate, StepReadings, stream_schema
+from ....protocol.arrow_columns import arrow_column
 from ...errors import said
-from ..frames import STREAM, MomentFrames
-from .gathering import Gathering, WholeStep
-from .names import NameList
-from .packing import pack, unpack
-from .part import Figures, MeasuredStep
+from .gathering import Gathering, Merged, WholeStep
+from .part import Figures, MeasuredStep, NameList
 
 if TYPE_CHECKING:
     from ...host import Host
 
-__all__ = ["Collector", "MemberCollector", "RootCollector"]
+__all__ = ["Collector", "MemberCollector", "RootCollector", "MomentFrames", "pack", "unpack"]
 
 _MOST_WAITING = 64
 _MOST_BYTES = 64 << 20
+
+STREAM = "moments"
+_FRAME_ROWS = 100_000
+_MOST_KNOWN = 8
+_Kind = tuple[tuple[object, ...], ...]
+
+_COLUMNS = len(MOMENT_COLUMNS)
+
+
+# Statistics on their way from one process of a job to rank 0.
+def pack(
+    step: int, samples: int, figures: Sequence[Figures], names: NameList, told: int, noted: int = 0
+) -> tuple[dict[str, Any], list[np.ndarray]]:
+    """Return a description and arrays: names that rank 0 has not been told yet, then ids and rows of each statistic.
+
+    Parameters
+    ----------
+    step, samples : int
+        As in the stream.
+    figures : sequence of Figures
+        What there is; none is said too, so that nobody waits.
+    names : NameList
+        The process's names.
+    told, noted : int
+        How many of them, and of their types of number, rank 0 knows.
+    """
+    new = json.dumps(names.since(told)).encode()
+    meta: dict[str, Any] = {
+        "step": step,
+        "samples": samples,
+        "stage": names.stage,
+        "first": told,
+        "names": len(new),
+        "dtypes": names.noted(noted),
+        "parts": [
+            {
+                "stat": part.stat,
+                "rows": len(part.ids),
+                "gradient_stage": part.gradient_stage,
+                "loss_scale": part.loss_scale if math.isfinite(part.loss_scale) else None,
+                "counted": part.counted,
+                "micro_batch": part.micro_batch,
+            }
+            for part in figures
+        ],
+    }
+    arrays: list[np.ndarray] = [np.frombuffer(new, np.uint8)]
+    for part in figures:
+        arrays += [part.ids, part.rows]
+    return meta, arrays
+
+
+def unpack(meta: Mapping[str, Any], payload: memoryview) -> tuple[list[str], list[Figures]]:
+    """Return the new names and the statistics of a message.
+
+    Raises
+    ------
+    ValueError, KeyError, TypeError
+        When it cannot be read.
+    """
+    at = int(meta["names"])
+    names = json.loads(bytes(payload[:at]))
+    figures = []
+    for part in meta["parts"]:
+        n = int(part["rows"])
+        ids = np.frombuffer(payload, np.int32, n, at).copy()
+        at += 4 * n
+        rows = np.frombuffer(payload, np.float64, _COLUMNS * n, at).reshape(n, _COLUMNS).copy()
+        at += 8 * _COLUMNS * n
+        scale = math.nan if part["loss_scale"] is None else float(part["loss_scale"])
+        said = str(part["gradient_stage"]), scale, bool(part["counted"]), int(part["micro_batch"])
+        figures.append(Figures(str(part["stat"]), ids, rows, *said))
+    if at != len(payload) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"{len(payload)} bytes came, and {at} were announced")
+    return names, figures
+
+
+# Merged statistics as frames of the stream ``moments``.
+@dataclass(frozen=True)
+class _PreparedRows:
+    """One frame of steps of a kind.
+
+    Attributes
+    ----------
+    template : FrameTemplate
+        With all that stays.
+    figures : ndarray
+        Its columns of moments, ``[k, rows]``.
+    parts : list of tuple
+        What its rows are, one after the other: of which statistic, and from and to which of its rows.
+    """
+
+    template: FrameTemplate
+    figures: NDArray[np.float64]
+    parts: list[tuple[int, int, int]]
+
+
+class MomentFrames:
+    """Makes frames of step after step. Names and all else that is the same in every step is encoded once: it takes longer than all figures.
+
+    Parameters
+    ----------
+    rank : int
+        Who writes the rows.
+    """
+
+    def __init__(self, rank: int) -> None:
+        self._rank = rank
+        # Several, since statistics have intervals of their own.
+        self._known: dict[_Kind, list[_PreparedRows]] = {}
+
+    def of(self, whole: WholeStep) -> Iterator[FrameTemplate]:
+        """Give the frames of a step, each as it is until the next is asked for."""
+        stats = whole.stats
+        kind = tuple((each.tensors, each.stat, each.gradient_stage) for each in stats)
+        # Two steps are alike when the same tensors were measured for the same statistics: by identity, so that asking costs nothing.
+        known = self._known.get(kind)
+        if known is None:
+            if len(self._known) >= _MOST_KNOWN:
+                del self._known[next(iter(self._known))]
+            known = self._known[kind] = [self._prepared(stats, parts) for parts in _cut(stats)]
+        for prepared in known:
+            numbers = prepared.template.numbers
+            numbers["step"].fill(whole.step)
+            numbers["samples"].fill(whole.samples)
+            # Written where they lie in the encoded frame: the last frame must be on its way before this one is made.
+            at = 0
+            for number, first, end in prepared.parts:
+                here = slice(at, at := at + end - first)
+                prepared.figures[:, here] = stats[number].rows[first:end].T
+                numbers["loss_scale"][here] = stats[number].loss_scale
+            yield prepared.template
+
+    def _prepared(self, stats: Sequence[Merged], parts: list[tuple[int, int, int]]) -> _PreparedRows:
+        sizes = [end - first for _, first, end in parts]
+        n = sum(sizes)
+        zeros = np.zeros(n)
+        here = [stats[number] for number, _, _ in parts]
+        names = [each.tensors.names[first:end] for each, (_, first, end) in zip(here, parts, strict=True)]
+        stages = [each.tensors.stages[first:end] for each, (_, first, end) in zip(here, parts, strict=True)]
+        columns: dict[str, pa.Array] = {
+            **{name: arrow_column(zeros) for name in (*MOMENT_COLUMNS, "rounding", "loss_scale")},
+            "step": arrow_column(np.zeros(n, np.int64)),
+            "samples": arrow_column(np.zeros(n, np.int64)),
+            "stat": arrow_column(_each([each.stat for each in here], sizes), pa.utf8()),
+            "name": arrow_column(list(chain.from_iterable(names)), pa.utf8()),
+            "rank": arrow_column(np.full(n, self._rank, np.int32)),
+            "stage": arrow_column(np.concatenate(stages)),
+            "gradient_stage": arrow_column(_each([each.gradient_stage for each in here], sizes), pa.utf8()),
+        }
+        schema = stream_schema(STREAM)
+        batch = pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
+        template = FrameTemplate(STREAM, batch)
+        return _PreparedRows(template, template.block(MOMENT_COLUMNS), parts)
+
+
+def _cut(stats: Sequence[Merged]) -> list[list[tuple[int, int, int]]]:
+    """Return the parts that go into each frame."""
+    frames: list[list[tuple[int, int, int]]] = []
+    room = 0
+    for number, each in enumerate(stats):
+        first, left = 0, len(each.rows)
+        while left:
+            if not room:
+                frames.append([])
+                room = _FRAME_ROWS
+            end = first + min(left, room)
+            frames[-1].append((number, first, end))
+            room -= end - first
+            first, left = end, len(each.rows) - end
+    return frames
+
+
+def _each(texts: Sequence[str], sizes: Sequence[int]) -> list[str]:
+    return list(chain.from_iterable(map(repeat, texts, sizes)))
 
 
 class Collector:

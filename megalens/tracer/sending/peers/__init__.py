@@ -7,9 +7,8 @@ process that comes late, leaves early or stops answering holds nobody up.
 
 from .agreement import Agreement, Proposal
 from .channel import Channel, ChannelError, Message
-from .members import Members
+from .members import Members, Rendezvous
 from .peers import Peers
-from .rendezvous import Rendezvous
 from .schedule import Schedule, StepStart
 
 __all__ = [

@@ -16,11 +16,9 @@ import numpy as np
 from ....protocol import ProtocolError
 from ...place import Place
 from .agreement import Agreement, Proposal
-from .channel import Channel, ChannelError, Message, MessageKind
+from .channel import Channel, ChannelError, Message, MessageKind, Outbox
 from .listener import PeerListener
-from .members import Members
-from .outbox import Outbox
-from .rendezvous import Rendezvous
+from .members import Members, Rendezvous
 from .schedule import Schedule
 
 __all__ = ["Peers"]

@@ -10,14 +10,55 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ....protocol import Compressor, Empty, Peaks, Projection, Tile
+from ....protocol import Compressor, Empty, NoOp, Peaks, Projection, Tile
 from ...moments.native.library import MOST_PARTS, Item, NativeKernel, Plane, load
+from ...points import FLAGS, FlagPoints
 from ..staging import Stage, places_of
 from .reductions import Reduction, parse_reduction
 
-__all__ = ["Kernel", "NativeTiles", "TilePlan", "copy_values", "make_kernel", "partial_projection", "plan_of"]
+__all__ = [
+    "Kernel",
+    "NativeTiles",
+    "TilePlan",
+    "copy_values",
+    "make_kernel",
+    "partial_projection",
+    "plan_of",
+    "suited_compressor",
+]
 
 Kernel = Callable[[Tensor, int], Tensor]
+
+_MOST_TILES = 96
+_FEWEST_TILES = 24
+
+
+def suited_compressor(flag: str, here: FlagPoints | None) -> Compressor:
+    """Return what a flag is traced with where nobody chose a compressor.
+
+    Attention probabilities keep their peaks: what one looks for in them is where something attends, and a mean over keys hides it.
+    Tiles are as many as divide the width of every part, so that all are of one size: 64 of 128, 512 or 4096 features, 96 of 768. Where no number from 24 to 96
+    does, or the width is not known, they are at most 96. Of values of both signs each tile gives the root mean square: their mean is near 0 whatever they are.
+
+    Parameters
+    ----------
+    flag : str
+        Its name; one that there is not is a tensor like most.
+    here : FlagPoints or None
+        Where it is in this process.
+    """
+    kind = FLAGS.get(flag)
+    if kind is not None and kind.exact:
+        return NoOp()
+    if kind is not None and kind.attends:
+        return Peaks()
+    widths = here.widths if here is not None else None
+    common = math.gcd(*widths) if widths else 0
+    dividing = [tiles for tiles in range(_FEWEST_TILES, _MOST_TILES + 1) if common and common % tiles == 0]
+    tiles = max(dividing, default=_MOST_TILES)
+    return Tile(tiles, "rms" if kind is None or kind.signed else "mean")
+
+
 """Takes a detached tensor ``[samples, ..., features]`` and its layer; gives a new float32 tensor that shares no memory with it."""
 
 _SQUARES = {

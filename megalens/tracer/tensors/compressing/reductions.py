@@ -10,18 +10,132 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import torch
 from torch import Tensor
 
-from .reduction_functions import ELEMENTWISE, REDUCERS
-from .reduction_tokens import Token, bad_reduction, tokenize
+from ....protocol import ProtocolError
 
 __all__ = ["Reduction", "parse_reduction"]
 
 Reduction = Callable[[Tensor], Tensor]
+
+TokenKind = Literal["number", "name", "operator", "end"]
+_PATTERN = re.compile(
+    r"\s*(?:(?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?)"
+    r"|(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
+    r"|(?P<operator>\*\*|<=|>=|==|!=|[-+*/<>().,=])|(?P<end>$))",
+    re.ASCII,
+)
+MAX_LENGTH = 500
+# What \s is in an ASCII pattern; str.lstrip alone knows more.
+_SPACE = " \t\n\r\f\v"
+
+
+# Cutting a reduction expression into tokens, each with its column.
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One word of an expression; ``column`` counts from 1."""
+
+    kind: TokenKind
+    text: str
+    column: int
+
+
+def bad_reduction(message: str, column: int, field: str) -> ProtocolError:
+    """Return the error that says what is wrong with an expression, and where."""
+    return ProtocolError("bad-reduction", f"{message} (column {column}).", field=field, column=column)
+
+
+def tokenize(text: str, field: str) -> list[Token]:
+    """Return the tokens of ``text``; the last one is of kind ``end``.
+
+    Raises
+    ------
+    ProtocolError
+        ``bad-reduction`` when the text is too long or holds a character that is not of the language.
+    """
+    if len(text) > MAX_LENGTH:
+        raise bad_reduction(
+            f"An expression has at most {MAX_LENGTH} characters, and this one has {len(text)}",
+            MAX_LENGTH + 1,
+            field,
+        )
+    tokens: list[Token] = []
+    at = 0
+    while True:
+        match = _PATTERN.match(text, at)
+        if match is None:
+            at += len(text[at:]) - len(text[at:].lstrip(_SPACE))
+            raise bad_reduction(f"{text[at]!r} means nothing in a reduction", at + 1, field)
+        kind = match.lastgroup
+        assert kind is not None
+        word = match.group(kind)
+        tokens.append(Token(kind, word, match.start(kind) + 1))  # type: ignore[arg-type]
+        if kind == "end":
+            return tokens
+        at = match.end()
+
+
+@dataclass(frozen=True)
+class Reducer:
+    """A function that makes one number of each tile.
+
+    Attributes
+    ----------
+    compute : callable
+        Takes tiles ``[..., width]`` and the parameter, gives ``[...]``.
+    parameter : str, optional
+        Name of its one number, such as ``q`` of ``quantile``.
+    default : float, optional
+        That number when it is not given; it must be given where this is None.
+    check : callable, optional
+        Says in words which numbers are allowed when this one is not.
+    """
+
+    compute: Callable[[Tensor, float], Tensor]
+    parameter: str | None = None
+    default: float | None = None
+    check: Callable[[float], str | None] = lambda value: None
+
+
+def _variance(data: Tensor) -> Tensor:
+    # One value has none; times 0 keeps NaN and turns infinity into it, and torch does not warn where there is no tile at all.
+    return (data * 0).sum(-1) if data.shape[-1] == 1 else data.var(-1, correction=0)
+
+
+def _between_0_and_1(value: float) -> str | None:
+    return None if 0 <= value <= 1 else "a number from 0 to 1"
+
+
+def _positive(value: float) -> str | None:
+    return None if value > 0 else "a number above 0"
+
+
+# Of the population, as in the statistics of whole tensors; a median of an even number of values is the lower middle one, as torch's is.
+REDUCERS: Mapping[str, Reducer] = {
+    "mean": Reducer(lambda data, _: data.mean(-1)),
+    "sum": Reducer(lambda data, _: data.sum(-1)),
+    "min": Reducer(lambda data, _: data.amin(-1)),
+    "max": Reducer(lambda data, _: data.amax(-1)),
+    "std": Reducer(lambda data, _: _variance(data).sqrt()),
+    "var": Reducer(lambda data, _: _variance(data)),
+    "median": Reducer(lambda data, _: data.median(-1).values),
+    "rms": Reducer(lambda data, _: torch.linalg.vector_norm(data, 2, -1) / math.sqrt(data.shape[-1])),
+    "norm": Reducer(lambda data, p: torch.linalg.vector_norm(data, p, -1), "p", 2.0, _positive),
+    "quantile": Reducer(lambda data, q: torch.quantile(data, q, -1), "q", None, _between_0_and_1),
+}
+
+ELEMENTWISE: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "abs": torch.abs,
+    "sqrt": torch.sqrt,
+    "log": torch.log,
+    "exp": torch.exp,
+}
 """Takes float32 tiles ``[..., tiles, width]`` and gives ``[..., tiles]``."""
 
 _Kind = Literal["tile", "value", "number"]

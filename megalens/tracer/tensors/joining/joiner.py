@@ -12,8 +12,8 @@ import numpy as np
 from torch import Tensor
 
 from ....protocol import MOMENT_COLUMNS, layer_name
-from ...flags import FLAGS
 from ...moments import merge_pieces
+from ...points import FLAGS
 from ..batch import NO_ERROR, Batch, Row, RowMeta, StepRows, identity_of
 from ..staging import Stage, StagePool, places_of
 from .pieces import join_pieces

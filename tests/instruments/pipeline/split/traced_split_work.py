@@ -13,8 +13,8 @@ from torch import distributed, nn
 import megalens
 from megalens.instruments.pipeline.split import SplitLayout, SplitTraining
 from megalens.instruments.timeline.analysis import Analysis
+from megalens.instruments.timeline.pipeline_answer import pipeline_steps, whole_steps
 from megalens.instruments.timeline.pipeline_passes import pipeline_passes
-from megalens.instruments.timeline.pipeline_steps import pipeline_steps, whole_steps
 from megalens.instruments.timeline.spans import Spans
 from megalens.runs import open_run
 

@@ -1,0 +1,261 @@
+"""The producers and viewers that are connected to a hub: who is let in, and where their messages go."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+from websockets.asyncio.server import ServerConnection
+
+from ..protocol import ProtocolError
+from ..protocol.messages_generated import Announce, HelloResumed, Join, Message
+from .batch_connection import BatchConnection
+from .broadcaster import Broadcaster
+from .changes import Changes
+from .history import Backlog
+from .options import HubOptions
+from .publisher import Publisher
+from .requests import Requests
+from .run_state import RunState
+from .session import Session
+
+__all__ = ["Clients"]
+
+_CLOSING_SECONDS = 1.0
+
+
+class Clients:
+    """Serves every connection by a :class:`Session`, which reports here: this is its :class:`SessionHost`.
+
+    Parameters
+    ----------
+    options : HubOptions
+        How the hub was started.
+    state : RunState
+        What is known about the run.
+    publisher : Publisher
+        Takes the frames of producers.
+    viewers : dict
+        Where the viewers that are attached are entered, by number.
+    changed : callable
+        Called when viewers are to be told something new.
+    enter : callable
+        Enters the run's name and the time of its end, None while it goes on, where lists of runs are made from.
+
+    Attributes
+    ----------
+    broadcaster : Broadcaster
+        What the hub itself tells all of them.
+    last_viewer_left : float
+        When the last viewer went, or the hub began, by ``time.monotonic``.
+    """
+
+    def __init__(
+        self,
+        options: HubOptions,
+        state: RunState,
+        publisher: Publisher,
+        viewers: dict[int, Session],
+        changed: Callable[[], None],
+        enter: Callable[[str, float | None], None],
+    ) -> None:
+        self._options = options
+        self._state = state
+        self._publisher = publisher
+        self._viewers = viewers
+        self._changed = changed
+        self._enter = enter
+        self._count = 0
+        self._sessions: dict[int, Session] = {}
+        self._producers: dict[int, Session] = {}
+        self.broadcaster = Broadcaster(state, viewers, self.leaders, lambda: publisher.recorder)
+        self._changes = Changes(state, viewers, self.leaders, self._applied)
+        self._requests = Requests(state, viewers, self.leaders)
+        self.last_viewer_left = time.monotonic()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    async def serve(self, connection: ServerConnection) -> None:
+        """Serve a connection whose handshake is over until it ends."""
+        assert isinstance(connection, BatchConnection)
+        connection.let_in()
+        self._count += 1
+        session = Session(self, self._options, self._state.streams, connection, self._count)
+        self._sessions[session.number] = session
+        try:
+            await session.run()
+        finally:
+            del self._sessions[session.number]
+
+    async def goodbye(self) -> None:
+        """Say goodbye to everybody, and cut off who does not answer: the end of the hub does not wait for it."""
+        await asyncio.gather(*(session.goodbye("shutdown", 1001) for session in [*self._sessions.values()]))
+        for session in self._sessions.values():
+            session.abort()
+
+    # -- what a session needs of its hub ---------------------------------------------------------------------------
+
+    def short_hello(self) -> str:
+        """Return the text of ``hello`` for a producer."""
+        return self.broadcaster.short_hello()
+
+    def welcome(self, session: Session, join: Join) -> tuple[str, Backlog]:
+        """Count a viewer in and return the text of its ``hello`` and what it is sent before live frames."""
+        since = join.get("since")
+        run = self._state.run["id"]
+        if since is not None and (join.get("run", run) != run or since > self._state.seq):
+            since = None
+        backlog = self._publisher.backlog(since, join.get("backlog"))
+        resumed: HelloResumed | None = None
+        if since is not None:
+            resumed = {
+                "since": since,
+                "missed_frames": backlog.missed_frames,
+                "missed_rows": backlog.missed_rows,
+                "first_step": backlog.first_step,
+                "last_step": backlog.last_step,
+            }
+        self._viewers[session.number] = session
+        session.enqueue(self.broadcaster.status(session))
+        self.broadcaster.somebody_looks()
+        self._changed()
+        return self.broadcaster.hello(resumed), backlog
+
+    def leave(self, session: Session) -> None:
+        """Count a client out, with a goodbye or without. Safe for one that never joined."""
+        self._changed()
+        if self._viewers.pop(session.number, None):
+            self.last_viewer_left = time.monotonic()
+        if session.rank is None:
+            return
+        rank, session.rank = session.rank, None
+        del self._producers[rank]
+        self._state.detach(rank, finished=session.said_goodbye)
+        why = "finished" if session.said_goodbye else "lost"
+        self._publisher.audit(session.peer["name"], "disconnect", {"rank": rank, "reason": why})
+        self._changes.forget(session.number)
+        self._requests.forget(session.number)
+
+    async def drain(self, session: Session) -> None:
+        """Wait until the recording is complete, where the training is over, and tell a producer that said goodbye meanwhile that it is being written."""
+        # Of the processes of a job the last to leave: rank 0 waits for the others.
+        if self._state.done and self._state.state == "finished":
+            self._enter(self._state.run["name"], self._state.ended)
+            self._publisher.close_recording()
+            while (closing := self._publisher.closing) is not None and not closing.done():
+                session.tell(self.broadcaster.status(session))
+                await asyncio.wait([closing], timeout=_CLOSING_SECONDS)
+
+    def leads(self, rank: int) -> bool:
+        """Return whether the producer of this rank answers changes, for itself or for others too."""
+        return self._state.job.leader(rank) == rank
+
+    async def take(self, session: Session, message: Message) -> None:
+        """Act on one checked message.
+
+        Raises
+        ------
+        ProtocolError
+            What the sender is told.
+        """
+        if message["type"] == "announce":
+            await self._make_way(session, message)
+            self._announce(session, message)
+        elif message["type"] == "status":
+            if session.rank is not None:
+                self._state.report(session.rank, message)
+                self._publisher.record_warnings(session.peer["name"], message.get("warnings", ()))
+                self._changed()
+        elif message["type"] == "configure":
+            self._changes.ask(session, message)
+        elif message["type"] == "configured":
+            self._changes.answer(session, message)
+        elif message["type"] == "generate" or message["type"] == "cancel":
+            self._requests.ask(session, message)
+        elif message["type"] == "generating":
+            self._requests.answer(session, message)
+        elif message["type"] == "error":
+            if not self._requests.answer(session, message):
+                self._changes.refuse(session, message)
+        elif message["type"] == "goodbye":
+            session.said_goodbye = True
+
+    def publish(self, data: bytes | bytearray, rank: int | None = None) -> None:
+        """Check a frame and pass it on to everybody; raises ``ProtocolError``."""
+        self._publisher.publish(data, rank)
+
+    def warn(self, text: str) -> None:
+        """Have a sentence told to everybody."""
+        self._state.warn(text)
+
+    # -- producers -------------------------------------------------------------------------------------------------
+
+    def leaders(self) -> list[Session]:
+        """Return the producers that answer changes, for themselves or for others too."""
+        return [session for session in self._producers.values() if session.leads]
+
+    async def _make_way(self, session: Session, message: Announce) -> None:
+        """See to it that nobody else is the rank that a producer announces.
+
+        Raises
+        ------
+        ProtocolError
+            ``refused``, when another job has this hub.
+        """
+        rank = message["rank"]
+        while session.rank is None:
+            other = self._state.job.is_other(message, self._state.attached)
+            if other:
+                raise _taken(f"Another job has this hub. {other}")
+            holder = self._producers.get(rank)
+            if holder is None:
+                return
+            # The same process may be back before its broken connection is noticed.
+            if await holder.alive():
+                raise _taken(
+                    f"{self._state.ranks.name(rank, at_start=True)} of the job that has this hub is still there."
+                )
+            self.leave(holder)
+            holder.close_soon(4409, "replaced")
+
+    def _announce(self, session: Session, message: Announce) -> None:
+        rank = message["rank"]
+        if session.rank not in (None, rank):
+            raise ProtocolError(
+                "bad-message",
+                "A producer stays the rank that it announced first.",
+                field="rank",
+                expected=str(session.rank),
+                got=str(rank),
+            )
+        fresh = self._state.streams.announce(message.get("streams", {}))
+        # A tracer announces itself again when it has learned more of the model.
+        action = "connect" if session.rank is None else "announce"
+        session.rank = rank
+        self._producers[rank] = session
+        self._state.attach(message)
+        detail: dict[str, Any] = {"rank": rank, "model": message["model"]["name"]}
+        if session.leads:
+            detail["config"] = message["config"]
+        self._publisher.audit(session.peer["name"], action, detail)
+        self._publisher.describe_soon()
+        if fresh:
+            self._publisher.describe()
+        self._enter(self._state.run["name"], None)
+        # The first frame of a stream may come right behind its announcement.
+        self.broadcaster.announce(at_once=fresh)
+
+    def _applied(self, who: str, action: str, detail: dict[str, Any], step: int) -> None:
+        self._publisher.audit(who, action, detail, step)
+        self._publisher.describe_soon()
+
+
+def _taken(text: str) -> ProtocolError:
+    return ProtocolError(
+        "refused",
+        f"{text} Give the second job a hub of its own, on another port, or end the first job.",
+        field="rank",
+    )
