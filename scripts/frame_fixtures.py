@@ -335,6 +335,11 @@ def frame_cases() -> dict[str, tuple[str, list[dict[str, object]], dict[str, int
             ],
             {"seq": 10, "step": 12},
         ),
+        "audit-no-step": (
+            "audit",
+            [{"step": -1, "time": 1.79e9, "who": "tracer", "action": "connect", "detail": "{}"}],
+            {"seq": 0, "step": -1},
+        ),
         "audit-checkpoint": (
             "audit",
             [

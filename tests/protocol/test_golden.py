@@ -5,7 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from megalens.protocol import check_message, decode_frame, decode_message, encode_frame, encode_message
+from megalens.protocol import (
+    BIT_CAUGHT_UP,
+    BIT_MERGED,
+    check_message,
+    decode_frame,
+    decode_message,
+    encode_frame,
+    encode_message,
+)
 from scripts.golden_frame import arrow_table, frame_parts, rows_as_json
 
 FIXTURES = Path(__file__).parents[2] / "protocol" / "fixtures"
@@ -38,6 +46,12 @@ def test_what_is_written_of_the_same_rows_is_the_golden_frame(path: Path) -> Non
     golden_header, golden = frame_parts(path.read_bytes())
     assert (header, table.schema) == (golden_header, golden.schema)
     assert rows_as_json(table) == rows_as_json(golden)
+
+
+def test_the_golden_frame_that_is_caught_up_and_merged_says_so() -> None:
+    frame = decode_frame((FIXTURES / "frames/scalars-caught-up.frame").read_bytes())
+    assert frame.bits == BIT_CAUGHT_UP | BIT_MERGED == 3
+    assert BIT_CAUGHT_UP == 1
 
 
 @pytest.mark.parametrize("path", MESSAGES, ids=lambda p: p.stem)
