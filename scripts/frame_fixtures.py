@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from megalens.protocol import BIT_CAUGHT_UP, BIT_MERGED, STREAMS, Tile
 from scripts.moment_fixtures import moment_row
 
 __all__ = ["frame_cases"]
@@ -22,23 +21,19 @@ def tensor_row(**changes: object) -> dict[str, object]:
         "layer": 0,
         "flag": "MLP1_mat_mul",
         "part": "",
-        "compressor": str(Tile(3)),
+        "compressor": "Tile(tiles=3, reduction='mean')",
         "source_shape": [2, 2, 8],
         "shape": [1, 2, 3],
         "values": [0.5, -1.25, 3.0, 0.0, 1e-30, -65504.0],
         "labels": [],
         "nan_count": 0,
         "inf_count": 0,
-        **STREAMS["tensors"].absent,
     }
     return row | changes
 
 
-_WHOLE = {
-    name: value
-    for name, value in moment_row([value / 8 for value in range(-12, 20)]).items()
-    if name in STREAMS["tensors"].absent
-}
+_OF_32 = moment_row([value / 8 for value in range(-12, 20)])
+_WHOLE = {name: _OF_32[name] for name in ("count", "mean", "m2", "m3", "m4", "min", "max")}
 """Of the whole tensor of ``source_shape``."""
 
 
@@ -122,7 +117,7 @@ def frame_cases() -> dict[str, tuple[str, list[dict[str, object]], dict[str, int
                 }
                 for s in range(1, 6)
             ],
-            {"seq": 9, "step": 5, "bits": BIT_CAUGHT_UP | BIT_MERGED},
+            {"seq": 9, "step": 5, "caught_up": True, "merged": True},
         ),
         "moments": (
             "moments",
@@ -339,6 +334,11 @@ def frame_cases() -> dict[str, tuple[str, list[dict[str, object]], dict[str, int
                 }
             ],
             {"seq": 10, "step": 12},
+        ),
+        "audit-no-step": (
+            "audit",
+            [{"step": -1, "time": 1.79e9, "who": "tracer", "action": "connect", "detail": "{}"}],
+            {"seq": 0, "step": -1},
         ),
         "audit-checkpoint": (
             "audit",

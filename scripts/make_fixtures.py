@@ -1,20 +1,23 @@
-"""Write the golden messages and frames that pytest and jest both decode and re-encode.
+"""Write the golden files that pytest and jest both read: what the product must read, write and compute.
 
-Run from the root of a checkout: ``python scripts/make_fixtures.py``. The frames hold a fixed time, so that running it
-again changes nothing unless the contract changed; ``--check`` says so instead of writing.
+Run from the root of a checkout: ``python -m scripts.make_fixtures``. What is written follows ``protocol/README.md`` and the JSON beside it, by
+pyarrow, numpy and exact fractions, and nothing of it by the product. Frames hold a fixed time, so that running it again changes nothing unless
+the contract changed; ``--check`` says so instead of writing. Other versions of pyarrow may write the same rows in other bytes, which are let be.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import sys
 from pathlib import Path
+from typing import Any
 
-import pyarrow as pa
+from jsonschema import Draft202012Validator
 
-from megalens.protocol import encode_frame, encode_message, stream_schema
 from scripts.frame_fixtures import frame_cases
+from scripts.golden_frame import arrow_table, frame_bytes, frame_parts, rows_as_json
+from scripts.golden_recording import index_entries, read_rows
+from scripts.hand_cases import hand_cases
 from scripts.message_fixtures import message_cases
 from scripts.moment_fixtures import merge_cases, name_cases, raw_cases
 from scripts.moment_group_cases import group_cases
@@ -22,53 +25,56 @@ from scripts.pattern_cases import pattern_cases
 from scripts.plan_cases import plan_cases
 from scripts.projection_cases import projection_cases
 from scripts.rank_map_cases import rank_map_cases
+from scripts.recording_fixtures import recorded_frames, recording_files
 from scripts.trend_fixtures import trend_cases
 
-ROOT = Path(__file__).parents[1] / "protocol" / "fixtures"
+PROTOCOL = Path(__file__).parents[1] / "protocol"
+ROOT = PROTOCOL / "fixtures"
 TIME_US = 1_790_000_000_123_456
-
-
-def rows_as_json(rows: list[dict[str, object]]) -> list[dict[str, object]]:
-    def plain(value: object) -> object:
-        if isinstance(value, list):
-            return [plain(item) for item in value]
-        if isinstance(value, float) and not math.isfinite(value):
-            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-        if value == 0 and isinstance(value, float) and math.copysign(1, value) < 0:
-            return "-0"
-        return value
-
-    return [{name: plain(value) for name, value in row.items()} for row in rows]
 
 
 def contents() -> dict[str, bytes]:
     """Every fixture file by its path under ``protocol/fixtures``."""
-    files: dict[str, bytes] = {}
-    for name, (stream, rows, header) in frame_cases().items():
-        table = pa.Table.from_pylist(rows, schema=stream_schema(stream))
-        files[f"frames/{name}.frame"] = encode_frame(stream, table, time_us=TIME_US, **header)
-        # float32 columns: the JSON holds what the frame holds, not what was typed above.
-        described = {
-            "stream": stream,
-            "seq": header["seq"],
-            "step": header["step"],
-            "time_us": TIME_US,
-            "bits": header.get("bits", 0),
-            "rows": rows_as_json(table.to_pylist()),
-        }
-        files[f"frames/{name}.json"] = (json.dumps(described, indent=2, ensure_ascii=False) + "\n").encode()
+    schema = json.loads((PROTOCOL / "messages.schema.json").read_text(encoding="utf-8"))
+    run_file = Draft202012Validator({"$defs": schema["$defs"], "$ref": "#/$defs/RunFile"})
+    files = {f"recordings/{path}": data for path, data in recording_files().items()}
+    for path, data in files.items():
+        if path.endswith("run.json"):
+            run_file.validate(json.loads(data))
+    rows = {
+        name: rows_as_json(arrow_table(name, [row for frame in frames for row in frame]))
+        for name, frames in recorded_frames().items()
+    }
+    files["recordings/rows.json"] = _json(rows)
+    for name, (stream, typed, header) in frame_cases().items():
+        table = arrow_table(stream, typed)
+        said = {"caught_up": False, "merged": False, "time_us": TIME_US, **header}
+        files[f"frames/{name}.frame"] = frame_bytes(stream, table, **said)
+        bits = said.pop("caught_up") | said.pop("merged") << 1
+        # float32 columns: the JSON holds what the frame holds, not what was typed.
+        files[f"frames/{name}.json"] = _json(
+            {
+                "stream": stream,
+                "seq": said["seq"],
+                "step": said["step"],
+                "time_us": TIME_US,
+                "bits": bits,
+                "rows": rows_as_json(table),
+            }
+        )
     for name, message in message_cases().items():
-        encode_message(message)
-        files[f"messages/{name}.json"] = (json.dumps(message, indent=2, ensure_ascii=False) + "\n").encode()
+        Draft202012Validator(schema).validate(message)
+        files[f"messages/{name}.json"] = _json(message)
+    files |= {path: _json(cases) for path, cases in hand_cases(ROOT).items()}
     for name, cases in (
-        ("merge", merge_cases()),
-        ("raw", raw_cases()),
-        ("names", name_cases()),
-        ("groups", group_cases()),
+        ("moments/merge", merge_cases()),
+        ("moments/raw", raw_cases()),
+        ("moments/names", name_cases()),
+        ("moments/groups", group_cases()),
+        ("whole-tensors", trend_cases()),
+        ("plans", plan_cases()),
     ):
-        files[f"moments/{name}.json"] = (json.dumps(cases, indent=1, ensure_ascii=False) + "\n").encode()
-    files["whole-tensors.json"] = (json.dumps(trend_cases(), indent=1, ensure_ascii=False) + "\n").encode()
-    files["plans.json"] = (json.dumps(plan_cases(), indent=1) + "\n").encode()
+        files[f"{name}.json"] = _json(cases, indent=1)
     files["projection.json"] = (json.dumps(projection_cases()) + "\n").encode()
     # A case a line: there are hundreds.
     for name, cases in (("patterns", pattern_cases()), ("rank-maps", rank_map_cases())):
@@ -78,19 +84,40 @@ def contents() -> dict[str, bytes]:
 
 
 def main() -> int:
-    changed = [path for path, data in contents().items() if not _same(ROOT / path, data)]
+    files = contents()
+    if any(name.partition(".")[0] == "megalens" for name in sys.modules):
+        print("A golden file proves nothing where the product helps to write it: megalens was imported.")
+        return 1
+    changed = [path for path, data in files.items() if not _same(ROOT / path, data)]
     if "--check" in sys.argv[1:]:
-        print("\n".join(f"{path} would change: run python scripts/make_fixtures.py" for path in changed))
+        print("\n".join(f"{path} would change: run python -m scripts.make_fixtures" for path in changed))
         return 1 if changed else 0
-    for path, data in contents().items():
+    for path in changed:
         (ROOT / path).parent.mkdir(parents=True, exist_ok=True)
-        (ROOT / path).write_bytes(data)
-    print(f"{len(changed)} of {len(contents())} fixtures changed")
+        (ROOT / path).write_bytes(files[path])
+    print(f"{len(changed)} of {len(files)} fixtures changed")
     return 0
 
 
+def _json(value: Any, indent: int = 2) -> bytes:
+    return (json.dumps(value, indent=indent, ensure_ascii=False) + "\n").encode()
+
+
 def _same(path: Path, data: bytes) -> bool:
-    return path.is_file() and path.read_bytes() == data
+    if not path.is_file():
+        return False
+    there = path.read_bytes()
+    return there == data or _meaning(path, there) == _meaning(path, data)
+
+
+def _meaning(path: Path, data: bytes) -> Any:
+    """What a file says: another version of Arrow may write the same in other bytes, and a hand another JSON."""
+    if path.suffix == ".frame":
+        header, table = frame_parts(data)
+        return header, rows_as_json(table)
+    if path.suffix in (".arrows", ".parquet"):
+        return read_rows(path.name, data)
+    return index_entries(data) if path.suffix == ".index" else json.loads(data)
 
 
 if __name__ == "__main__":

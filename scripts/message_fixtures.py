@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from megalens.protocol import compressor_infos
+from scripts.message_parts import COMPRESSORS, LATER_STREAMS, WEIGHT_NORMS
 
 __all__ = ["message_cases"]
 
@@ -144,10 +144,46 @@ def message_cases() -> dict[str, dict[str, object]]:
         "model": model,
         "layout": layout,
         "flags": flags,
-        "compressors": compressor_infos(),
+        "compressors": COMPRESSORS,
         "config": config,
         "limits": {"max_message_bytes": 1048576, "viewer_queue_bytes": 8388608, "backlog_bytes": 67108864},
         "versions": versions,
+    }
+    announce = {
+        "type": "announce",
+        "rank": 0,
+        "run_name": "gpt-demo",
+        "model": model,
+        "layout": layout,
+        "flags": flags,
+        "compressors": COMPRESSORS,
+        "config": config,
+        "versions": versions,
+    }
+    status = {
+        "type": "status",
+        "state": "training",
+        "step": 1242,
+        "time": 1.79e9,
+        "probes": {
+            "fired": 11,
+            "expected": 12,
+            "missing": ["MLP1_mat_mul layer 2"],
+            "reasons": [
+                {
+                    "reason": "its module was not called in this step",
+                    "missing": ["MLP1_mat_mul layer 2"],
+                }
+            ],
+        },
+        "overhead": {"percent": 0.6, "low": 0.4, "high": 0.8},
+        "nonfinite": {"count": 3, "first": {"step": 812, "layer": 2, "flag": "MLP1_mat_mul"}},
+        "dropped": {"producer": 0, "viewer": 12, "recorder": 0},
+        "bytes_per_step": 43008,
+        "viewers": 2,
+        "producers": [0],
+        "recording": {"state": "on", "bytes": 1048576, "missing_steps": [[3, 4]]},
+        "warnings": ["The hub was restarted at step 812."],
     }
     return {
         "join-viewer": {
@@ -172,18 +208,10 @@ def message_cases() -> dict[str, dict[str, object]]:
             "role": "producer",
             "peer": {"name": "tracer", "version": "0.1.0"},
         },
-        "announce": {
-            "type": "announce",
-            "rank": 0,
-            "run_name": "gpt-demo",
-            "model": model,
-            "layout": layout,
-            "flags": flags,
-            "compressors": compressor_infos(),
-            "config": config,
-            "versions": versions,
-        },
+        "announce": announce,
+        "announce-streams": announce | {"streams": {"weight_norms": WEIGHT_NORMS}},
         "hello": hello,
+        "hello-streams": hello | {"streams": LATER_STREAMS},
         "hello-waiting": hello
         | {"seq": 0, "model": None, "layout": None, "flags": [], "config": {"flags": {}}},
         "hello-resumed": hello
@@ -205,7 +233,7 @@ def message_cases() -> dict[str, dict[str, object]]:
             "model": model,
             "layout": split,
             "flags": flags,
-            "compressors": compressor_infos(),
+            "compressors": COMPRESSORS,
             "controls": ["pause", "watched", "perturb"],
             "sites": [site],
             "statistics": {"param": 1, "activation": 100},
@@ -304,30 +332,26 @@ def message_cases() -> dict[str, dict[str, object]]:
             "compiled": {"times": 2, "again": 0},
             "overhead": {"percent": 0.6, "low": 0.4, "high": 0.8},
         },
-        "status": {
-            "type": "status",
-            "state": "training",
-            "step": 1242,
-            "time": 1.79e9,
-            "probes": {
-                "fired": 11,
-                "expected": 12,
-                "missing": ["MLP1_mat_mul layer 2"],
-                "reasons": [
-                    {
-                        "reason": "its module was not called in this step",
-                        "missing": ["MLP1_mat_mul layer 2"],
-                    }
-                ],
-            },
-            "overhead": {"percent": 0.6, "low": 0.4, "high": 0.8},
-            "nonfinite": {"count": 3, "first": {"step": 812, "layer": 2, "flag": "MLP1_mat_mul"}},
-            "dropped": {"producer": 0, "viewer": 12, "recorder": 0},
-            "bytes_per_step": 43008,
-            "viewers": 2,
-            "producers": [0],
-            "recording": {"state": "on", "bytes": 1048576, "missing_steps": [[3, 4]]},
-            "warnings": ["The hub was restarted at step 812."],
+        "status": status,
+        "status-streams": status
+        | {
+            "streams": {
+                "tensors": {
+                    "rows": 2484,
+                    "bytes": 53415936,
+                    "first_step": 1,
+                    "last_step": 1242,
+                    "dropped": 12,
+                    "nonfinite": {"count": 3, "first": {"step": 812, "layer": 2, "flag": "MLP1_mat_mul"}},
+                },
+                "weight_norms": {
+                    "rows": 1242,
+                    "bytes": 496800,
+                    "first_step": 1,
+                    "last_step": 1242,
+                    "of_a_later_version": [1],
+                },
+            }
         },
         "status-ranks": {
             "type": "status",

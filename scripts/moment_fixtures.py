@@ -8,11 +8,13 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 from typing import Any
 
-from megalens.protocol import MOMENT_STATISTICS
-
 __all__ = ["merge_cases", "moment_row", "name_cases", "plain", "raw_cases", "statistics_of"]
 
 NAN = math.nan
+_OF_VALUES = (
+    *("mean", "variance", "std", "l2", "rms", "skewness", "kurtosis", "excess_kurtosis"),
+    *("min", "max", "near_zero_share"),
+)
 Number = float | str
 
 
@@ -50,7 +52,7 @@ def statistics_of(values: Sequence[float], *, nan: int = 0, inf: int = 0) -> dic
     if n + nan + inf:
         counts["near_zero_share"] = near / (n + nan + inf)
     if not n:
-        return {**{name: NAN for name in MOMENT_STATISTICS if name not in counts}, **counts}
+        return {**dict.fromkeys(_OF_VALUES, NAN), **counts}
     mean = sum(exact) / n
     c2, c3, c4 = (sum(((value - mean) ** power for value in exact), Fraction()) / n for power in (2, 3, 4))
     squares = sum((value**2 for value in exact), Fraction())

@@ -96,12 +96,17 @@ def test_a_grid_is_thinned_as_its_cells_are_group_by_group(odd):
         steps=steps,
         across=across,
     )
-    kept = [
-        set(Thinner(across, int(steps[-1]), 24).thin(part).more["samples"].tolist())
-        for part in (grid, dataclasses.replace(grid, across=0))
-    ]
-    assert kept[0] == kept[1]
-    assert 6 * 2 * across <= len(kept[0]) < cells
+    for part in (grid, dataclasses.replace(grid, across=0)):
+        kept = np.isin(np.arange(cells), Thinner(across, int(steps[-1]), 24).thin(part).more["samples"])
+        for value, bad, stays in zip(
+            *(x.reshape(90, across).T for x in (grid.value, grid.bad, kept)), strict=True
+        ):
+            assert stays[bad].all()
+            for at in np.array_split(np.arange(90), 6):
+                finite, left = (each[np.isfinite(each)] for each in (value[at], value[at][stays[at]]))
+                assert stays[at[[0, -1]]].all()
+                assert (left.min(), left.max()) == (finite.min(), finite.max())
+                assert stays[at].sum() <= 4 + (bad[at] | ~np.isfinite(value[at])).sum()
 
 
 @pytest.mark.parametrize("statistic", MOMENT_READINGS)

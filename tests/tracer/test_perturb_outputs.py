@@ -82,9 +82,11 @@ def test_what_cannot_be_put_on_is_said_and_nothing_stays(gpt) -> None:
 
 def test_a_module_that_layers_share_is_perturbed_once_a_call(gpt, ids) -> None:
     gpt.blocks[1] = gpt.blocks[0]
-    with Perturbing(gpt, {"system": site("offset", coefficient=1.0)}) as on:
-        gpt(ids)
-        assert on.installed.calls == 2
+    with Perturbing(gpt, {"system": site("offset", coefficient=1.0)}):
+        perturbed = gpt(ids)
+    assert not torch.equal(perturbed, gpt(ids))
+    gpt.blocks[0].register_forward_hook(lambda _module, _inputs, output: output + 1)
+    assert torch.equal(perturbed, gpt(ids))
 
 
 def test_a_place_that_is_not_reached_is_named(gpt, ids) -> None:

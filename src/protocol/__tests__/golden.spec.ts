@@ -1,7 +1,16 @@
 /** @jest-environment node */
 import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { STREAMS, decodeFrame, decodeMessage, encodeFrame, encodeMessage, frameTable } from '..';
+import {
+  BIT_CAUGHT_UP,
+  BIT_MERGED,
+  STREAMS,
+  decodeFrame,
+  decodeMessage,
+  encodeFrame,
+  encodeMessage,
+  frameTable
+} from '..';
 import { releaseFrame } from '../frame';
 
 const fixtures = join(__dirname, '../../../protocol/fixtures');
@@ -54,6 +63,11 @@ describe('golden frames', () => {
     const again = encodeFrame(frame.stream, columns, frame);
     expect(rowsOf(again)).toEqual(rowsOf(readFrame(name)));
     expect(again.byteLength % 8).toBe(0);
+  });
+
+  it('say that they are caught up, and merged', () => {
+    const { bits } = decodeFrame(readFrame('scalars-caught-up.frame'));
+    expect([BIT_CAUGHT_UP, BIT_MERGED, bits]).toEqual([1, 2, 3]);
   });
 
   it('cover every stream', () => {

