@@ -65,7 +65,7 @@ const withoutAsides = node =>
   Object.fromEntries(Object.entries(node).filter(([key]) => !key.startsWith('x-')));
 
 /** Return the types of a schema and the schema itself as a constant. */
-async function schemaModule(path, constant, check = './schema-check') {
+async function schemaModule(path, constant, schemaTypes = './schema') {
   const schema = walk(await readJson(path), withoutAsides);
   const { $id: _id, $schema: _schema, ...copy } = walk(schema, forCompiler);
   const types = await compile(copy, schema.title, {
@@ -78,7 +78,7 @@ async function schemaModule(path, constant, check = './schema-check') {
   const literal = walk(schema, withoutProse);
   return (
     banner(path) +
-    `import type { ISchema } from '${check}';\n\n` +
+    `import type { ISchema } from '${schemaTypes}';\n\n` +
     tidy(types) +
     `\n\n/** ${path}, as a validator takes it, without its prose. */\n` +
     `export const ${constant}: ISchema = ${JSON.stringify(literal)};\n`
@@ -206,12 +206,12 @@ if (slices.includes('pipeline')) {
   outputs[`${folder}/protocol/pipeline.generated.ts`] = await schemaModule(
     'protocol/pipeline.schema.json',
     'PIPELINE_SCHEMA',
-    '../../../protocol/schema-check'
+    '../../../protocol/schema'
   );
   outputs[`${folder}/split/protocol/split.generated.ts`] = await schemaModule(
     'protocol/split.schema.json',
     'SPLIT_SCHEMA',
-    '../../../../protocol/schema-check'
+    '../../../../protocol/schema'
   );
 }
 const options = { ...(await prettier.resolveConfig(join(root, 'package.json'))), parser: 'typescript' };

@@ -41,7 +41,7 @@ export function tableModule(views, core) {
     })
   );
   return (
-    "import type { IViewInfo } from './view-info';\n" +
+    "import type { IViewInfo } from './view-descriptor';\n" +
     "import type { ViewOptions } from './views.generated';\n\n" +
     '/** What is known of each view before its code is loaded, in the order in which views are offered. */\n' +
     `export const VIEWS: Readonly<Record<ViewOptions['view'], IViewInfo>> = ${JSON.stringify(table)};\n\n` +

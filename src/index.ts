@@ -16,7 +16,7 @@ import { registerSlices } from './slice';
 export { IMegalensViewRegistry } from './tokens';
 export { ViewModel, type IViewEnvironment } from './views/shared/view-model';
 export type { IPlace, IRecipe } from './charts';
-export type { IViewDescriptor, IViewInfo } from './protocol/view-info';
+export type { IViewDescriptor, IViewInfo } from './protocol/view-descriptor';
 export type { IRunSource, SourceChange } from './store/source';
 export type * from './views/mount-module';
 export type * from './views/other-views';

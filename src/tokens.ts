@@ -11,8 +11,7 @@ import type {
   IRunSummary,
   RunChanges
 } from './client/runs-api';
-import type { PanelModel } from './panel/shell/panel-model';
-import type { IViewDescriptor, IViewInfo } from './protocol/view-info';
+import type { IViewDescriptor, IViewInfo } from './protocol/view-descriptor';
 import type { ViewOptions } from './protocol/views.generated';
 import type { IRunSource } from './store/source';
 import type { IViewModule } from './views/other-views';
@@ -109,20 +108,6 @@ export interface IMegalensViewRegistry {
 export const IMegalensViewRegistry = new Token<IMegalensViewRegistry>(
   'megalens:IMegalensViewRegistry',
   'Every Megalens view; other packages register theirs here.'
-);
-
-/** The sidebar panel; commands act on what it shows. */
-export interface IMegalensPanel {
-  /** The panel's model, loaded on first use. */
-  model(): Promise<PanelModel>;
-  /** Show the panel. */
-  reveal(): void;
-}
-
-/** The sidebar panel. */
-export const IMegalensPanel = new Token<IMegalensPanel>(
-  'megalens:IMegalensPanel',
-  'The Megalens sidebar panel.'
 );
 
 /** Commands that the extension registers, beside one for each view (`command` of its descriptor; args: `run`, the panel's when absent, and any of its options). */

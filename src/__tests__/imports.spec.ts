@@ -26,6 +26,18 @@ function importsOf(path: string): string[] {
   return [...text.matchAll(pattern)].map(match => match[1] ?? match[2] ?? match[3] ?? match[4] ?? '');
 }
 
+/** The files of this package that a file imports. */
+function localImports(path: string): string[] {
+  return importsOf(path)
+    .filter(name => name.startsWith('.'))
+    .flatMap(name => {
+      const target = resolve(dirname(path), name).replace(/\.js$/, '');
+      return [`${target}.ts`, `${target}.tsx`, join(target, 'index.ts'), target].find(isFile) ?? [];
+    });
+}
+
+const isFile = (path: string): boolean => existsSync(path) && statSync(path).isFile();
+
 /** The room of a path below src: a slice below `instruments` is one. */
 const roomOf = (path: string): string => /^(instruments\/)?[^/]+/.exec(relative(SOURCE, path))?.[0] ?? '';
 
@@ -73,6 +85,27 @@ describe('import rules', () => {
     for (const [room, { rooms }] of Object.entries(RULES)) {
       expect([room, rooms.filter(each => each.startsWith('instruments'))]).toEqual([room, []]);
     }
+  });
+
+  it('has no circle: what two files need of each other stands in a third, types too', () => {
+    const files = filesUnder(SOURCE);
+    const targets = new Map(files.map(path => [path, localImports(path)]));
+    const [isDone, trail] = [new Set<string>(), [] as string[]];
+    const circles: string[] = [];
+    const visit = (path: string): void => {
+      const from = trail.indexOf(path);
+      if (from >= 0) {
+        circles.push([...trail.slice(from), path].map(each => relative(SOURCE, each)).join(' → '));
+      } else if (!isDone.has(path)) {
+        trail.push(path);
+        targets.get(path)?.forEach(visit);
+        trail.pop();
+        isDone.add(path);
+      }
+    };
+    files.forEach(visit);
+    expect([...targets.values()].flat().length).toBeGreaterThan(files.length);
+    expect(circles).toEqual([]);
   });
 
   it('exports no two classes or interfaces of one name', () => {

@@ -1,5 +1,6 @@
 import type { ITrendAnswer, ITrendQuery, ILayerLine } from '../store/line-data';
-import type { IRunSource, ITensorRow, ITensorResult } from '../store/source';
+import type { IRunSource } from '../store/source';
+import type { ITensorRow, ITensorResult } from '../store/tensor-data';
 import { thinLine, gapStarts, joinStarts, placeAt } from './decimate';
 import { isSelective } from './selection';
 import { byLayer, mapLine, trendOf } from './trend';

@@ -1,5 +1,5 @@
 import type { ISelection } from '../store/line-data';
-import type { ITensorRow } from '../store/source';
+import type { ITensorRow } from '../store/tensor-data';
 import { inRanges } from '../protocol/ranges';
 import { momentsOf, type IMoments } from './moment-merge';
 

@@ -2,7 +2,7 @@ import { byName } from '../protocol/records';
 import { powerOf, readMoments } from '../protocol/moment-statistics';
 import type { MomentStatistic, TrendOptions } from '../protocol/views.generated';
 import type { ILayerLine } from '../store/line-data';
-import type { ITensorMoments, ITensorRow } from '../store/source';
+import type { ITensorMoments, ITensorRow } from '../store/tensor-data';
 import { AggregateError } from './aggregate-error';
 import { groupBy } from './group';
 import { gapStarts } from './decimate';

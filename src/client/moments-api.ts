@@ -7,7 +7,6 @@ import type {
   MomentStatistic
 } from '../protocol/views.generated';
 import { asArray, asObject, badAnswer, jsonOf, runPath, type Rest } from './rest';
-import type { IMomentsReader } from './run-reader';
 
 /** What a run has of the stream `moments`. */
 export interface IMomentIndex {
@@ -88,6 +87,33 @@ export interface IMomentsGroups {
   readonly bytes: Uint8Array;
   readonly groups: number;
   readonly steps: number;
+}
+
+/** Reads the stream `moments` of a recorded run. */
+export interface IMomentsReader {
+  /**
+   * What there is.
+   *
+   * @param id - Run.
+   * @param since - The version that is known; the answer then comes when there is more.
+   * @param wait - How long to wait for it, seconds.
+   * @param signal - Stops waiting.
+   * @returns Null where there is no more than was known.
+   */
+  index(
+    id: string,
+    since: string | null,
+    wait: number,
+    signal?: AbortSignal
+  ): Promise<IMomentsIndex | IReading | null>;
+  /** Rows, as an Arrow IPC stream. */
+  rows(id: string, request: IMomentsRowsRequest, signal?: AbortSignal): Promise<IMomentsRows | IReading>;
+  /** Groups, as an Arrow IPC stream, and how many groups and steps there were. */
+  groups(
+    id: string,
+    request: IMomentsGroupsRequest,
+    signal?: AbortSignal
+  ): Promise<IMomentsGroups | IReading>;
 }
 
 /** The endpoints of a run's statistics. Every method rejects with a `ClientError`. */

@@ -1,13 +1,51 @@
-import type {
-  IMomentsGroups,
-  IMomentsGroupsRequest,
-  IMomentsIndex,
-  IMomentsRows,
-  IMomentsRowsRequest,
-  IReading
-} from './moments-api';
+import type { IMomentsReader } from './moments-api';
 import type { AskOf, IQuestion } from './question';
-import type { IStreamAnswer, IStreamQuery, ITensorIndex } from './runs-api';
+import type { Pass } from '../protocol/messages.generated';
+
+/** Which rows of a recorded stream to read; absent members match everything. */
+export interface IStreamQuery {
+  flag?: string;
+  part?: string;
+  phase?: string;
+  pass?: Pass;
+  /** One rank, or of each layer the lowest rank that has it. */
+  rank?: number | 'lowest';
+  /** Of each layer only the newest row, up to `last`, whose compression error was measured. */
+  measured?: boolean;
+  /** Blocks that rows of `Peaks` have at most along an axis. */
+  peaks?: number;
+  /** Range text such as `0-3,7`. */
+  layers?: string;
+  first?: number;
+  last?: number;
+  /** Columns that the stream's policy lets be asked for, and what they must equal. */
+  where?: Readonly<Record<string, string | number>>;
+  /** Only these columns, and the step; all when absent. */
+  columns?: readonly string[];
+  /** Bytes that the answer may have; the server thins steps out to fit. */
+  limitBytes?: number;
+}
+
+/** The rows of a recorded stream. */
+export interface IStreamAnswer {
+  /** An Arrow IPC stream with the stream's schema, or its columns that were asked for. */
+  readonly bytes: Uint8Array;
+  /** 1, or n when only every n-th step fitted. */
+  readonly sampledEvery: number;
+}
+
+/** What a recorded run has of one flag. */
+export interface ITensorIndex {
+  readonly flag: string;
+  readonly phase: string;
+  readonly pass: Pass;
+  readonly parts: readonly string[];
+  readonly layers: readonly number[];
+  /** Ranks that sent rows, ascending. */
+  readonly ranks: readonly number[];
+  /** Ascending. */
+  readonly steps: readonly number[];
+}
 
 /** What there are lines of. */
 export type LinesStream = 'tensors' | 'scalars';
@@ -38,31 +76,4 @@ export interface IRunReader {
   readonly moments: IMomentsReader;
   /** How a question of an instrument is asked; absent, or undefined, where nobody here answers it. */
   asker?<R extends object, A>(question: IQuestion<R, A>): AskOf<R, A> | undefined;
-}
-
-/** Reads the stream `moments` of a recorded run. */
-export interface IMomentsReader {
-  /**
-   * What there is.
-   *
-   * @param id - Run.
-   * @param since - The version that is known; the answer then comes when there is more.
-   * @param wait - How long to wait for it, seconds.
-   * @param signal - Stops waiting.
-   * @returns Null where there is no more than was known.
-   */
-  index(
-    id: string,
-    since: string | null,
-    wait: number,
-    signal?: AbortSignal
-  ): Promise<IMomentsIndex | IReading | null>;
-  /** Rows, as an Arrow IPC stream. */
-  rows(id: string, request: IMomentsRowsRequest, signal?: AbortSignal): Promise<IMomentsRows | IReading>;
-  /** Groups, as an Arrow IPC stream, and how many groups and steps there were. */
-  groups(
-    id: string,
-    request: IMomentsGroupsRequest,
-    signal?: AbortSignal
-  ): Promise<IMomentsGroups | IReading>;
 }

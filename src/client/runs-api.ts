@@ -1,5 +1,5 @@
 import { decodeMessage } from '../protocol/messages';
-import type { Hello, Pass, Status } from '../protocol/messages.generated';
+import type { Hello, Status } from '../protocol/messages.generated';
 import { ProtocolError } from '../protocol/protocol-error';
 import type { ViewOptions } from '../protocol/views.generated';
 import { boundedText, isWhole } from '../protocol/texts';
@@ -8,7 +8,15 @@ import { MomentsApi } from './moments-api';
 import { asArray, asObject, badAnswer, Rest, runPath, type IRunsApiOptions } from './rest';
 import type { AskOf, IQuestion } from './question';
 import { toldApart } from './run-labels';
-import { textsOf, type ILinesQuery, type IRunReader, type LinesStream } from './run-reader';
+import {
+  textsOf,
+  type ILinesQuery,
+  type IRunReader,
+  type IStreamAnswer,
+  type IStreamQuery,
+  type ITensorIndex,
+  type LinesStream
+} from './run-reader';
 
 /** How the demo training of the Jupyter server stands. */
 export type DemoState =
@@ -114,43 +122,6 @@ export interface IRunDetail {
   readonly kind?: 'statistics';
 }
 
-/** What a recorded run has of one flag. */
-export interface ITensorIndex {
-  readonly flag: string;
-  readonly phase: string;
-  readonly pass: Pass;
-  readonly parts: readonly string[];
-  readonly layers: readonly number[];
-  /** Ranks that sent rows, ascending. */
-  readonly ranks: readonly number[];
-  /** Ascending. */
-  readonly steps: readonly number[];
-}
-
-/** Which rows of a recorded stream to read; absent members match everything. */
-export interface IStreamQuery {
-  flag?: string;
-  part?: string;
-  phase?: string;
-  pass?: Pass;
-  /** One rank, or of each layer the lowest rank that has it. */
-  rank?: number | 'lowest';
-  /** Of each layer only the newest row, up to `last`, whose compression error was measured. */
-  measured?: boolean;
-  /** Blocks that rows of `Peaks` have at most along an axis. */
-  peaks?: number;
-  /** Range text such as `0-3,7`. */
-  layers?: string;
-  first?: number;
-  last?: number;
-  /** Columns that the stream's policy lets be asked for, and what they must equal. */
-  where?: Readonly<Record<string, string | number>>;
-  /** Only these columns, and the step; all when absent. */
-  columns?: readonly string[];
-  /** Bytes that the answer may have; the server thins steps out to fit. */
-  limitBytes?: number;
-}
-
 /** A question for rows as the texts of a request. */
 export function streamTexts(query: IStreamQuery): Record<string, string> {
   const { limitBytes, where, columns, measured, ...rest } = query;
@@ -161,14 +132,6 @@ export function streamTexts(query: IStreamQuery): Record<string, string> {
     columns: columns && JSON.stringify(columns),
     limit_bytes: limitBytes
   });
-}
-
-/** The rows of a recorded stream. */
-export interface IStreamAnswer {
-  /** An Arrow IPC stream with the stream's schema, or its columns that were asked for. */
-  readonly bytes: Uint8Array;
-  /** 1, or n when only every n-th step fitted. */
-  readonly sampledEvery: number;
 }
 
 /** A file that the server made. */

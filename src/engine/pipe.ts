@@ -4,21 +4,21 @@ import {
   type IMomentsGroups,
   type IMomentsGroupsRequest,
   type IMomentsIndex,
+  type IMomentsReader,
   type IMomentsRows,
   type IMomentsRowsRequest
 } from '../client/moments-api';
 import type { AskOf, IQuestion } from '../client/question';
 import { asArray, asObject } from '../client/rest';
-import { textsOf, type ILinesQuery, type IMomentsReader, type LinesStream } from '../client/run-reader';
 import {
-  runDetailOf,
-  streamTexts,
-  tensorIndexOf,
-  type IRunDetail,
+  textsOf,
+  type ILinesQuery,
   type IStreamAnswer,
   type IStreamQuery,
-  type ITensorIndex
-} from '../client/runs-api';
+  type ITensorIndex,
+  type LinesStream
+} from '../client/run-reader';
+import { runDetailOf, streamTexts, tensorIndexOf, type IRunDetail } from '../client/runs-api';
 import { type IEngineAnswer, type IEngineHost, type IEngineReader, jobNamed, type IJobResult } from './jobs';
 import { timers } from './page-parts';
 

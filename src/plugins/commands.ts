@@ -4,7 +4,8 @@ import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { DisposableSet } from '@lumino/disposable';
 import { addPanelCommands, addViewCommand } from '../panel/shell/commands';
 import { addRunMenu } from '../panel/runs/run-menu';
-import { CommandIDs, IMegalensPanel, IMegalensViewRegistry, IMegalensViews } from '../tokens';
+import { CommandIDs, IMegalensViewRegistry, IMegalensViews } from '../tokens';
+import { IMegalensPanel } from '../panel/shell/panel-token';
 
 const IN_PALETTE = [
   CommandIDs.openPanel,

@@ -2,7 +2,8 @@ import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/applica
 import { ILauncher } from '@jupyterlab/launcher';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { DisposableDelegate } from '@lumino/disposable';
-import { CommandIDs, IMegalensPanel, IMegalensViewRegistry } from '../tokens';
+import { CommandIDs, IMegalensViewRegistry } from '../tokens';
+import { IMegalensPanel } from '../panel/shell/panel-token';
 
 /** The launcher's card. */
 export const launcherPlugin: JupyterFrontEndPlugin<void> = {

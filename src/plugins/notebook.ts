@@ -1,7 +1,8 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ICommandPalette, Notification } from '@jupyterlab/apputils';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
-import { CommandIDs, IMegalensPanel, IMegalensRuns, IMegalensViews } from '../tokens';
+import { CommandIDs, IMegalensRuns, IMegalensViews } from '../tokens';
+import { IMegalensPanel } from '../panel/shell/panel-token';
 
 /** What stands for a view: buttons of the panel, and tabs. */
 const PLACES = ['.jp-MegalensViews [data-view]', '.jp-MegalensViewTab'];

@@ -7,7 +7,8 @@ import { formatCount } from '../charts/format';
 import { megalensIcon } from '../panel/shell/icon';
 import { LazyPanel } from '../panel/shell/lazy-panel';
 import { faultSentence } from '../views/shared/fault-text';
-import { IMegalensPanel, IMegalensRuns, IMegalensViews } from '../tokens';
+import { IMegalensRuns, IMegalensViews } from '../tokens';
+import { IMegalensPanel } from '../panel/shell/panel-token';
 
 const ID = 'megalens:panel';
 

@@ -3,7 +3,8 @@ import { ICommandPalette, MainAreaWidget, WidgetTracker } from '@jupyterlab/appu
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { megalensIcon } from '../panel/shell/icon';
 import { LazyPanel } from '../panel/shell/lazy-panel';
-import { CommandIDs, IMegalensPanel, IMegalensRuns } from '../tokens';
+import { CommandIDs, IMegalensRuns } from '../tokens';
+import { IMegalensPanel } from '../panel/shell/panel-token';
 import { faultSentence } from '../views/shared/fault-text';
 
 /** The table of all runs, as a tab of the main area. */

@@ -1,6 +1,7 @@
 import type { JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { DisposableDelegate, type IDisposable } from '@lumino/disposable';
-import { viewInfos, type IViewDescriptor, type IViewInfo } from '../protocol/view-info';
+import { viewInfos } from '../protocol/view-info';
+import type { IViewDescriptor, IViewInfo } from '../protocol/view-descriptor';
 import { IMegalensViewRegistry } from '../tokens';
 import { registerView, type IViewModule } from '../views/other-views';
 

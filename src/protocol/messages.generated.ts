@@ -1,6 +1,6 @@
 // Generated from protocol/messages.schema.json by scripts/generate-protocol.mjs. Do not edit: run `npm run generate`.
 
-import type { ISchema } from './schema-check';
+import type { ISchema } from './schema';
 
 /**
  * Every JSON control message of the megalens.v2 protocol. Binary frames are described in README.md.

@@ -1,5 +1,6 @@
 import { own } from './records';
 import { ProtocolError } from './protocol-error';
+import type { Definitions, ISchema, Subschema } from './schema';
 
 /** The members of an object that a JSON Schema gives a default, with it. */
 export function schemaDefaults(schema: Readonly<Record<string, unknown>>): Record<string, unknown> {
@@ -9,38 +10,6 @@ export function schemaDefaults(schema: Readonly<Record<string, unknown>>): Recor
       spec.default === undefined ? [] : [[name, spec.default]]
     )
   );
-}
-
-/** A JSON Schema (2020-12), of the words that `schemaCheck` understands; others may stand there and are refused when it is compiled. */
-export interface ISchema {
-  readonly $ref?: string;
-  readonly $defs?: Definitions;
-  readonly type?: string | readonly string[];
-  readonly enum?: readonly unknown[];
-  readonly const?: unknown;
-  readonly anyOf?: readonly Inner[];
-  readonly oneOf?: readonly ISchema[];
-  readonly allOf?: readonly Inner[];
-  readonly properties?: Readonly<Record<string, Inner>>;
-  readonly required?: readonly string[];
-  readonly additionalProperties?: Inner;
-  readonly propertyNames?: Inner;
-  readonly minProperties?: number;
-  readonly maxProperties?: number;
-  readonly items?: Inner;
-  readonly minItems?: number;
-  readonly maxItems?: number;
-  readonly uniqueItems?: boolean;
-  readonly minLength?: number;
-  readonly maxLength?: number;
-  readonly pattern?: string;
-  readonly minimum?: number;
-  readonly maximum?: number;
-  readonly exclusiveMinimum?: number;
-  readonly exclusiveMaximum?: number;
-  readonly multipleOf?: number;
-  readonly default?: unknown;
-  readonly [other: string]: unknown;
 }
 
 /** Where a value does not fit its schema, and why. */
@@ -53,9 +22,6 @@ export interface IMisfit {
 
 /** Says where a value does not fit; null where it fits. */
 export type SchemaCheck = (value: unknown) => IMisfit | null;
-
-type Definitions = Readonly<Record<string, ISchema>>;
-type Inner = ISchema | boolean;
 
 /** Words of a schema that say nothing of which values fit; so do ours, which begin with `x-`. */
 const REMARKS: ReadonlySet<string> = new Set([
@@ -112,7 +78,7 @@ export function kindsBy(member: string, { oneOf = [], $defs = {} }: ISchema): Re
 class Compiler {
   constructor(private readonly definitions: Definitions) {}
 
-  compile(schema: Inner | undefined): SchemaCheck {
+  compile(schema: Subschema | undefined): SchemaCheck {
     if (schema === undefined || schema === true) {
       return () => null;
     }
@@ -157,7 +123,7 @@ class Compiler {
     return check;
   }
 
-  private anyOf(branches: readonly Inner[]): SchemaCheck {
+  private anyOf(branches: readonly Subschema[]): SchemaCheck {
     const checks = branches.map(branch => this.compile(branch));
     return value => {
       let deepest: IMisfit | null = null;
@@ -173,7 +139,7 @@ class Compiler {
     };
   }
 
-  private oneOf(branches: readonly Inner[]): SchemaCheck {
+  private oneOf(branches: readonly Subschema[]): SchemaCheck {
     const checks = branches.map(branch => this.compile(branch));
     const some = this.anyOf(branches);
     return value =>

@@ -1,51 +1,10 @@
 import type { Phase } from './messages.generated';
 import { own } from './records';
 import { ProtocolError } from './protocol-error';
-import { schemaCheck, type ISchema } from './schema-check';
+import { schemaCheck } from './schema-check';
+import type { IViewDescriptor, IViewInfo } from './view-descriptor';
 import { CORE_VIEWS, VIEWS } from './view-table.generated';
 import type { ViewOptions } from './views.generated';
-
-/** Where a view is offered before one of its kind is open. */
-export type ViewPlace = 'panel' | 'palette' | 'launcher';
-
-/** What is known of a view before its code is loaded: `x-view` of `protocol/views.schema.json`. */
-export interface IViewInfo {
-  /** As `view` in its options. */
-  readonly name: string;
-  /** The run's method in Python; absent where only `run.view(name, …)` makes it. */
-  readonly method?: string;
-  /** Word of buttons and tabs. */
-  readonly title: string;
-  /** One line on what it shows. */
-  readonly summary: string;
-  /** Text of its command. */
-  readonly label: string;
-  /** Id of its command, `megalens:open-…` of our own. */
-  readonly command: string;
-  /** Name of a JupyterLab icon. */
-  readonly icon?: string;
-  readonly offer: readonly ViewPlace[];
-  readonly needs: {
-    /** Streams without which it is empty. */
-    readonly streams: readonly string[];
-    /** Whether it shows one trace point, its option `flag`. */
-    readonly flag: boolean;
-    /** What is told where a run has none of these. */
-    readonly absent?: string;
-  };
-  /** Options of a first tab, beside the defaults. */
-  readonly first?: Readonly<Record<string, unknown>>;
-  /** The same of a run whose steps are of another phase than training, by phase. */
-  readonly phases?: Readonly<Record<string, Readonly<Record<string, unknown>>>>;
-  /** Its place in a report that nobody chose the views of, once or for each of the first flags; absent is none. */
-  readonly report?: { readonly order: number; readonly options?: Readonly<Record<string, unknown>> };
-}
-
-/** A view of another package. */
-export interface IViewDescriptor extends IViewInfo {
-  /** JSON Schema of its options, an object without `view`; `default` of each property is filled in. */
-  readonly options: ISchema;
-}
 
 /** Name of a view of this package. */
 export type ViewName = ViewOptions['view'];

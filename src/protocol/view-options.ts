@@ -1,6 +1,8 @@
 import { ProtocolError } from './protocol-error';
-import { kindsBy, schemaCheck, type IKind, type ISchema } from './schema-check';
-import { isHere, otherView, viewInfo, viewInfos, type IViewDescriptor } from './view-info';
+import { kindsBy, schemaCheck, type IKind } from './schema-check';
+import type { ISchema } from './schema';
+import { isHere, otherView, viewInfo, viewInfos } from './view-info';
+import type { IViewDescriptor } from './view-descriptor';
 import { VIEWS_SCHEMA, type ViewOptions } from './views.generated';
 import { isWhole } from './texts';
 

@@ -1,6 +1,6 @@
 // Generated from protocol/views.schema.json by scripts/generate-protocol.mjs. Do not edit: run `npm run generate`.
 
-import type { IViewInfo } from './view-info';
+import type { IViewInfo } from './view-descriptor';
 import type { ViewOptions } from './views.generated';
 
 /** What is known of each view before its code is loaded, in the order in which views are offered. */

@@ -1,6 +1,6 @@
 // Generated from protocol/views.schema.json by scripts/generate-protocol.mjs. Do not edit: run `npm run generate`.
 
-import type { ISchema } from './schema-check';
+import type { ISchema } from './schema';
 
 /**
  * Options of a view, and all that is known of a view before its code is loaded. The same options object is the Python widget's arguments, the saved state of a tab and a report's recipe.

@@ -1,6 +1,7 @@
 import type { AskOf, IQuestion } from '../client/question';
 import type { IRunDetail } from '../client/runs-api';
-import type { IMomentsReader, IRunReader } from '../client/run-reader';
+import type { IRunReader } from '../client/run-reader';
+import type { IMomentsReader } from '../client/moments-api';
 import { ClientError } from '../client/client-error';
 import type { Phase } from '../protocol/messages.generated';
 import { streamTable } from '../protocol/frame-table';
@@ -9,14 +10,8 @@ import { own } from '../protocol/records';
 import { RowStore, type IRowsQuery, type IStreamRows } from '../store/row-store';
 import { RecordedRun } from '../store/recorded-run';
 import type { IRunEvent } from '../store/run-events';
-import type {
-  IScalarColumns,
-  ITensorQuery,
-  ITensorResult,
-  ITensorRow,
-  ITensorShape,
-  StepsQuery
-} from '../store/source';
+import type { IScalarColumns } from '../store/source';
+import type { ITensorQuery, ITensorResult, ITensorRow, ITensorShape, StepsQuery } from '../store/tensor-data';
 import { StoreError } from '../store/store-error';
 import { compareRows } from '../store/tensor-rows';
 import { cutTrend, trendOfRows } from '../aggregate';

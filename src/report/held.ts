@@ -3,7 +3,7 @@ import type { IRunDetail } from '../client/runs-api';
 import type { ViewOptions } from '../protocol/views.generated';
 import { textsOf, type ILinesQuery } from '../client/run-reader';
 import type { IRunEvent } from '../store/run-events';
-import type { IThinnedLines, ITensorQuery, ITensorRow, ITensorShape } from '../store/source';
+import type { IThinnedLines, ITensorQuery, ITensorRow, ITensorShape } from '../store/tensor-data';
 
 /** A question for tensors that the views of a report asked. */
 export interface IAsked {

@@ -3,7 +3,8 @@ import { encodeFrame } from '../protocol/encode-frame';
 import { streamTable } from '../protocol/frame-table';
 import { byName, own } from '../protocol/records';
 import { ScalarStore } from '../store/scalar-store';
-import type { ITensorRow, IScalarColumns } from '../store/source';
+import type { IScalarColumns } from '../store/source';
+import type { ITensorRow } from '../store/tensor-data';
 import { isKnown, momentsOf, remember, SUMS } from '../store/row-moments';
 import { tensorRows } from '../store/tensor-rows';
 import { ClientError } from '../client/client-error';
@@ -11,9 +12,9 @@ import type {
   IMomentsGroups,
   IMomentsGroupsRequest,
   IMomentsIndex,
+  IMomentsReader,
   IMomentsRows
 } from '../client/moments-api';
-import type { IMomentsReader } from '../client/run-reader';
 import type { IHeldGroups, IHeldMoments, IPageRun } from './held';
 import { HeldRun } from './held-run';
 import { coarse, decimal, shorten, pack, unpack } from './packing';

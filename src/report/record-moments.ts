@@ -1,7 +1,6 @@
 import { ArrowColumns } from '../protocol/arrow-columns';
 import { ClientError } from '../client/client-error';
-import type { IMomentsIndex } from '../client/moments-api';
-import type { IMomentsReader } from '../client/run-reader';
+import type { IMomentsIndex, IMomentsReader } from '../client/moments-api';
 import type { IHeldGroups, IHeldMoments } from './held';
 import { shorten } from './packing';
 

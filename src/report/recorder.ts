@@ -8,14 +8,8 @@ import { RecordedRun } from '../store/recorded-run';
 import { momentsOf, remember } from '../store/row-moments';
 import type { IRowsQuery, IStreamRows } from '../store/row-store';
 import type { IRunEvent } from '../store/run-events';
-import type {
-  IScalarColumns,
-  ITensorQuery,
-  ITensorResult,
-  ITensorRow,
-  ITensorShape,
-  StepsQuery
-} from '../store/source';
+import type { IScalarColumns } from '../store/source';
+import type { ITensorQuery, ITensorResult, ITensorRow, ITensorShape, StepsQuery } from '../store/tensor-data';
 import { cleanPaths } from '../views/shared/clean-paths';
 import { cleaned } from './clean';
 import type { ILayerLine, ITrendAnswer, ITrendQuery } from '../store/line-data';

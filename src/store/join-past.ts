@@ -2,7 +2,7 @@ import { own } from '../protocol/records';
 import type { IStreamInfo } from '../protocol/streams.generated';
 import type { IStreamRows, RowColumn } from './row-store';
 import { ascending } from './recording';
-import type { ITensorResult, ITensorRow, ITensorShape } from './source';
+import type { ITensorResult, ITensorRow, ITensorShape } from './tensor-data';
 import { compareRows } from './tensor-rows';
 
 /** Join what the recording has of a flag with what came here. */

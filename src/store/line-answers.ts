@@ -4,13 +4,13 @@ import { badFrame } from '../protocol/frame';
 import { rangesText } from '../protocol/ranges';
 import type {
   ILayerLine,
-  IMissingSteps,
   IScalarAnswer,
   IScalarLine,
   IScalarQuery,
   ITrendAnswer,
   ITrendQuery
 } from './line-data';
+import type { IMissingSteps } from './tensor-data';
 
 /** A question for a trend as it is asked of the server. */
 export function trendAsked(query: ITrendQuery): ILinesQuery {

@@ -1,12 +1,5 @@
 import type { TrendOptions } from '../protocol/views.generated';
-import type { IKept, ITensorQuery, ITensorRow } from './source';
-
-/** Steps of a run that are known to be missing, both included, and why: a sentence. */
-export interface IMissingSteps {
-  readonly first: number;
-  readonly last: number;
-  readonly why: string;
-}
+import type { IKept, IMissingSteps, ITensorQuery, ITensorRow } from './tensor-data';
 
 /** Which values of a tensor enter a statistic, and what is asked of their spread. */
 export interface ISelection extends Required<Pick<TrendOptions, 'positions' | 'vector' | 'interval'>> {

@@ -1,8 +1,8 @@
-import type { ITensorIndex } from '../client/runs-api';
+import type { ITensorIndex } from '../client/run-reader';
 import type { Status } from '../protocol/messages.generated';
-import type { IMissingSteps, ITrendAnswer, ITrendQuery } from './line-data';
+import type { ITrendAnswer, ITrendQuery } from './line-data';
+import type { IMissingSteps, ITensorQuery, ITensorResult, ITensorRow } from './tensor-data';
 import type { RecordingRows } from './recording';
-import type { ITensorQuery, ITensorResult, ITensorRow } from './source';
 import { StoreError } from './store-error';
 
 /** First and last step, both included. */

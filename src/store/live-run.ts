@@ -8,7 +8,7 @@ import type { ConfigPatch, Configured, Hello, Phase, Status } from '../protocol/
 import { ProtocolError } from '../protocol/protocol-error';
 import { own } from '../protocol/records';
 import type { Ask, IQuestion } from '../client/question';
-import type { ITensorIndex } from '../client/runs-api';
+import type { ITensorIndex } from '../client/run-reader';
 import { ChangeGate } from './change-gate';
 import { joinRows, joinShapes, joinTables, keyColumns } from './join-past';
 import type { IScalarAnswer, ITrendAnswer, ITrendQuery } from './line-data';
@@ -22,16 +22,8 @@ import { RowStore, type IRowsQuery, type IStreamRows } from './row-store';
 import { RunLink } from './run-link';
 import { ScalarStore } from './scalar-store';
 import type { ServerMoments } from './server-moments';
-import type {
-  ConnectionState,
-  IRunSource,
-  IScalarColumns,
-  ITensorQuery,
-  ITensorResult,
-  ITensorShape,
-  SourceChange,
-  StepsQuery
-} from './source';
+import type { ConnectionState, IRunSource, IScalarColumns, SourceChange } from './source';
+import type { ITensorQuery, ITensorResult, ITensorShape, StepsQuery } from './tensor-data';
 import { StoreError, noStream } from './store-error';
 import { tensorRows } from './tensor-rows';
 import { TensorStore } from './tensor-store';

@@ -15,16 +15,8 @@ import { runEvents, type IRunAudit, type IRunEvent } from './run-events';
 import { RunLink } from './run-link';
 import { ScalarStore } from './scalar-store';
 import { ServerMoments } from './server-moments';
-import type {
-  ConnectionState,
-  IRunSource,
-  IScalarColumns,
-  ITensorQuery,
-  ITensorResult,
-  ITensorShape,
-  SourceChange,
-  StepsQuery
-} from './source';
+import type { ConnectionState, IRunSource, IScalarColumns, SourceChange } from './source';
+import type { ITensorQuery, ITensorResult, ITensorShape, StepsQuery } from './tensor-data';
 import { StoreError, storeError } from './store-error';
 
 /** Bounds of a recorded run in the browser. */

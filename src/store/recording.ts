@@ -1,6 +1,5 @@
 import type { Ask, IQuestion } from '../client/question';
-import type { IRunReader } from '../client/run-reader';
-import type { ITensorIndex } from '../client/runs-api';
+import type { IRunReader, ITensorIndex } from '../client/run-reader';
 import { streamTable } from '../protocol/frame-table';
 import { pageBytes, type StreamMap } from '../protocol/streams';
 import { STREAMS } from '../protocol/streams.generated';
@@ -11,7 +10,7 @@ import { scalarsAsked, scalarsOfBytes, trendAsked, trendOfBytes } from './line-a
 import { RowCache } from './row-cache';
 import { RowStore, withColumns, type IRowsQuery, type IStreamRows } from './row-store';
 import { auditRows, type IRunAudit } from './run-events';
-import type { ITensorQuery, ITensorResult, ITensorRow, ITensorShape, StepsQuery } from './source';
+import type { ITensorQuery, ITensorResult, ITensorRow, ITensorShape, StepsQuery } from './tensor-data';
 import { noStream, storeError } from './store-error';
 import { compareRows, tensorRows } from './tensor-rows';
 

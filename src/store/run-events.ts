@@ -1,7 +1,7 @@
 import type { StreamTable } from '../protocol/frame-table';
 import type { Hello, Status } from '../protocol/messages.generated';
 import { boundedText } from '../protocol/texts';
-import type { IMissingSteps } from './line-data';
+import type { IMissingSteps } from './tensor-data';
 
 /** One event that changed what a run does: who, what, and the step at which it took effect. */
 export interface IAuditEvent {

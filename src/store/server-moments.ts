@@ -1,7 +1,6 @@
 import { backOff } from '../client/hub-state';
 import { ClientError } from '../client/client-error';
-import type { IMomentsGroupsRequest, IMomentsIndex, IReading } from '../client/moments-api';
-import type { IMomentsReader } from '../client/run-reader';
+import type { IMomentsGroupsRequest, IMomentsIndex, IMomentsReader, IReading } from '../client/moments-api';
 import { ArrowColumns } from '../protocol/arrow-columns';
 import { badFrame } from '../protocol/frame';
 import { MOMENT_STATS } from '../protocol/moment-statistics';

@@ -6,14 +6,14 @@ import type {
   ConfigPatch,
   GenerateRequest,
   Hello,
-  Pass,
   Phase,
   Status
 } from '../protocol/messages.generated';
-import type { IMissingSteps, IScalarAnswer, IScalarQuery, ITrendAnswer, ITrendQuery } from './line-data';
+import type { IScalarAnswer, IScalarQuery, ITrendAnswer, ITrendQuery } from './line-data';
 import type { IMomentSource } from './moment-source';
 import type { IRowsQuery, IStreamRows } from './row-store';
 import type { IAuditEvent, IRunEvent } from './run-events';
+import type { ITensorQuery, ITensorResult, ITensorShape, StepsQuery } from './tensor-data';
 import type { RunLink } from './run-link';
 
 /** Whether a run takes changes now: it is live and its training has not ended. */
@@ -54,115 +54,6 @@ export type SourceChange =
   | { kind: 'connection' }
   | { kind: 'rows'; stream: string; firstStep: number; lastStep: number }
   | { kind: 'configured'; message: Configured };
-
-/** Count, mean, central moments and extremes of all finite values of a tensor. Mean and extremes are NaN where it has none. */
-export interface ITensorMoments {
-  readonly count: number;
-  readonly mean: number;
-  readonly m2: number;
-  readonly m3: number;
-  readonly m4: number;
-  readonly min: number;
-  readonly max: number;
-}
-
-/** One traced tensor as the browser keeps it. */
-export interface ITensorRow {
-  readonly step: number;
-  readonly microBatch: number;
-  readonly phase: Phase;
-  readonly pass: Pass;
-  readonly rank: number;
-  readonly layer: number;
-  readonly flag: string;
-  readonly part: string;
-  readonly compressor: string;
-  /** Shape of the whole tensor, [B, S, *]. */
-  readonly sourceShape: readonly number[];
-  /** Shape of `values`, row-major; the first axis is the samples kept. */
-  readonly shape: readonly number[];
-  /** The compressed tensor, flat. Not to be changed by readers. Empty, with its sums remembered, in a reduced row. */
-  readonly values: Float32Array;
-  readonly labels: readonly string[];
-  readonly nanCount: number;
-  readonly infCount: number;
-  /** What the compressor lost, as a fraction of the tensor's root mean square; NaN where it was not measured. */
-  readonly compressionError: number;
-  /** Of the whole tensor, before samples were chosen and anything was compressed; null where it is not known. */
-  readonly whole: ITensorMoments | null;
-  /** Set where the values were given up to stay within memory; their statistics are still known. */
-  readonly reduced?: true;
-}
-
-/** Which tensors a view wants. Absent members match everything. */
-export interface ITensorQuery {
-  flag: string;
-  part?: string;
-  layers?: readonly number[];
-  phase?: Phase;
-  pass?: Pass;
-  /** Rows of one rank, or of each layer those of the lowest rank that has it. */
-  rank?: number | 'lowest';
-  /** Inclusive first and last step. */
-  steps?: readonly [number, number];
-  /** Of each layer only the newest row, up to the last step, whose compression error was measured. */
-  measured?: boolean;
-  /** Blocks that rows of `Peaks` need at most along an axis: a recording answers no finer ones, whose `compressor` then says of what they are made. */
-  peaks?: number;
-  /** Also rows whose values were given up: for statistics, which are remembered. */
-  reduced?: boolean;
-}
-
-/** What a source has of a flag. */
-export interface ITensorShape {
-  readonly parts: readonly string[];
-  /** Ascending. */
-  readonly layers: readonly number[];
-  /** Ranks that sent rows, ascending; absent where there is one. */
-  readonly ranks?: readonly number[];
-  /** Absent where there are forward passes only. */
-  readonly passes?: readonly Pass[];
-}
-
-/** Which rows' steps are wanted. */
-export type StepsQuery = Pick<ITensorQuery, 'layers' | 'pass' | 'rank'>;
-
-/** What a bounded store still has of what a query names. */
-export interface IKept {
-  /** Newest step of which some tensor was thinned out: every later one is there in full. Null while everything is. */
-  readonly thinnedTo: number | null;
-  /** Rows of which only the statistics are left. */
-  readonly reducedRows: number;
-  /** Bytes that the whole run's tensors take now, and their bound. */
-  readonly bytes: number;
-  readonly limitBytes: number;
-}
-
-/** What is known of lines of which only the extremes are held. */
-export interface IThinnedLines {
-  /** Steps at which the line of a layer begins anew, by its number. */
-  readonly starts: Readonly<Record<string, readonly number[]>>;
-  /** Steps that there were. */
-  readonly total: number;
-}
-
-/** What a tensor query found, and what it could not. */
-export interface ITensorResult {
-  /** Set where of long lines only the extremes are here. */
-  readonly thinned?: IThinnedLines;
-  /** Ordered by step, then micro-batch, then layer. */
-  readonly rows: readonly ITensorRow[];
-  /** Rows of the query that were once there and of which nothing is left, to stay within memory. */
-  readonly evictedRows: number;
-  /** Set when not every row was sent: only every n-th step is here, with this n. */
-  readonly sampledEvery: number;
-  /** Of sources that keep a bounded history. */
-  readonly kept?: IKept;
-  /** Newest step of which rows may be lacking that nobody thinned out here: older ones were never here, or are gone. Absent where nothing is. */
-  readonly lackingTo?: number;
-  /** Steps that are known to be missing, and that nobody has. */
-  readonly missing?: readonly IMissingSteps[];
-}
 
 /** Scalars as columns, ordered by step within a name. All arrays have one length. */
 export interface IScalarColumns {

@@ -1,7 +1,7 @@
 import { badFrame } from '../protocol/frame';
 import type { StreamTable } from '../protocol/frame-table';
 import type { Pass, Phase } from '../protocol/messages.generated';
-import type { ITensorMoments, ITensorRow } from './source';
+import type { ITensorMoments, ITensorRow } from './tensor-data';
 
 const PHASES: readonly string[] = ['train', 'eval', 'generate'] satisfies Phase[];
 const PASSES: readonly string[] = ['forward', 'backward'] satisfies Pass[];

@@ -1,7 +1,7 @@
 import type { Pass, Phase } from '../protocol/messages.generated';
 import { firstPlace } from '../protocol/records';
 import { momentsOf, remember, rmsOf } from './row-moments';
-import type { ITensorRow } from './source';
+import type { ITensorRow } from './tensor-data';
 import { compareRows } from './tensor-rows';
 
 /**

@@ -1,6 +1,6 @@
 import type { Pass, Phase } from '../protocol/messages.generated';
 import { momentsOf } from './row-moments';
-import type { ITensorQuery, ITensorResult, ITensorRow, ITensorShape, StepsQuery } from './source';
+import type { ITensorQuery, ITensorResult, ITensorRow, ITensorShape, StepsQuery } from './tensor-data';
 import { compareRows } from './tensor-rows';
 import { TensorSeries } from './tensor-series';
 

@@ -1,4 +1,5 @@
-import { addView, bringViews, type IViewDescriptor, type ViewName } from '../protocol/view-info';
+import { addView, bringViews, type ViewName } from '../protocol/view-info';
+import type { IViewDescriptor } from '../protocol/view-descriptor';
 import type { ViewOptions } from '../protocol/views.generated';
 import type { IViewDefinition } from './shared/definition';
 import type { IMountModule, OtherOptions } from './mount-module';

@@ -10,15 +10,8 @@ import { PIPELINE } from '../../src/instruments/pipeline/client/pipeline-api';
 import { TIMELINE, type ITimelineRequest } from '../../src/instruments/timeline/client/timeline-api';
 import type { Ask, IQuestion } from '../../src/client/question';
 import { RunLink } from '../../src/store/run-link';
-import type {
-  ConnectionState,
-  IRunSource,
-  IScalarColumns,
-  ITensorQuery,
-  ITensorResult,
-  ITensorRow,
-  SourceChange
-} from '../../src/store/source';
+import type { ConnectionState, IRunSource, IScalarColumns, SourceChange } from '../../src/store/source';
+import type { ITensorQuery, ITensorResult, ITensorRow } from '../../src/store/tensor-data';
 
 /** What the synthetic run looks like. */
 export interface ISyntheticShape {

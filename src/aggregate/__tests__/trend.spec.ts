@@ -1,7 +1,7 @@
 /** @jest-environment node */
 import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import type { ITensorRow } from '../../store/source';
+import type { ITensorRow } from '../../store/tensor-data';
 import {
   AggregateError,
   KEPT_STATISTICS,

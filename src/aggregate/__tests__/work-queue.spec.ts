@@ -1,5 +1,5 @@
 /** @jest-environment node */
-import type { ITensorRow } from '../../store/source';
+import type { ITensorRow } from '../../store/tensor-data';
 import {
   AggregateError,
   groupBy,

@@ -1,4 +1,5 @@
-import { viewInfos, type IViewInfo } from '../../protocol/view-info';
+import { viewInfos } from '../../protocol/view-info';
+import type { IViewInfo } from '../../protocol/view-descriptor';
 import { viewDefaults } from '../../protocol/view-options';
 
 /** How runs are compared: lines over one another, their difference from the first run's, or their ratio to them. */

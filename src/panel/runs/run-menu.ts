@@ -1,6 +1,7 @@
 import type { JupyterFrontEnd } from '@jupyterlab/application';
 import type { TranslationBundle } from '@jupyterlab/translation';
-import { CommandIDs, type IMegalensPanel, type IRunEntry } from '../../tokens';
+import { CommandIDs, type IRunEntry } from '../../tokens';
+import type { IMegalensPanel } from '../shell/panel-token';
 import type { PanelModel } from '../shell/panel-model';
 import { runCode } from '../shell/panel-code';
 import { isDeletable } from './keep-newest';

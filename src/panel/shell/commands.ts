@@ -3,9 +3,10 @@ import { LabIcon } from '@jupyterlab/ui-components';
 import type { CommandRegistry } from '@lumino/commands';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 import type { IDisposable } from '@lumino/disposable';
-import type { IViewInfo } from '../../protocol/view-info';
+import type { IViewInfo } from '../../protocol/view-descriptor';
 import type { ViewOptions } from '../../protocol/views.generated';
-import { CommandIDs, type IMegalensPanel, type IMegalensViews } from '../../tokens';
+import { CommandIDs, type IMegalensViews } from '../../tokens';
+import type { IMegalensPanel } from './panel-token';
 import { megalensIcon } from './icon';
 import type { PanelModel } from './panel-model';
 

@@ -1,5 +1,6 @@
 import * as React from 'react';
-import { viewInfos, type IViewInfo } from '../../protocol/view-info';
+import { viewInfos } from '../../protocol/view-info';
+import type { IViewInfo } from '../../protocol/view-descriptor';
 import { hasRows } from '../shell/open-run';
 import type { PanelModel } from '../shell/panel-model';
 import { Section, PanelButton } from '../shell/section';

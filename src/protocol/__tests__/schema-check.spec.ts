@@ -1,5 +1,6 @@
 /** @jest-environment node */
-import { schemaCheck, type ISchema } from '../schema-check';
+import { schemaCheck } from '../schema-check';
+import type { ISchema } from '../schema';
 import { addView } from '../view-info';
 import { fullViewOptions } from '../view-options';
 

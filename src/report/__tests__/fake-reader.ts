@@ -1,10 +1,11 @@
 import { zlibSync } from 'fflate';
-import type { IMomentsReader, IRunReader } from '../../client/run-reader';
-import type { IRunDetail, IStreamQuery } from '../../client/runs-api';
+import type { IRunReader, IStreamQuery } from '../../client/run-reader';
+import type { IMomentsReader } from '../../client/moments-api';
+import type { IRunDetail } from '../../client/runs-api';
 import type { Hello } from '../../protocol/messages.generated';
 import { encodeFrame } from '../../protocol/encode-frame';
 import { HEADER_BYTES } from '../../protocol/frame';
-import type { ITensorRow } from '../../store/source';
+import type { ITensorRow } from '../../store/tensor-data';
 import { TensorStore } from '../../store/tensor-store';
 import { HELLO, rowOf } from '../../store/__tests__/memory-run';
 import type { HeldRun } from '../held-run';

@@ -2,7 +2,7 @@
 
 import type { IQuestion } from '../../client/question';
 import { momentsOf } from '../../store/row-moments';
-import type { ITensorQuery } from '../../store/source';
+import type { ITensorQuery } from '../../store/tensor-data';
 import { Recorder } from '../recorder';
 import { answering } from '../../client/__tests__/answering';
 import { detailOf, fakeReader, opened, rowOf } from './fake-reader';

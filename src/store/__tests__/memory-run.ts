@@ -4,17 +4,8 @@ import { own } from '../../protocol/records';
 import { RowStore, type IStreamRows } from '../row-store';
 import { Signal } from '@lumino/signaling';
 import type { Configured, ConfigPatch, Hello, Phase, Status } from '../../protocol/messages.generated';
-import type {
-  ConnectionState,
-  IRunSource,
-  IScalarColumns,
-  ITensorQuery,
-  ITensorResult,
-  ITensorRow,
-  ITensorShape,
-  SourceChange,
-  StepsQuery
-} from '../source';
+import type { ConnectionState, IRunSource, IScalarColumns, SourceChange } from '../source';
+import type { ITensorQuery, ITensorResult, ITensorRow, ITensorShape, StepsQuery } from '../tensor-data';
 import { MemoryMoments, type IMomentRow } from './memory-moments';
 import { TensorStore } from '../tensor-store';
 

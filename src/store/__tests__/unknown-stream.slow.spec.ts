@@ -11,7 +11,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { MomentsApi } from '../../client/moments-api';
 import { Rest } from '../../client/rest';
-import type { IStreamQuery } from '../../client/runs-api';
+import type { IStreamQuery } from '../../client/run-reader';
 import {
   HEADER_BYTES,
   decodeFrame,

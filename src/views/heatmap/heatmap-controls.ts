@@ -1,6 +1,7 @@
 import { formatInteger } from '../../charts';
 import type { HeatmapOptions } from '../../protocol/views.generated';
-import type { IRunSource, ITensorShape } from '../../store/source';
+import type { IRunSource } from '../../store/source';
+import type { ITensorShape } from '../../store/tensor-data';
 import { type Control, selectControl } from '../shared/control';
 import { colorRangeControl, goControl, stepsControl, transformControl } from '../shared/controls';
 import { numberField } from '../shared/table';

@@ -1,6 +1,6 @@
 import { ColorScale, lowMagnitude, type IColorLook, type Transform } from '../../charts';
 import type { Hello } from '../../protocol/messages.generated';
-import type { ITensorResult, ITensorRow } from '../../store/source';
+import type { ITensorResult, ITensorRow } from '../../store/tensor-data';
 import type { HeatmapOptions } from '../../protocol/views.generated';
 import { placeNear } from '../shared/places';
 import { lastAxis, readCompressor, tokenText } from '../shared/describe';

@@ -1,7 +1,8 @@
 import { flagColor, formatFull, formatInteger, Pictures, type IPlace, type IRecipe } from '../../charts';
 import type { HeatmapOptions } from '../../protocol/views.generated';
 import type { IPointed } from '../../store/run-link';
-import type { ITensorShape, SourceChange } from '../../store/source';
+import type { SourceChange } from '../../store/source';
+import type { ITensorShape } from '../../store/tensor-data';
 import type { IMark, IMoved, Loaded } from '../shared/content';
 import type { Control } from '../shared/control';
 import { flagInfo, flagWords, rankWords } from '../shared/describe';

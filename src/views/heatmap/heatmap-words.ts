@@ -1,6 +1,6 @@
 import { formatInteger, formatNumber } from '../../charts';
 import type { HeatmapOptions } from '../../protocol/views.generated';
-import type { ITensorRow, ITensorResult } from '../../store/source';
+import type { ITensorRow, ITensorResult } from '../../store/tensor-data';
 import { lockedWords } from '../shared/controls';
 import { compressorWords, omissionWords, thinnedWords } from '../shared/describe';
 import { layerWords, layerName } from '../shared/layers';

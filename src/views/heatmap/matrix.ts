@@ -1,5 +1,5 @@
 import type { IMatrix } from '../../charts';
-import type { ITensorRow } from '../../store/source';
+import type { ITensorRow } from '../../store/tensor-data';
 
 /** One sample (and head) of a traced tensor as a picture sees it. */
 export interface ISlice extends IMatrix {

@@ -1,4 +1,5 @@
-import type { IRunSource, ITensorQuery, ITensorResult, ITensorRow } from '../../store/source';
+import type { IRunSource } from '../../store/source';
+import type { ITensorQuery, ITensorResult, ITensorRow } from '../../store/tensor-data';
 import { unmeasured } from './heatmap-words';
 import {
   nearestStep,

@@ -9,7 +9,7 @@ import { axisTexts, placeWords } from '../shared/lines/step-axis';
 import type { IPictured } from '../shared/view-model';
 import { lineCaption, lineSummary, lineTitle } from './line-words';
 import { MomentPane } from './pane';
-import { linesQuestion, readLines, type ILines } from './read-lines';
+import { linesQuestion, readLines, type ILines, type ILogged } from './read-lines';
 import type { MomentReader } from './reader';
 import { axisWords, byWords, capital } from './words';
 
@@ -119,9 +119,6 @@ export class LinesPane extends MomentPane {
   private _notes: readonly INote[] = [];
   private readonly _picture = new LinePicture(this.env, this.t);
 }
-
-/** Steps with their samples, ascending. */
-export type ILogged = Pick<IMomentGroups, 'samples' | 'step' | 'stepsTotal'>;
 
 /** The steps of lines, where those of everything are not known yet. */
 function stepsOf({ step, stepsTotal }: IMomentGroups): ILogged {

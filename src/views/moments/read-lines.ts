@@ -6,7 +6,6 @@ import { clockOf, type RunClock, StepAxis } from '../shared/lines/step-axis';
 import type { Translate } from '../shared/translate';
 import { badSteps, badStretches, type IStretch } from './captions';
 import { linesOf, startsOf } from './line';
-import type { ILogged } from './lines-pane';
 import type { IMomentQuestion, IMomentRun, MomentReader } from './reader';
 import { keyWords, type MomentOptions } from './words';
 
@@ -34,6 +33,9 @@ export interface IBadRun {
   readonly groups: IMomentGroups;
   readonly stretches: readonly IStretch[];
 }
+
+/** Steps with their samples, ascending. */
+export type ILogged = Pick<IMomentGroups, 'samples' | 'step' | 'stepsTotal'>;
 
 /** Whole lines, and what is drawn around them. */
 export interface ILines {

@@ -1,6 +1,6 @@
 import { formatBytes, formatInteger } from '../../charts';
 import type { Hello, FlagInfo, Pass } from '../../protocol/messages.generated';
-import type { ITensorShape, IKept } from '../../store/source';
+import type { ITensorShape, IKept } from '../../store/tensor-data';
 import { listWords } from './layers';
 import type { Translate } from './translate';
 

@@ -10,8 +10,9 @@ import {
 import { flagColor, formatInteger } from '../../charts';
 import { isRangeText, inRanges } from '../../protocol/ranges';
 import type { TrendOptions } from '../../protocol/views.generated';
-import type { IMissingSteps, ITrendAnswer, ITrendTensor } from '../../store/line-data';
-import type { IRunSource, ITensorShape } from '../../store/source';
+import type { ITrendAnswer, ITrendTensor } from '../../store/line-data';
+import type { IMissingSteps, ITensorShape } from '../../store/tensor-data';
+import type { IRunSource } from '../../store/source';
 import { changeWords, type ISeries } from '../shared/change-words';
 import type { IContent } from '../shared/content';
 import { type Control, selectControl } from '../shared/control';

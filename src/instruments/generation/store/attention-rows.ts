@@ -1,5 +1,5 @@
 import type { IGenerationPass, IGenerationRead, ITokenPlace } from './generation-rows';
-import type { ITensorRow } from '../../../store/source';
+import type { ITensorRow } from '../../../store/tensor-data';
 
 /** Attention probabilities of one sequence in one forward pass, as the compressor left them: `[heads, queryBlocks, keyBlocks]` from `start` on in `row.values`. */
 export interface IAttentionPiece {

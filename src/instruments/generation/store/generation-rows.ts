@@ -1,6 +1,7 @@
 import { own } from '../../../protocol/records';
 import type { IStreamRows } from '../../../store/row-store';
-import type { ITensorRow, IRunSource, ITensorQuery, ITensorResult } from '../../../store/source';
+import type { IRunSource } from '../../../store/source';
+import type { ITensorRow, ITensorQuery, ITensorResult } from '../../../store/tensor-data';
 
 /** Reads rows of a stream cell by cell; columns may be missing, and cells hold anything. */
 export class RowCells {

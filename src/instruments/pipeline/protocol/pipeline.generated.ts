@@ -1,6 +1,6 @@
 // Generated from protocol/pipeline.schema.json by scripts/generate-protocol.mjs. Do not edit: run `npm run generate`.
 
-import type { ISchema } from '../../../protocol/schema-check';
+import type { ISchema } from '../../../protocol/schema';
 
 /**
  * Plans of pipeline schedules, and what a planner is asked: the same JSON in the page, the kernel, files and the training.

@@ -2,7 +2,7 @@
 
 import { attentionPieces, joinAttention } from '../attention-rows';
 import { GenerationRows, joinPositions, type ITokenPlace } from '../generation-rows';
-import type { ITensorQuery, ITensorRow } from '../../../../store/source';
+import type { ITensorQuery, ITensorRow } from '../../../../store/tensor-data';
 import { MemoryRun } from '../../../../store/__tests__/memory-run';
 import { attentionRow, placesOf } from './written-text';
 

@@ -1,5 +1,5 @@
 import type { ITokenPlace } from '../generation-rows';
-import type { ITensorRow } from '../../../../store/source';
+import type { ITensorRow } from '../../../../store/tensor-data';
 
 /**
  * Where the tensors of a text lie: its prompt in one pass at step 1, each later token in a step of its own, the last one nowhere.

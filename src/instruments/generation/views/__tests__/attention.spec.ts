@@ -6,7 +6,7 @@ import { attentionRow, placesOf, type IAttentionPass } from '../../store/__tests
 import { WrittenRun } from '../../../../store/__tests__/written-run';
 import { peaksWithin } from '../../store/attention-rows';
 import { RunLink } from '../../../../store/run-link';
-import type { ITensorRow } from '../../../../store/source';
+import type { ITensorRow } from '../../../../store/tensor-data';
 import { AttentionReader } from '../attention/attention-reader';
 import { headMaps, type IHeadMaps, type IMapWindow } from '../attention/attention-maps';
 import type { IAttentionText } from '../attention/attention-text';

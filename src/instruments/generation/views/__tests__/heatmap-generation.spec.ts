@@ -3,7 +3,7 @@ import type { HeatmapOptions, ViewOptions } from '../../../../protocol/views.gen
 import { attentionRow, placesOf } from '../../store/__tests__/written-text';
 import { WrittenRun } from '../../../../store/__tests__/written-run';
 import { RunLink } from '../../../../store/run-link';
-import type { ITensorRow } from '../../../../store/source';
+import type { ITensorRow } from '../../../../store/tensor-data';
 import { mountView } from '../../../../views/registry';
 import { readView } from '../../../../views/still';
 import type { IView } from '../../../../views/view';

@@ -1,5 +1,5 @@
 import { SeededRandom } from '../../../../protocol/seeded-random';
-import type { ITensorRow } from '../../../../store/source';
+import type { ITensorRow } from '../../../../store/tensor-data';
 import { WrittenRun } from '../../../../store/__tests__/written-run';
 
 /** What is written and traced. */

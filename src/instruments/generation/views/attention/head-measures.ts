@@ -1,5 +1,5 @@
 import type { IAttentionPiece } from '../../store/attention-rows';
-import type { ITensorRow } from '../../../../store/source';
+import type { ITensorRow } from '../../../../store/tensor-data';
 
 /**
  * What distinguishes a head: mean entropy of a query's probabilities (nats), mean of how many tokens its keys lie from it, mean probability of the first token,

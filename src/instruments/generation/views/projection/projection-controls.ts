@@ -1,4 +1,5 @@
-import type { IRunSource, ITensorShape } from '../../../../store/source';
+import type { IRunSource } from '../../../../store/source';
+import type { ITensorShape } from '../../../../store/tensor-data';
 import { type Control, selectControl } from '../../../../views/shared/control';
 import { chip, numberField } from '../../../../views/shared/table';
 import { layerName } from '../../../../views/shared/layers';

@@ -10,7 +10,8 @@ import {
 } from '../../store/generation-rows';
 import { PLACE_COLUMNS, type IGeneration } from '../../store/generations';
 import type { ITextPosition } from '../../../../store/run-link';
-import type { IRunSource, ITensorRow } from '../../../../store/source';
+import type { IRunSource } from '../../../../store/source';
+import type { ITensorRow } from '../../../../store/tensor-data';
 
 /** Most tokens that are projected; of more every second, third … is. */
 const MOST_TOKENS = 20_000;

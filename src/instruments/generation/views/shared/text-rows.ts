@@ -1,7 +1,8 @@
 import { isAttentionRow, joinAttention } from '../../store/attention-rows';
 import { generationOf, GenerationReader, isUnderWay, type IGeneration } from '../../store/generations';
 import { GenerationRows, joinPositions, type IGenerationRead } from '../../store/generation-rows';
-import type { IRunSource, ITensorRow, SourceChange } from '../../../../store/source';
+import type { IRunSource, SourceChange } from '../../../../store/source';
+import type { ITensorRow } from '../../../../store/tensor-data';
 import { TextPlaces } from '../../store/generated-tokens';
 import { tokenText } from '../../../../views/shared/describe';
 import { promptWords } from './generation-view';

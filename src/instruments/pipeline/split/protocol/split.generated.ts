@@ -1,6 +1,6 @@
 // Generated from protocol/split.schema.json by scripts/generate-protocol.mjs. Do not edit: run `npm run generate`.
 
-import type { ISchema } from '../../../../protocol/schema-check';
+import type { ISchema } from '../../../../protocol/schema';
 
 /**
  * Trainings whose forward and backward passes run in different processes: which process does what, and what a planner is asked about them.

@@ -1,0 +1,16 @@
+import { Token } from '@lumino/coreutils';
+import type { PanelModel } from './panel-model';
+
+/** The sidebar panel; commands act on what it shows. */
+export interface IMegalensPanel {
+  /** The panel's model, loaded on first use. */
+  model(): Promise<PanelModel>;
+  /** Show the panel. */
+  reveal(): void;
+}
+
+/** The sidebar panel. */
+export const IMegalensPanel = new Token<IMegalensPanel>(
+  'megalens:IMegalensPanel',
+  'The Megalens sidebar panel.'
+);
