@@ -10,7 +10,7 @@ import pytest
 # Simulators, fakes and helpers of several rooms.
 sys.path.insert(0, str(Path(__file__).parent / "kit"))
 
-import warm  # noqa: E402
+import warm
 
 warm.install()
 

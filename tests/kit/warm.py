@@ -21,14 +21,23 @@ import threading
 from pathlib import Path
 from typing import Any
 
-__all__ = ["COLD", "install"]
+__all__ = ["COLD", "install", "install_forked", "preload"]
 
 COLD = "MEGALENS_TEST_COLD"
 # prctl's: whoever asks becomes the parent of a process whose own parent has ended.
 _SUBREAPER = 36
 _LARGEST = 1 << 20
-_HUB = ("megalens.cli.main", "megalens.hub.server", "megalens.hub.process", "megalens.hub.recorder")
-_TORCH = (*_HUB, "torch", "megalens.api.trace", "megalens.api.statistics", "megalens.adapters", "megalens.demo.model")
+_HUB = (
+    *("megalens.cli.main", "megalens.hub.server", "megalens.hub.allocator"),
+    # pyarrow, and what it looks for once it reads values, or a file.
+    *("pyarrow.compute", "pyarrow.pandas_compat", "pandas", "pyarrow.parquet", "pyarrow.dataset"),
+)
+_TORCH = (
+    *_HUB,
+    # The second is imported by the first optimizer.
+    *("torch", "torch._dynamo", "safetensors.torch"),
+    *("megalens.api.trace", "megalens.api.statistics", "megalens.adapters", "megalens.demo.train"),
+)
 _SCRIPTS = ("worker.py", "train.py")
 
 
@@ -38,12 +47,41 @@ def install() -> None:
         subprocess._fork_exec = _Starter(subprocess._fork_exec)
 
 
+def install_forked(modules: tuple[str, ...] = _HUB) -> None:
+    """Do the same in a process that itself was forked warm: the parent is a copy of it, made before it starts threads."""
+    ours, theirs = _channel()
+    if os.fork() == 0:
+        ours.close()
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for own in range(3):
+            os.dup2(nothing, own)
+        os.close(nothing)
+        _become(_serve(theirs))
+        raise SystemExit(0)
+    theirs.close()
+    subprocess._fork_exec = _Starter(subprocess._fork_exec, {modules: ours})
+
+
+def preload(modules: tuple[str, ...] = _TORCH) -> None:
+    """Import ``modules``, and what slices add to them."""
+    for module in modules:
+        importlib.import_module(module)
+    slices = importlib.import_module("megalens.slices")
+    for each in slices.find_slices():
+        for path in (each.commands, each.traced if "torch" in modules else ""):
+            if path:
+                slices.load(path)
+    slices.find_slices.cache_clear()
+
+
 def _imported(command: list[str]) -> tuple[str, ...]:
     """What the process of a command that follows ``python`` finds imported; nothing when it starts cold."""
     match command:
         case ["-m", "megalens", "hub" | "replay", *_]:
             return _HUB
-        case ["-m", "megalens", "serve", *_] | ["-m", "megalens.demo" | "torch.distributed.run", *_]:
+        case ["-m", "megalens", "serve", *_]:
+            return _TORCH
+        case ["-m", "megalens.demo" | "torch.distributed.run" | "ipykernel_launcher", *_]:
             return _TORCH
         case [script, *_] if Path(script).name in _SCRIPTS:
             return _TORCH
@@ -91,8 +129,7 @@ class _Starter:
         for modules, parent in self._parents.items():
             if set(imported) <= set(modules):
                 return parent
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _LARGEST)
+        ours, theirs = _channel()
         with theirs:
             path = [str(Path(__file__).parents[2]), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
             process = subprocess.Popen(
@@ -106,6 +143,12 @@ class _Starter:
         process.returncode = 0
         self._parents[imported] = ours
         return ours
+
+
+def _channel() -> tuple[socket.socket, socket.socket]:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _LARGEST)
+    return ours, theirs
 
 
 def _serve(channel: socket.socket) -> dict[str, Any]:
@@ -158,35 +201,17 @@ def _become(asked: dict[str, Any]) -> None:
         runpy.run_path(words[0], run_name="__main__")
 
 
-def _nested(modules: tuple[str, ...]) -> bool:
-    """Fork a parent for what this process will start itself; return whether this is a process that came of it."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _LARGEST)
-    ours.set_inheritable(False)
-    if os.fork() == 0:
-        ours.close()
-        nothing = os.open(os.devnull, os.O_RDWR)
-        for own in range(3):
-            os.dup2(nothing, own)
-        os.close(nothing)
-        _become(_serve(theirs))
-        return True
-    theirs.close()
-    subprocess._fork_exec = _Starter(subprocess._fork_exec, {modules: ours})
-    return False
-
-
 def _main(descriptor: str, *modules: str) -> None:
-    for module in modules:
-        importlib.import_module(module)
+    preload(modules)
     # Each process adds its own.
     added = {str(Path(__file__).parent), *os.environ["PYTHONPATH"].split(os.pathsep)}
     sys.path[:] = [part for part in sys.path if part not in added]
     gc.collect()
     gc.freeze()
     asked = _serve(socket.socket(fileno=int(descriptor)))
-    if modules == _HUB or not _nested(modules):
-        _become(asked)
+    if modules != _HUB:
+        install_forked(modules)
+    _become(asked)
 
 
 if __name__ == "__main__":
