@@ -10,6 +10,10 @@ import pytest
 # Simulators, fakes and helpers of several rooms.
 sys.path.insert(0, str(Path(__file__).parent / "kit"))
 
+import warm
+
+warm.install()
+
 # jsonschema would load a grammar of addresses, which no schema here needs, for more than a second in each worker.
 sys.modules.setdefault("rfc3987_syntax", None)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
-import accelerate
 import numpy as np
 import pytest
 import torch
@@ -33,23 +33,27 @@ class Windows(torch.utils.data.Dataset):
         return {"input_ids": ids, "labels": ids}
 
 
-class Before(transformers.TrainerCallback):
-    """Keeps the gradients as backward passes leave them: a trainer calls nobody between those and clipping."""
+def keeper() -> Any:
+    """Return a callback that keeps the gradients as backward passes leave them: a trainer calls nobody between those and clipping."""
 
-    def __init__(self) -> None:
-        self.gradients: list[dict[str, torch.Tensor]] = []
-        self._last: dict[str, torch.Tensor] = {}
+    # The trainer's half of the library takes seconds to load.
+    class Before(transformers.TrainerCallback):
+        def __init__(self) -> None:
+            self.gradients: list[dict[str, torch.Tensor]] = []
+            self._last: dict[str, torch.Tensor] = {}
 
-    def on_train_begin(self, args, state, control, model=None, **_) -> None:
-        for name, parameter in model.named_parameters():
-            parameter.register_post_accumulate_grad_hook(
-                lambda p, name=name: self._last.update({name: p.grad.clone()})
-            )
+        def on_train_begin(self, args, state, control, model=None, **_) -> None:
+            for name, parameter in model.named_parameters():
+                parameter.register_post_accumulate_grad_hook(
+                    lambda p, name=name: self._last.update({name: p.grad.clone()})
+                )
 
-    def on_pre_optimizer_step(self, args, state, control, model=None, **_) -> None:
-        self.gradients.append(dict(self._last))
-        largest = max(float(p.grad.abs().max()) for p in model.parameters())
-        assert largest < 1e-3
+        def on_pre_optimizer_step(self, args, state, control, model=None, **_) -> None:
+            self.gradients.append(dict(self._last))
+            largest = max(float(p.grad.abs().max()) for p in model.parameters())
+            assert largest < 1e-3
+
+    return Before()
 
 
 def model(**more) -> transformers.GPT2LMHeadModel:
@@ -103,7 +107,7 @@ def test_a_trainer_logs_gradients_before_it_clips_them_and_the_samples_it_consum
 
     plain = train(folder="plain")
     jsonl = tmp_path / "statistics"
-    before = Before()
+    before = keeper()
     callback = MegalensCallback(statistics={**ALL, "jsonl": jsonl}, hub=None)
     assert train(before, callback, folder="logged") == plain
     assert callback.tracer is None
@@ -128,7 +132,7 @@ def test_a_trainer_logs_gradients_before_it_clips_them_and_the_samples_it_consum
 def test_the_last_step_of_an_epoch_with_fewer_micro_batches_has_its_gradients_before_clipping(
     tmp_path,
 ) -> None:
-    before = Before()
+    before = keeper()
     arguments = transformers.TrainingArguments(
         str(tmp_path / "trained"),
         num_train_epochs=2,
@@ -152,6 +156,8 @@ def test_the_last_step_of_an_epoch_with_fewer_micro_batches_has_its_gradients_be
 
 
 def test_a_loop_of_accelerate_logs_gradients_before_clipping_also_where_an_epoch_ends_early(tmp_path) -> None:
+    import accelerate
+
     accelerator = accelerate.Accelerator(cpu=True, gradient_accumulation_steps=3)
     network = model()
     batches = torch.utils.data.DataLoader(Windows(8), batch_size=2)

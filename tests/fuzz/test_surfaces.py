@@ -1,6 +1,7 @@
 """Whatever comes from outside is taken or refused with a typed error: in two seconds, 512 MB, and without the end of the process."""
 
 import json
+import os
 
 import pytest
 
@@ -8,7 +9,7 @@ from tests.fuzz.kept import from_kept, read_found, to_kept
 from tests.fuzz.suite import run_cases, run_inputs, shares
 from tests.fuzz.surface import CATALOGUE, case_input
 
-MANY = 20_000
+CASES = int(os.environ.get("MEGALENS_FUZZ_CASES", "2000"))
 
 
 def assert_nothing_found(results):
@@ -22,14 +23,14 @@ def assert_nothing_found(results):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(200 + CASES // 100)
 def test_many_cases_of_every_surface_find_nothing():
-    results = run_cases(shares(MANY))
+    results = run_cases(shares(CASES))
     assert_nothing_found(results)
     assert set(results) == set(CATALOGUE)
     # What refuses everything tests only its door.
     assert all(result.accepted for result in results.values())
-    assert sum(result.cases for result in results.values()) >= MANY - len(CATALOGUE)
+    assert sum(result.cases for result in results.values()) >= CASES - len(CATALOGUE)
 
 
 @pytest.mark.slow

@@ -2,14 +2,14 @@
 
 import warnings
 
+import warm
+
+warm.preload()
+
 with warnings.catch_warnings():
     # Megatron-Core names every optional package that is not there.
     warnings.simplefilter("ignore")
     import megatron_job  # noqa: F401
 
-import perturb_work  # noqa: F401
-import pyarrow.compute
-
-# pyarrow looks for it once it reads values.
-import pyarrow.pandas_compat  # noqa: F401
-import torch_statistics_work  # noqa: F401
+import perturb_work  # noqa: E402, F401
+import torch_statistics_work  # noqa: E402, F401

@@ -18,6 +18,8 @@ from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from typing import Any
 
+import warm
+
 __all__ = ["run_job"]
 
 _SECONDS = 240.0
@@ -103,6 +105,7 @@ def _begin(rank: int, processes: int, folder: str, answer: Connection, work: str
     import torch
     from torch import distributed
 
+    warm.install_forked()
     fault, result = None, None
     try:
         torch.set_num_threads(1)

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from megalens.protocol import ProtocolError, decode_frame, decode_message, encode_message, stream_schema
 
 # 100,000 of each take a minute: MEGALENS_FUZZ_CASES=100000 after a change of what reads them.
-CASES = int(os.environ.get("MEGALENS_FUZZ_CASES", "20000"))
-QUICK = 3_000
+CASES = int(os.environ.get("MEGALENS_FUZZ_CASES", "2000"))
 
 
 def resident_bytes():
@@ -64,24 +63,11 @@ def run(cases, seeds, mutate, read):
 
 
 def test_mutated_frames_are_refused_or_read():
-    taken = run(QUICK, golden_frames(), mutated_frame, read_frame)
-    assert 0 < taken < QUICK
-
-
-@pytest.mark.slow
-def test_mutated_messages_are_refused_or_read():
-    taken = run(QUICK, golden_messages(), mutated_message, read_message)
-    assert 0 < taken < QUICK
-
-
-@pytest.mark.slow
-def test_many_mutated_frames_are_refused_or_read():
     taken = run(CASES, golden_frames(), mutated_frame, read_frame)
     assert 0 < taken < CASES
 
 
-@pytest.mark.slow
-def test_many_mutated_messages_are_refused_or_read():
+def test_mutated_messages_are_refused_or_read():
     taken = run(CASES, golden_messages(), mutated_message, read_message)
     assert 0 < taken < CASES
 

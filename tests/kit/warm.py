@@ -1,0 +1,218 @@
+"""Starts the Python processes of tests warm: each forks from a parent that has imported what it needs.
+
+Once ``install`` has run, what ``subprocess`` starts with one of the commands of ``_imported`` forks from a parent that imported the hub,
+or torch too, once for all tests of this process. It becomes a child of whoever asked for it, with the environment, folder, standard
+streams and exit code that it would have had. Every other command starts cold, and so does each one whose environment has ``COLD``: what
+a process imports or takes shows only there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import importlib
+import json
+import os
+import runpy
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+__all__ = ["COLD", "install", "install_forked", "preload"]
+
+COLD = "MEGALENS_TEST_COLD"
+# prctl's: whoever asks becomes the parent of a process whose own parent has ended.
+_SUBREAPER = 36
+_LARGEST = 1 << 20
+_HUB = (
+    *("megalens.cli.main", "megalens.hub.server", "megalens.hub.allocator"),
+    # pyarrow, and what it looks for once it reads values, or a file.
+    *("pyarrow.compute", "pyarrow.pandas_compat", "pandas", "pyarrow.parquet", "pyarrow.dataset"),
+)
+_TORCH = (
+    *_HUB,
+    # The second is imported by the first optimizer.
+    *("torch", "torch._dynamo", "safetensors.torch"),
+    *("megalens.api.trace", "megalens.api.statistics", "megalens.adapters", "megalens.demo.train"),
+)
+_SCRIPTS = ("worker.py", "train.py")
+
+
+def install() -> None:
+    """Let this process start its Python processes warm, where the system and this Python allow it."""
+    if sys.platform == "linux" and hasattr(subprocess, "_fork_exec"):
+        subprocess._fork_exec = _Starter(subprocess._fork_exec)
+
+
+def install_forked(modules: tuple[str, ...] = _HUB) -> None:
+    """Do the same in a process that itself was forked warm: the parent is a copy of it, made before it starts threads."""
+    ours, theirs = _channel()
+    if os.fork() == 0:
+        ours.close()
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for own in range(3):
+            os.dup2(nothing, own)
+        os.close(nothing)
+        _become(_serve(theirs))
+        raise SystemExit(0)
+    theirs.close()
+    subprocess._fork_exec = _Starter(subprocess._fork_exec, {modules: ours})
+
+
+def preload(modules: tuple[str, ...] = _TORCH) -> None:
+    """Import ``modules``, and what slices add to them."""
+    for module in modules:
+        importlib.import_module(module)
+    slices = importlib.import_module("megalens.slices")
+    for each in slices.find_slices():
+        for path in (each.commands, each.traced if "torch" in modules else ""):
+            if path:
+                slices.load(path)
+    slices.find_slices.cache_clear()
+
+
+def _imported(command: list[str]) -> tuple[str, ...]:
+    """What the process of a command that follows ``python`` finds imported; nothing when it starts cold."""
+    match command:
+        case ["-m", "megalens", "hub" | "replay", *_]:
+            return _HUB
+        case ["-m", "megalens", "serve", *_]:
+            return _TORCH
+        case ["-m", "megalens.demo" | "torch.distributed.run" | "ipykernel_launcher", *_]:
+            return _TORCH
+        case [script, *_] if Path(script).name in _SCRIPTS:
+            return _TORCH
+    return ()
+
+
+class _Starter:
+    """Stands in for the function with which ``subprocess`` forks and executes."""
+
+    def __init__(self, cold: Any, parents: dict[tuple[str, ...], socket.socket] | None = None) -> None:
+        self._cold = cold
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._parents = parents or {}
+
+    def __call__(self, *given: Any) -> int:
+        command, _, close, kept, folder, environment = given[:6]
+        words = [os.fsdecode(word) for word in command]
+        # One descriptor beyond the standard streams is kept always: it tells of a command that could not be executed.
+        plain = close and len(kept) == 1 and given[17:22] == (None, None, None, -1, None)
+        ours = plain and words[0] == sys.executable and os.getpid() == self._process
+        variables = [k + b"=" + v for k, v in os.environb.items()] if environment is None else environment
+        imported = _imported(words[1:]) if ours else ()
+        if not imported or any(variable.startswith(COLD.encode()) for variable in variables):
+            return int(self._cold(*given))
+        request = {
+            "command": words[1:],
+            "folder": os.getcwd() if folder is None else os.fsdecode(folder),
+            "environment": [os.fsdecode(variable) for variable in variables],
+            "session": given[15],
+            "group": given[16],
+        }
+        streams = [own if end == -1 else end for own, end in enumerate((given[6], given[9], given[11]))]
+        with self._lock:
+            parent = self._parent(imported)
+            prctl = ctypes.CDLL(None).prctl
+            prctl(_SUBREAPER, 1, 0, 0, 0)
+            try:
+                socket.send_fds(parent, [json.dumps(request).encode()], streams)
+                return int(parent.recv(_LARGEST))
+            finally:
+                prctl(_SUBREAPER, 0, 0, 0, 0)
+
+    def _parent(self, imported: tuple[str, ...]) -> socket.socket:
+        for modules, parent in self._parents.items():
+            if set(imported) <= set(modules):
+                return parent
+        ours, theirs = _channel()
+        with theirs:
+            path = [str(Path(__file__).parents[2]), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+            process = subprocess.Popen(
+                [sys.executable, __file__, str(theirs.fileno()), *imported],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                env={**os.environ, COLD: "1", "PYTHONPATH": os.pathsep.join(filter(None, path))},
+                pass_fds=[theirs.fileno()],
+            )
+        # It ends by itself once nobody can ask it any more.
+        process.returncode = 0
+        self._parents[imported] = ours
+        return ours
+
+
+def _channel() -> tuple[socket.socket, socket.socket]:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _LARGEST)
+    return ours, theirs
+
+
+def _serve(channel: socket.socket) -> dict[str, Any]:
+    """Fork at every request; return, in each process that came of it, what was asked."""
+    while True:
+        data, streams, _, _ = socket.recv_fds(channel, _LARGEST, 3)
+        if not data:
+            os._exit(0)
+        told, tell = os.pipe()
+        adopted, adopt = os.pipe()
+        between = os.fork()
+        if between == 0:
+            pid = os.fork()
+            if pid:
+                os.write(tell, str(pid).encode())
+                os._exit(0)
+            os.close(adopt)
+            # It is closed once the process between has ended, so that whoever asked is the parent.
+            os.read(adopted, 1)
+            for own, stream in enumerate(streams):
+                os.dup2(stream, own)
+            for descriptor in (*streams, told, tell, adopted):
+                os.close(descriptor)
+            channel.close()
+            return dict(json.loads(data))
+        os.waitpid(between, 0)
+        channel.send(os.read(told, 20))
+        for descriptor in (*streams, told, tell, adopted, adopt):
+            os.close(descriptor)
+
+
+def _become(asked: dict[str, Any]) -> None:
+    """Be the process that was asked for, up to its end."""
+    if asked["session"]:
+        os.setsid()
+    if asked["group"] >= 0:
+        os.setpgid(0, asked["group"])
+    os.chdir(asked["folder"])
+    os.environ.clear()
+    os.environ.update(variable.split("=", 1) for variable in asked["environment"])
+    added = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
+    words = asked["command"]
+    if words[0] == "-m":
+        sys.argv = words[1:]
+        sys.path[:0] = [asked["folder"], *added]
+        runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = words
+        sys.path[:0] = [str(Path(words[0]).resolve().parent), *added]
+        runpy.run_path(words[0], run_name="__main__")
+
+
+def _main(descriptor: str, *modules: str) -> None:
+    preload(modules)
+    # Each process adds its own.
+    added = {str(Path(__file__).parent), *os.environ["PYTHONPATH"].split(os.pathsep)}
+    sys.path[:] = [part for part in sys.path if part not in added]
+    gc.collect()
+    gc.freeze()
+    asked = _serve(socket.socket(fileno=int(descriptor)))
+    if modules != _HUB:
+        install_forked(modules)
+    _become(asked)
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])
