@@ -1,15 +1,13 @@
 import { SLICES } from './instruments/slices.generated';
 import { addPanelPart } from './panel/shell/panel-part';
-import { commandsPlugin } from './plugins/commands';
-import { launcherPlugin } from './plugins/launcher';
-import { mimePlugin } from './plugins/mime';
+import { commandsPlugin, launcherPlugin } from './plugins/commands';
 import { notebookPlugin } from './plugins/notebook';
 import { panelPlugin } from './plugins/panel';
 import { runsPlugin } from './plugins/runs';
 import { runsTablePlugin } from './plugins/runs-table';
 import { viewRegistryPlugin } from './plugins/view-registry';
 import { viewsPlugin } from './plugins/views';
-import { widgetsPlugin } from './plugins/widgets';
+import { mimePlugin, widgetsPlugin } from './plugins/widgets';
 import { registerSlices } from './slice';
 
 // What packages with views of their own need; the token has to be this one.
@@ -18,7 +16,7 @@ export { ViewModel, type IViewEnvironment } from './views/shared/view-model';
 export type { IPlace, IRecipe } from './charts';
 export type { IViewDescriptor, IViewInfo } from './protocol/view-descriptor';
 export type { IRunSource, SourceChange } from './store/source';
-export type * from './views/mount-module';
+export type { OtherOptions, IOtherHost, IOtherMounted, IMountModule } from './views/view';
 export type * from './views/other-views';
 export type { IMark, IMoved, Loaded } from './views/shared/content';
 export type { Control } from './views/shared/control';

@@ -19,7 +19,7 @@ async function blocked(work) {
 }
 
 try {
-  const folder = 'src/instruments/generation/aggregate/projection';
+  const folder = 'src/instruments/generation/projection';
   const { ProjectionQueue } = await load(`${folder}/projection-queue.ts`);
   const { Projector } = await load(`${folder}/projector.ts`);
   const queue = new ProjectionQueue(await workers(`${folder}/projection-worker.ts`));

@@ -6,8 +6,8 @@
 import fc from 'fast-check';
 import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { AggregateError } from '../aggregate/aggregate-error';
-import { readRanges } from '../aggregate/moment-filter';
+import { AggregateError } from '../aggregate/moment-merge';
+import { readRanges } from '../aggregate/moment-keys';
 import { readDerive, readFilter } from '../aggregate/table-expression';
 import { ProtocolError, decodeMessage, fullViewOptions, viewDefaults, viewInfos } from '../protocol';
 import { VIEWS_SCHEMA } from '../protocol/views.generated';

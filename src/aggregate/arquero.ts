@@ -8,7 +8,7 @@ import { MOMENT_STATISTICS, readMomentErrors, readMoments } from '../protocol/mo
 import type { IMergedMoments } from '../protocol/moment-statistics';
 import type { MomentStatistic } from '../protocol/views.generated';
 import { parseName, type ITensorName } from '../protocol/tensor-name';
-import { readPattern } from './moment-filter';
+import { readPattern } from './moment-keys';
 import { GatheredMoments, type GatheredColumn, type IGatheredRow } from './gathered-moments';
 
 export { aq };

@@ -7,7 +7,7 @@ import type {
   IMomentQuery
 } from '../store/moment-source';
 import { ClientError } from '../client/client-error';
-import { AggregateError } from './aggregate-error';
+import { AggregateError } from './moment-merge';
 import { statsOf } from './moment-ratio';
 import { pick, rowsAt } from './moment-pick';
 import type { TableAnswer, TableQuestion } from './moment-tables';

@@ -1,5 +1,5 @@
 import type { IMomentGroups, MomentColumn } from '../store/moment-source';
-import { AggregateError } from './aggregate-error';
+import { AggregateError } from './moment-merge';
 import { aq } from './arquero';
 import { csvValue } from './csv-value';
 import { readDerive, readFilter, type TableColumns } from './table-expression';

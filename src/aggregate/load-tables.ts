@@ -1,4 +1,4 @@
-import { AggregateError } from './aggregate-error';
+import { AggregateError } from './moment-merge';
 
 /**
  * Tables of arquero, loaded on first use: a static import would cost every JupyterLab start 238 KB.

@@ -1,6 +1,6 @@
 import { byName } from '../protocol/records';
 import { GROUP_FLOATS, type IMomentGroups } from '../store/moment-source';
-import { decimate } from './decimate';
+import { decimate } from './read-scalars';
 import { startsOf } from './moment-ratio';
 
 /** What the x axis of groups is. */

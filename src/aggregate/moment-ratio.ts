@@ -1,9 +1,7 @@
 import type { IMomentGroups, IMomentQuery, MomentStat } from '../store/moment-source';
-import { AggregateError } from './aggregate-error';
-import { emptyGroups, groupRows } from './group-rows';
-import { moduleOf, type Side } from './moment-keys';
-import { rowFilter } from './moment-filter';
-import type { IPart } from './moment-row-groups';
+import { AggregateError } from './moment-merge';
+import { emptyGroups, groupRows, type IPart } from './group-rows';
+import { moduleOf, type Side, rowFilter } from './moment-keys';
 import type { MomentTable } from './moment-table';
 
 // A table of this many bytes costs less than a set of the pairs that are there.

@@ -1,7 +1,7 @@
 import { byName } from '../protocol/records';
 import { parseName, type ITensorName } from '../protocol/tensor-name';
 import { lowerBound } from '../store/moment-columns';
-import { PRE_STEP } from '../store/moment-row';
+import { PRE_STEP } from '../store/row-moments';
 import { CLIPPED, SCALED, type IMomentRows, type MomentStat } from '../store/moment-source';
 import { MERGED } from './moment-merge';
 

@@ -1,5 +1,5 @@
 import type { IMomentGroups, IMomentQuery, MomentStat } from '../store/moment-source';
-import { AggregateError } from './aggregate-error';
+import { AggregateError } from './moment-merge';
 import { decimateGroups, pick, rowsAt, topGroups } from './moment-pick';
 import { startsOf, groupTables } from './moment-ratio';
 import { MomentTable, type IRowPart } from './moment-table';

@@ -1,7 +1,121 @@
-import { own } from '../protocol/records';
+import { firstPlace, own } from '../protocol/records';
 import type { IScalarAnswer, IScalarLine, IScalarQuery } from '../store/line-data';
 import type { IRunSource, IScalarColumns } from '../store/source';
-import { thinLine, gapStarts } from './decimate';
+
+/** A gap is wider than so many times the wider of the two distances beside it. */
+const WIDER = 1.5;
+
+/**
+ * Say where a line begins anew because steps are missing: at the second of two steps whose distance is more than 1.5 times the larger of the
+ * distances beside it. It needs no knowledge of how often anything is traced. Python's twin reads the same `protocol/fixtures/lines/`.
+ *
+ * @param steps - Ascending.
+ * @returns Places of the steps that are not joined with the one before, ascending.
+ */
+export function gapStarts(steps: ArrayLike<number>): number[] {
+  const distance = (at: number): number => (steps[at + 1] ?? NaN) - (steps[at] ?? NaN);
+  const starts: number[] = [];
+  for (let at = 1; at < steps.length; at += 1) {
+    const beside = [distance(at - 2), distance(at)].filter(each => !Number.isNaN(each));
+    if (beside.length > 0 && distance(at - 1) > WIDER * Math.max(...beside)) {
+      starts.push(at);
+    }
+  }
+  return starts;
+}
+
+/** Ascending places that are in one of several lists. */
+export function joinStarts(...lists: readonly (readonly number[])[]): number[] {
+  return [...new Set(lists.flat())].sort((a, b) => a - b);
+}
+
+/**
+ * Find a step in ascending ones.
+ *
+ * @returns Place of the step itself, or of the newest before it; -1 where all are later.
+ */
+export function placeAt(steps: ArrayLike<number>, step: number): number {
+  return firstPlace(steps.length, at => !((steps[at] as number) <= step)) - 1;
+}
+
+/** Which points of a series are drawn. */
+interface IDecimation {
+  /** Places of the points that stay, ascending. */
+  readonly kept: Uint32Array;
+  /** Points that were there. */
+  readonly of: number;
+}
+
+/**
+ * Choose points so that a line through them looks as the line through all of them: of each of many equal spans the first, the last, the
+ * least, the greatest and every non-finite run's start stay. No minimum and no maximum of the whole is ever lost.
+ *
+ * @param x - Places of the points, ascending.
+ * @param y - Values.
+ * @param points - About how many points may stay; fewer are left as they are.
+ */
+export function decimate(x: Float64Array, y: Float64Array, points: number): IDecimation {
+  const { length } = y;
+  if (length <= points) {
+    return { kept: Uint32Array.from({ length }, (_, index) => index), of: length };
+  }
+  const spans = Math.max(1, Math.floor(points / 4));
+  const start = x[0] ?? 0;
+  const width = ((x[length - 1] ?? 0) - start || 1) / spans;
+  const kept: number[] = [];
+  for (let from = 0; from < length;) {
+    const span = Math.min(spans - 1, Math.floor(((x[from] ?? 0) - start) / width));
+    let to = from + 1;
+    while (to < length && Math.min(spans - 1, Math.floor(((x[to] ?? 0) - start) / width)) === span) {
+      to += 1;
+    }
+    kept.push(...spanOf(y, from, to));
+    from = to;
+  }
+  return { kept: Uint32Array.from(kept), of: length };
+}
+
+/**
+ * Choose points of a line that breaks off: as `decimate`, and both ends of every stretch stay.
+ *
+ * @param starts - Places at which the line begins anew.
+ * @returns Places of the points that stay, and those among them at which the thinned line begins anew.
+ */
+export function thinLine(
+  x: Float64Array,
+  y: Float64Array,
+  starts: readonly number[],
+  points: number
+): { kept: Uint32Array; starts: number[] } {
+  const { kept } = decimate(x, y, points);
+  if (kept.length === y.length || starts.length === 0) {
+    return { kept, starts: kept.length === y.length ? [...starts] : [] };
+  }
+  const stay = new Set(kept);
+  starts.forEach(at => stay.add(at - 1).add(at));
+  const places = Uint32Array.from(stay).sort();
+  const begins = new Set(starts);
+  return { kept: places, starts: Array.from(places.keys()).filter(at => begins.has(places[at] ?? -1)) };
+}
+
+function spanOf(y: Float64Array, from: number, to: number): number[] {
+  const stay = new Set([from, to - 1]);
+  let low = -1;
+  let high = -1;
+  for (let index = from; index < to; index += 1) {
+    const value = y[index] ?? Number.NaN;
+    if (!Number.isFinite(value)) {
+      if (index === from || Number.isFinite(y[index - 1])) {
+        stay.add(index);
+      }
+      continue;
+    }
+    low = low < 0 || value < (y[low] ?? 0) ? index : low;
+    high = high < 0 || value > (y[high] ?? 0) ? index : high;
+  }
+  stay.add(low).add(high).delete(-1);
+  return [...stay].sort((a, b) => a - b);
+}
 
 /** The names that a view draws: those that it names, else every name that has 'loss' in it, else all. */
 export function chosenNames(present: Iterable<string>, names?: readonly string[] | null): string[] {

@@ -1,8 +1,8 @@
 import type { ITrendAnswer, ITrendQuery, ILayerLine } from '../store/line-data';
 import type { IRunSource } from '../store/source';
 import type { ITensorRow, ITensorResult } from '../store/tensor-data';
-import { thinLine, gapStarts, joinStarts, placeAt } from './decimate';
-import { isSelective } from './selection';
+import { thinLine, gapStarts, joinStarts, placeAt } from './read-scalars';
+import { isSelective } from './group';
 import { byLayer, mapLine, trendOf } from './trend';
 
 /** Newest steps that are read each time: more rows of them may come. */

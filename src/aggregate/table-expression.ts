@@ -1,5 +1,5 @@
 import { parse, type AnyNode } from 'acorn';
-import { AggregateError } from './aggregate-error';
+import { AggregateError } from './moment-merge';
 import { own, withOwn } from '../protocol/records';
 
 /** What an expression gives. */

@@ -1,4 +1,4 @@
-import { AggregateError } from './aggregate-error';
+import { AggregateError } from './moment-merge';
 
 /**
  * Mean of each point and the points before it.

@@ -3,11 +3,9 @@ import { powerOf, readMoments } from '../protocol/moment-statistics';
 import type { MomentStatistic, TrendOptions } from '../protocol/views.generated';
 import type { ILayerLine } from '../store/line-data';
 import type { ITensorMoments, ITensorRow } from '../store/tensor-data';
-import { AggregateError } from './aggregate-error';
-import { groupBy } from './group';
-import { gapStarts } from './decimate';
-import { MERGED, mergeRows, mergeMoments, momentsOf } from './moment-merge';
-import { type IUnits, isSelective, selectedOf, type ISelection } from './selection';
+import { groupBy, type IUnits, isSelective, selectedOf, type ISelection } from './group';
+import { gapStarts } from './read-scalars';
+import { AggregateError, MERGED, mergeRows, mergeMoments, momentsOf } from './moment-merge';
 import {
   STATISTICS,
   emptySums,

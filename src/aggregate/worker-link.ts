@@ -1,4 +1,4 @@
-import { AggregateError } from './aggregate-error';
+import { AggregateError } from './moment-merge';
 import type { Buffers, IWorkerRequest, WorkerReply } from './worker-port';
 
 /** The part of a worker that is used: a browser's, or a Node worker behind the same two handlers. */

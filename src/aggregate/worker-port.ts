@@ -1,4 +1,4 @@
-import { AggregateError, type AggregateErrorCode } from './aggregate-error';
+import { AggregateError, type AggregateErrorCode } from './moment-merge';
 
 /** The buffers of a question or an answer, which are handed over instead of copied. */
 export type Buffers = ArrayBufferLike[];

@@ -2,11 +2,10 @@ import type { IDisposable } from '@lumino/disposable';
 import type { View } from 'vega';
 import type { Result } from 'vega-embed';
 import { own } from '../protocol/records';
-import { frames, images, locate, type IPlotFrame, type IPlace } from './frames';
+import { frames, images, locate, type IPlotFrame, type IPlace } from './pixels';
 import { ChartError, fill, type IRecipe, type Row, toVega } from './recipe';
 import { svgOf, withView, type ICaption } from './still';
-import { LIGHT_THEME, themeConfig, type ITheme } from './theme';
-import { drawCanvases, loadVega, writeImages } from './vega';
+import { LIGHT_THEME, themeConfig, type ITheme, drawCanvases, loadVega, writeImages } from './vega';
 
 /** A number in a text. Figures are as wide as one another. */
 const NUMBERS = /[-\u2212]?\d[\d.\u202f]*(?:e[-\u2212]?\d+)?/g;

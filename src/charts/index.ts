@@ -13,13 +13,21 @@ export {
 } from './color-scale';
 export { followPointer, type IPointerFollower } from './follow-pointer';
 export { formatBytes, formatCount, formatFull, formatInteger, formatNumber, timeWords } from './format';
-export { domains, frames, locate, type IPlotFrame, type IPlace, type ISceneView } from './frames';
 export { legend, type IColorLegend, type ILegendWords, SigmaScale } from './legend';
 export { COLORS } from './colors.generated';
 export { toPicture, toDataUrl, type IPicture, Pictures } from './pictures';
-export { paint, type IMatrix, type IPixels } from './pixels';
+export {
+  domains,
+  frames,
+  locate,
+  type IPlotFrame,
+  type IPlace,
+  type ISceneView,
+  paint,
+  type IMatrix,
+  type IPixels
+} from './pixels';
 export { ChartError, fill, type IOmissions, type IRecipe, type Row } from './recipe';
 export { drawSVG, sized, vegaLiteSpec, withView, type ICaption, type ILook } from './still';
-export { DARK_THEME, LIGHT_THEME, readTheme, themeConfig, watchTheme, type ITheme } from './theme';
 export { Zoom, type Interval, type IZoomable, type IZoomOptions } from './zoom';
-export { warmVega } from './vega';
+export { DARK_THEME, LIGHT_THEME, readTheme, themeConfig, watchTheme, type ITheme, warmVega } from './vega';

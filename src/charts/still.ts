@@ -1,9 +1,8 @@
 import type { View } from 'vega';
 import { fill, type IRecipe } from './recipe';
 import type { TemplateName } from './templates.generated';
-import { themeConfig, type ITheme } from './theme';
-import { headless } from './vega';
-import { visible } from './visible';
+import { themeConfig, type ITheme, headless } from './vega';
+import { visible } from './format';
 
 /** Words that a picture carries where the page's own are not beside it. */
 export interface ICaption {

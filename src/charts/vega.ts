@@ -1,4 +1,134 @@
 import type { Spec, View } from 'vega';
+import { COLORS } from './colors.generated';
+
+/** Colours and font of a chart's frame. */
+export interface ITheme {
+  readonly dark: boolean;
+  readonly font: string;
+  readonly text: string;
+  readonly muted: string;
+  readonly line: string;
+  readonly grid: string;
+  /** Page colour behind the chart, or `transparent`. */
+  readonly background: string;
+}
+
+const FONT = "system-ui, -apple-system, 'Segoe UI', 'Helvetica Neue', Arial, sans-serif";
+
+/** What charts look like where no theme is at hand, and in every exported picture. */
+export const LIGHT_THEME: ITheme = {
+  dark: false,
+  font: FONT,
+  text: '#212121',
+  muted: '#616161',
+  line: '#bdbdbd',
+  grid: '#ececec',
+  background: '#ffffff'
+};
+
+/** What charts look like on a dark page whose variables are not at hand. */
+export const DARK_THEME: ITheme = {
+  dark: true,
+  font: FONT,
+  text: '#e6e6e6',
+  muted: '#a8a8a8',
+  line: '#616161',
+  grid: '#2c2c2c',
+  background: '#111111'
+};
+
+/** Return the relative luminance, 0 to 1, of a CSS colour, or null when it is not `#rgb`, `#rrggbb` or `rgb(…)`. */
+function luminance(color: string): number | null {
+  const short = /^#([0-9a-f])([0-9a-f])([0-9a-f])$/i.exec(color);
+  const long = /^#([0-9a-f]{2})([0-9a-f]{2})([0-9a-f]{2})/i.exec(color);
+  const rgb = /^rgba?\(\s*(\d+)[\s,]+(\d+)[\s,]+(\d+)/.exec(color);
+  const parts = short
+    ? short.slice(1).map(digit => parseInt(digit + digit, 16))
+    : long
+      ? long.slice(1, 4).map(pair => parseInt(pair, 16))
+      : rgb?.slice(1, 4).map(Number);
+  if (!parts) {
+    return null;
+  }
+  const [red = 0, green = 0, blue = 0] = parts;
+  return (0.2126 * red + 0.7152 * green + 0.0722 * blue) / 255;
+}
+
+/** Read the theme of the page around a node from JupyterLab's CSS variables, with fallbacks where they are absent. */
+export function readTheme(node: Element): ITheme {
+  const style = getComputedStyle(node);
+  const variable = (name: string): string => style.getPropertyValue(name).trim();
+  const page = variable('--jp-layout-color1') || getComputedStyle(node.ownerDocument.body).backgroundColor;
+  const mark = node.ownerDocument.body.dataset['jpThemeLight'];
+  const dark = mark === undefined ? (luminance(page) ?? 1) < 0.5 && !/, 0\)$/.test(page) : mark === 'false';
+  const base = dark ? DARK_THEME : LIGHT_THEME;
+  return {
+    dark,
+    font: variable('--jp-ui-font-family') || base.font,
+    text: variable('--jp-ui-font-color1') || base.text,
+    muted: variable('--jp-ui-font-color2') || base.muted,
+    line: variable('--jp-border-color1') || base.line,
+    grid: variable('--jp-border-color3') || variable('--jp-border-color2') || base.grid,
+    background: 'transparent'
+  };
+}
+
+/** Call back when JupyterLab changes its theme. Returns what ends the watch. */
+export function watchTheme(node: Element, callback: () => void): () => void {
+  const observer = new MutationObserver(callback);
+  observer.observe(node.ownerDocument.body, {
+    attributes: true,
+    attributeFilter: ['data-jp-theme-name', 'data-jp-theme-light']
+  });
+  return () => observer.disconnect();
+}
+
+/** Return the Vega-Lite config of a theme. */
+export function themeConfig(theme: ITheme): Record<string, unknown> {
+  const tone = theme.dark ? 'dark' : 'light';
+  const words = { labelFont: theme.font, titleFont: theme.font, labelFontSize: 11, titleFontSize: 11 };
+  return {
+    background: theme.background,
+    font: theme.font,
+    padding: 4,
+    view: { stroke: null, fill: null },
+    axis: {
+      ...words,
+      labelColor: theme.muted,
+      titleColor: theme.muted,
+      titleFontWeight: 'normal',
+      titlePadding: 6,
+      domainColor: theme.line,
+      tickColor: theme.line,
+      gridColor: theme.grid,
+      tickSize: 4,
+      labelLimit: 90
+    },
+    header: { ...words, labelColor: theme.text, titleColor: theme.muted, labelFontWeight: 'normal' },
+    legend: {
+      ...words,
+      labelColor: theme.muted,
+      titleColor: theme.muted,
+      titleFontWeight: 'normal',
+      symbolStrokeWidth: 2
+    },
+    title: {
+      font: theme.font,
+      subtitleFont: theme.font,
+      color: theme.text,
+      subtitleColor: theme.muted,
+      fontSize: 13,
+      fontWeight: 600,
+      subtitleFontSize: 11,
+      subtitlePadding: 4
+    },
+    range: {
+      ramp: COLORS.layers[tone],
+      heatmap: COLORS.layers[tone],
+      category: COLORS.categorical[tone]
+    }
+  };
+}
 
 type Embed = (typeof import('vega-embed'))['default'];
 

@@ -1,7 +1,7 @@
 import type { IDisposable } from '@lumino/disposable';
 import { Signal, type ISignal } from '@lumino/signaling';
 import { followPointer } from './follow-pointer';
-import type { IPlace, IPlotFrame } from './frames';
+import type { IPlace, IPlotFrame } from './pixels';
 
 /** An interval of an axis in its own unit, low to high. */
 export type Interval = readonly [number, number];

@@ -20,10 +20,8 @@ import type {
 import { ProtocolError } from '../protocol/protocol-error';
 import { readableStreams, type StreamMap } from '../protocol/streams';
 import { ClientError } from './client-error';
-import { Patience } from './patience';
-import { PendingChanges } from './pending-changes';
+import { Patience, PendingChanges, Sequence, type IGap } from './pending-changes';
 import { type ClosedState, type IHubSocket, type SocketFactory, backOff, type HubState } from './hub-state';
-import { Sequence, type IGap } from './sequence';
 
 /** What a client knew when its socket closed. */
 interface ILastWords {

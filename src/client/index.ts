@@ -5,4 +5,3 @@ export * from './moments-api';
 export { type IRunsApiOptions } from './rest';
 export * from './run-reader';
 export * from './runs-api';
-export * from './sequence';

@@ -1,5 +1,5 @@
 import type { IMomentsReader } from './moments-api';
-import type { AskOf, IQuestion } from './question';
+import type { AskOf, IQuestion } from './rest';
 import type { Pass } from '../protocol/messages.generated';
 
 /** Which rows of a recorded stream to read; absent members match everything. */

@@ -5,8 +5,16 @@ import type { ViewOptions } from '../protocol/views.generated';
 import { boundedText, isWhole } from '../protocol/texts';
 import { ClientError } from './client-error';
 import { MomentsApi } from './moments-api';
-import { asArray, asObject, badAnswer, Rest, runPath, type IRunsApiOptions } from './rest';
-import type { AskOf, IQuestion } from './question';
+import {
+  asArray,
+  asObject,
+  badAnswer,
+  Rest,
+  runPath,
+  type IRunsApiOptions,
+  type AskOf,
+  type IQuestion
+} from './rest';
 import { toldApart } from './run-labels';
 import {
   textsOf,

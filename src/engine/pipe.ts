@@ -8,8 +8,7 @@ import {
   type IMomentsRows,
   type IMomentsRowsRequest
 } from '../client/moments-api';
-import type { AskOf, IQuestion } from '../client/question';
-import { asArray, asObject } from '../client/rest';
+import { type AskOf, type IQuestion, asArray, asObject } from '../client/rest';
 import {
   textsOf,
   type ILinesQuery,

@@ -1,6 +1,6 @@
 import { zlibSync } from 'fflate';
 import { drawSVG } from '../charts/still';
-import { LIGHT_THEME } from '../charts/theme';
+import { LIGHT_THEME } from '../charts/vega';
 import type { ViewOptions } from '../protocol/views.generated';
 import { buildReport, type IReportJob } from '../report/report';
 import { RecordedRun } from '../store/recorded-run';

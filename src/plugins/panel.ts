@@ -4,7 +4,7 @@ import { IStateDB } from '@jupyterlab/statedb';
 import { ITranslator, nullTranslator, type TranslationBundle } from '@jupyterlab/translation';
 import type { Title, Widget } from '@lumino/widgets';
 import { formatCount } from '../charts/format';
-import { megalensIcon } from '../panel/shell/icon';
+import { megalensIcon } from '../panel/shell/commands';
 import { LazyPanel } from '../panel/shell/lazy-panel';
 import { faultSentence } from '../views/shared/fault-text';
 import { IMegalensRuns, IMegalensViews } from '../tokens';

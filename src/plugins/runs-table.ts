@@ -1,7 +1,7 @@
 import { ILayoutRestorer, type JupyterFrontEnd, type JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ICommandPalette, MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
-import { megalensIcon } from '../panel/shell/icon';
+import { megalensIcon } from '../panel/shell/commands';
 import { LazyPanel } from '../panel/shell/lazy-panel';
 import { CommandIDs, IMegalensRuns } from '../tokens';
 import { IMegalensPanel } from '../panel/shell/panel-token';

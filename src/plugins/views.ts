@@ -1,6 +1,6 @@
 import { ILayoutRestorer, type JupyterFrontEnd, type JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
-import { megalensIcon } from '../panel/shell/icon';
+import { megalensIcon } from '../panel/shell/commands';
 import { ViewTabs } from '../panel/views/view-tabs';
 import { CommandIDs, IMegalensRuns, IMegalensViews, type IRunLease } from '../tokens';
 

@@ -1,8 +1,42 @@
 import { IJupyterWidgetRegistry } from '@jupyter-widgets/base';
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { IRenderMimeRegistry } from '@jupyterlab/rendermime';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+import { LazyRenderer } from '../panel/views/lazy-renderer';
 import { IMegalensRuns } from '../tokens';
 import { version } from '../version';
+
+/** Before ipywidgets' own renderer, so that a cell draws whatever the kernel is doing. */
+const RANK = -20;
+
+/** Views in notebook outputs. */
+export const mimePlugin: JupyterFrontEndPlugin<void> = {
+  id: 'megalens:mime',
+  description: 'Draws Megalens views in notebook outputs.',
+  autoStart: true,
+  requires: [IRenderMimeRegistry, IMegalensRuns],
+  optional: [ITranslator],
+  activate: (
+    _app: JupyterFrontEnd,
+    registry: IRenderMimeRegistry,
+    runs: IMegalensRuns,
+    translator: ITranslator | null
+  ): void => {
+    const trans = (translator ?? nullTranslator).load('megalens');
+    registry.addFactory(
+      {
+        safe: true,
+        mimeTypes: ['application/vnd.megalens.view+json'],
+        createRenderer: options =>
+          new LazyRenderer(async () => {
+            const { createMimeFactory } = await import('../widgets/mime');
+            return createMimeFactory(runs, trans).createRenderer(options);
+          })
+      },
+      RANK
+    );
+  }
+};
 
 /** The browser's half of the kernel's widgets, where ipywidgets is installed. */
 export const widgetsPlugin: JupyterFrontEndPlugin<void> = {

@@ -1,7 +1,7 @@
-import type { AskOf, IQuestion } from '../client/question';
+import type { AskOf, IQuestion } from '../client/rest';
 import type { IRunDetail } from '../client/runs-api';
-import type { IRunReader } from '../client/run-reader';
-import type { IMomentsReader } from '../client/moments-api';
+import { textsOf, type ILinesQuery, type IRunReader } from '../client/run-reader';
+import type { IMomentsGroupsRequest, IMomentsIndex, IMomentsReader } from '../client/moments-api';
 import { ClientError } from '../client/client-error';
 import type { Phase } from '../protocol/messages.generated';
 import { streamTable } from '../protocol/frame-table';
@@ -10,15 +10,114 @@ import { own } from '../protocol/records';
 import { RowStore, type IRowsQuery, type IStreamRows } from '../store/row-store';
 import { RecordedRun } from '../store/recorded-run';
 import type { IRunEvent } from '../store/run-events';
-import type { IScalarColumns } from '../store/source';
-import type { ITensorQuery, ITensorResult, ITensorRow, ITensorShape, StepsQuery } from '../store/tensor-data';
-import { StoreError } from '../store/store-error';
+import { type IScalarColumns, StoreError } from '../store/source';
+import type {
+  IThinnedLines,
+  ITensorQuery,
+  ITensorRow,
+  ITensorShape,
+  ITensorResult,
+  StepsQuery
+} from '../store/tensor-data';
 import { compareRows } from '../store/tensor-rows';
 import { cutTrend, trendOfRows } from '../aggregate';
-import { trendAsked } from '../store/line-answers';
-import type { ITrendAnswer, ITrendQuery } from '../store/line-data';
-import { lineKey, type IAsked, type IHeldAnswer, type IHeldLines, type IHeldRows } from './held';
+import { trendAsked, type ITrendAnswer, type ITrendQuery } from '../store/line-data';
 import { layerWords } from '../views/shared/layers';
+import type { ViewOptions } from '../protocol/views.generated';
+
+/** A question for tensors that the views of a report asked. */
+export interface IAsked {
+  readonly query: ITensorQuery;
+  /** Every how-manieth step the answer holds. */
+  readonly sampledEvery: number;
+  /** Set where of long lines only the extremes are held. */
+  readonly thinned?: IThinnedLines;
+}
+
+/** Lines that were asked for, and the answer as it came. */
+export interface IHeldLines {
+  readonly query: ILinesQuery;
+  readonly bytes: Uint8Array;
+}
+
+/** A question of an instrument that was asked, and the answer as JSON text. */
+export interface IHeldAnswer {
+  readonly question: string;
+  /** As `key` of the question's held form. */
+  readonly key: string;
+  readonly text: string;
+}
+
+/** What tells questions for lines apart, whatever their steps and points. */
+function lineKey(query: ILinesQuery): string {
+  const { first: _, last: __, points: ___, ...rest } = textsOf(query);
+  return JSON.stringify(Object.entries(rest).sort(([a], [b]) => (a < b ? -1 : 1)));
+}
+
+/** An event as a page carries it: JSON has no infinite number, so what goes on has no last step. */
+type PageEvent = Omit<IRunEvent, 'last'> & { readonly last: number | null };
+
+/** Rows of a run that a report's file holds. */
+export interface IHeldRows {
+  readonly rows: readonly ITensorRow[];
+  readonly asked: readonly IAsked[];
+  /** What the run had of each flag that was asked for. */
+  readonly shapes: Readonly<Record<string, ITensorShape>>;
+}
+
+/** What was answered to a question for groups. */
+export interface IHeldGroups {
+  readonly request: IMomentsGroupsRequest;
+  readonly groups: number;
+  readonly steps: number;
+  readonly bytes: Uint8Array;
+}
+
+/** Statistics of a run that a report's file holds. */
+export interface IHeldMoments {
+  readonly index: IMomentsIndex;
+  /** Every row of a stat, as an Arrow IPC stream. */
+  readonly rows: ReadonlyMap<string, Uint8Array>;
+  readonly groups: readonly IHeldGroups[];
+}
+
+/** A run as the page carries it: what is text here is packed. */
+export interface IPageRun {
+  readonly id: string;
+  readonly detail: IRunDetail;
+  /** Rows of the stream `tensors`, as an Arrow IPC stream; what is left out of a row is in `sums`. */
+  readonly tensors: string;
+  /** Ten columns of float64: see `tensor-rows.ts` here. */
+  readonly sums: string;
+  readonly tensorShapes: readonly (readonly number[])[];
+  readonly asked: readonly IAsked[];
+  readonly shapes: Readonly<Record<string, ITensorShape>>;
+  /** Trends of more rows than are held. */
+  readonly trends: readonly (Omit<IHeldLines, 'bytes'> & { readonly bytes: string })[];
+  /** What instruments asked of the recording. */
+  readonly answers: readonly (Omit<IHeldAnswer, 'text'> & { readonly bytes: string })[];
+  /** Rows of the stream `scalars`, as an Arrow IPC stream. */
+  readonly scalars: string;
+  /** What happened to the run. */
+  readonly events: readonly PageEvent[];
+  /** Rows of other streams by name, as Arrow IPC streams. */
+  readonly tables: Readonly<Record<string, string>>;
+  /** Points of scalars that were left out. */
+  readonly thinned: number;
+  readonly moments: {
+    readonly index: IMomentsIndex;
+    readonly rows: Readonly<Record<string, string>>;
+    readonly groups: readonly (Omit<IHeldGroups, 'bytes'> & { readonly bytes: string })[];
+  } | null;
+}
+
+/** All that a page carries for its live views. */
+export interface IPageData {
+  readonly format: 2;
+  readonly views: readonly ViewOptions[];
+  /** The run of the report first, then those that it is compared with. */
+  readonly runs: readonly IPageRun[];
+}
 
 /** What the file holds of a run. */
 export interface IHeldRun extends IHeldRows {

@@ -1,7 +1,7 @@
 import type { ViewOptions } from '../protocol/views.generated';
 import { toCode } from '../views/code';
 import { dateText, type IFacts } from './facts';
-import { visible } from '../charts/visible';
+import { visible } from '../charts/format';
 
 /** A picture as a notebook shows it. */
 export interface ICellPicture {

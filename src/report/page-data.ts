@@ -15,11 +15,9 @@ import type {
   IMomentsReader,
   IMomentsRows
 } from '../client/moments-api';
-import type { IHeldGroups, IHeldMoments, IPageRun } from './held';
-import { HeldRun } from './held-run';
+import { type IHeldGroups, type IHeldMoments, type IPageRun, HeldRun } from './held-run';
 import { coarse, decimal, shorten, pack, unpack } from './packing';
-import { shortMoments } from './record-moments';
-import type { Recorder } from './recorder';
+import { shortMoments, type Recorder } from './recorder';
 
 /** Answers questions about statistics from what a report's file holds. */
 export class HeldMoments implements IMomentsReader {

@@ -1,10 +1,9 @@
-import { formatInteger } from '../charts/format';
-import { visible } from '../charts/visible';
+import { formatInteger, visible } from '../charts/format';
 import type { ViewOptions } from '../protocol/views.generated';
 import { toCode } from '../views/code';
 import type { IStill } from '../views/still';
 import { dateText, type IFacts } from './facts';
-import type { IPageData } from './held';
+import type { IPageData } from './held-run';
 
 /** What `npm run build:bundles` made for pages: the script that mounts the views, and the digests by which a page allows it. */
 export interface IPageParts {

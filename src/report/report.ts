@@ -1,5 +1,5 @@
 import type { Statistic } from '../aggregate';
-import { DARK_THEME, LIGHT_THEME, type ITheme } from '../charts/theme';
+import { DARK_THEME, LIGHT_THEME, type ITheme } from '../charts/vega';
 import type { IRecipe } from '../charts';
 import { drawSVG, vegaLiteSpec } from '../charts/still';
 import type { IRunReader } from '../client/run-reader';
@@ -16,8 +16,7 @@ import { own } from '../protocol/records';
 import { reportViews } from '../protocol/view-info';
 import { cleaned } from './clean';
 import { type ITraced, factsOf, type IAuditRow, type IFacts } from './facts';
-import type { IPageData } from './held';
-import { HeldRun } from './held-run';
+import { type IPageData, HeldRun } from './held-run';
 import { notebookText } from './notebook';
 import { heldWords, jsonText, pageText, type IDrawn, type IPageParts } from './page';
 import { fewScalars, writePageRun } from './page-data';

@@ -3,8 +3,7 @@ import { registerSlices } from '../slice';
 import { element } from '../views/mount/dom';
 import { mountView } from '../views/registry';
 import type { IViewRuns } from '../views/view';
-import type { HeldRun } from './held-run';
-import type { IPageData } from './held';
+import type { HeldRun, IPageData } from './held-run';
 import { readPageRun } from './page-data';
 
 /**

@@ -14,7 +14,6 @@ export * from './scalar-store';
 export * from './server-moments';
 export * from './source';
 export { StepSpans } from './live-past';
-export * from './store-error';
 export * from './tensor-data';
 export * from './tensor-rows';
 export * from './tensor-store';

@@ -11,7 +11,7 @@ import type {
 } from './moment-source';
 import type { MomentStore } from './moment-store';
 import type { ServerMoments } from './server-moments';
-import { StoreError } from './store-error';
+import { StoreError } from './source';
 
 /** A page under load is not made to read everything again more often, ms. */
 const REFILL_MS = 10_000;

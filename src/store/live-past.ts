@@ -3,7 +3,7 @@ import type { Status } from '../protocol/messages.generated';
 import type { ITrendAnswer, ITrendQuery } from './line-data';
 import type { IMissingSteps, ITensorQuery, ITensorResult, ITensorRow } from './tensor-data';
 import type { RecordingRows } from './recording';
-import { StoreError } from './store-error';
+import { StoreError } from './source';
 
 /** First and last step, both included. */
 type StepSpan = readonly [number, number];

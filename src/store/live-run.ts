@@ -7,10 +7,9 @@ import { pageBytes } from '../protocol/streams';
 import type { ConfigPatch, Configured, Hello, Phase, Status } from '../protocol/messages.generated';
 import { ProtocolError } from '../protocol/protocol-error';
 import { own } from '../protocol/records';
-import type { Ask, IQuestion } from '../client/question';
+import type { Ask, IQuestion } from '../client/rest';
 import type { ITensorIndex } from '../client/run-reader';
-import { ChangeGate } from './change-gate';
-import { joinRows, joinShapes, joinTables, keyColumns } from './join-past';
+import { ChangeGate, joinRows, joinShapes, joinTables, keyColumns } from './join-past';
 import type { IScalarAnswer, ITrendAnswer, ITrendQuery } from './line-data';
 import { LiveMoments } from './live-moments';
 import { LivePast } from './live-past';
@@ -22,9 +21,15 @@ import { RowStore, type IRowsQuery, type IStreamRows } from './row-store';
 import { RunLink } from './run-link';
 import { ScalarStore } from './scalar-store';
 import type { ServerMoments } from './server-moments';
-import type { ConnectionState, IRunSource, IScalarColumns, SourceChange } from './source';
+import {
+  type ConnectionState,
+  type IRunSource,
+  type IScalarColumns,
+  type SourceChange,
+  StoreError,
+  noStream
+} from './source';
 import type { ITensorQuery, ITensorResult, ITensorShape, StepsQuery } from './tensor-data';
-import { StoreError, noStream } from './store-error';
 import { tensorRows } from './tensor-rows';
 import { TensorStore } from './tensor-store';
 

@@ -1,6 +1,6 @@
 import { byName, firstPlace } from '../protocol/records';
 import { giveBack } from '../protocol/frame';
-import { FLOAT, numbersOf, WHOLE, type MomentNumber } from './moment-row';
+import { FLOAT, numbersOf, WHOLE, type MomentNumber } from './row-moments';
 import type { IMomentRows, MomentStat } from './moment-source';
 
 type Numbers = Float64Array | Int32Array;

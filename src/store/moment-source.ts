@@ -5,7 +5,7 @@ import type {
   MomentGroupBy,
   MomentStatistic
 } from '../protocol/views.generated';
-import type { MomentNumbers } from './moment-row';
+import type { MomentNumbers } from './row-moments';
 
 export type { IMomentIndex, MeasuredTensors as MomentStat, MomentFilter, MomentStatistic };
 

@@ -3,7 +3,7 @@ import { MOMENT_STATS } from '../protocol/moment-statistics';
 import { pageBytes } from '../protocol/streams';
 import { STREAMS } from '../protocol/streams.generated';
 import { MomentColumns, joinRows, MOMENT_ROW_BYTES } from './moment-columns';
-import { gradientStage, streamName, type MomentNumber } from './moment-row';
+import { gradientStage, streamName, type MomentNumber } from './row-moments';
 import type { IMomentIndex, IMomentRows, MomentStat } from './moment-source';
 
 // Of so many neighbouring steps those that stand out stay when memory runs out.

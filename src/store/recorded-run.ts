@@ -1,5 +1,5 @@
 import { Signal, type ISignal } from '@lumino/signaling';
-import type { Ask, IQuestion } from '../client/question';
+import type { Ask, IQuestion } from '../client/rest';
 import type { IRunReader } from '../client/run-reader';
 import type { IRunDetail } from '../client/runs-api';
 import { streamTable } from '../protocol/frame-table';
@@ -15,9 +15,15 @@ import { runEvents, type IRunAudit, type IRunEvent } from './run-events';
 import { RunLink } from './run-link';
 import { ScalarStore } from './scalar-store';
 import { ServerMoments } from './server-moments';
-import type { ConnectionState, IRunSource, IScalarColumns, SourceChange } from './source';
+import {
+  type ConnectionState,
+  type IRunSource,
+  type IScalarColumns,
+  type SourceChange,
+  StoreError,
+  storeError
+} from './source';
 import type { ITensorQuery, ITensorResult, ITensorShape, StepsQuery } from './tensor-data';
-import { StoreError, storeError } from './store-error';
 
 /** Bounds of a recorded run in the browser. */
 export interface IRecordedRunOptions extends IRecordingOptions {

@@ -1,17 +1,25 @@
-import type { Ask, IQuestion } from '../client/question';
+import type { Ask, IQuestion } from '../client/rest';
 import type { IRunReader, ITensorIndex } from '../client/run-reader';
 import { streamTable } from '../protocol/frame-table';
 import { pageBytes, type StreamMap } from '../protocol/streams';
 import { STREAMS } from '../protocol/streams.generated';
 import type { Phase } from '../protocol/messages.generated';
 import { rangesText } from '../protocol/ranges';
-import type { IScalarAnswer, IScalarQuery, ITrendAnswer, ITrendQuery } from './line-data';
-import { scalarsAsked, scalarsOfBytes, trendAsked, trendOfBytes } from './line-answers';
+import {
+  type IScalarAnswer,
+  type IScalarQuery,
+  type ITrendAnswer,
+  type ITrendQuery,
+  scalarsAsked,
+  scalarsOfBytes,
+  trendAsked,
+  trendOfBytes
+} from './line-data';
 import { RowCache } from './row-cache';
 import { RowStore, withColumns, type IRowsQuery, type IStreamRows } from './row-store';
 import { auditRows, type IRunAudit } from './run-events';
 import type { ITensorQuery, ITensorResult, ITensorRow, ITensorShape, StepsQuery } from './tensor-data';
-import { noStream, storeError } from './store-error';
+import { noStream, storeError } from './source';
 import { compareRows, tensorRows } from './tensor-rows';
 
 /** Bounds of what is kept of a recording. */

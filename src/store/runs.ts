@@ -8,8 +8,7 @@ import { RecordedRun, type IRecordedRunOptions } from './recorded-run';
 import { RecordingRows } from './recording';
 import { RunLink } from './run-link';
 import { ServerMoments } from './server-moments';
-import type { IRunSource } from './source';
-import { StoreError } from './store-error';
+import { type IRunSource, StoreError } from './source';
 
 /** What the manager of a page's runs needs. */
 export interface IRunsOptions {

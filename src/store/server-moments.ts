@@ -17,8 +17,8 @@ import type {
   ReadingProgress
 } from './moment-source';
 import { RowCache } from './row-cache';
-import { StoreError, storeError } from './store-error';
-import { gradientStage, numbersOf, streamName } from './moment-row';
+import { StoreError, storeError } from './source';
+import { gradientStage, numbersOf, streamName } from './row-moments';
 
 /**
  * Rows as the server sent them.

@@ -1,5 +1,5 @@
 export { toCode } from './code';
-export { LEAST_INTERVAL } from './mount/pace';
+export { LEAST_INTERVAL } from './mount/linked';
 export { mountView } from './registry';
 export { untranslated, type Translate } from './shared/translate';
 export type { IView, IViewHost, IViewRuns } from './view';

@@ -2,9 +2,9 @@
 
 /** The code of each view of the core, loaded when it is first asked for. */
 export const LOADERS = {
-  heatmap: () => import('./heatmap'),
-  trend: () => import('./trend'),
-  history: () => import('./history'),
-  moments: () => import('./moments'),
-  scalars: () => import('./scalars')
+  heatmap: () => import('./heatmap/heatmap-view'),
+  trend: () => import('./trend/trend-view'),
+  history: () => import('./history/history-view'),
+  moments: () => import('./moments/moments-view'),
+  scalars: () => import('./scalars/scalars-view')
 } as const;

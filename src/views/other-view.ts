@@ -4,9 +4,8 @@ import type { IRunSource } from '../store/source';
 import { copyText, element } from './mount/dom';
 import { Menu } from './mount/menu';
 import { Mounted } from './mount/mounted';
-import type { IMountModule, IOtherMounted, OtherOptions } from './mount-module';
 import { untranslated } from './shared/translate';
-import type { IViewHost } from './view';
+import type { IMountModule, IOtherMounted, OtherOptions, IViewHost } from './view';
 import { ViewError } from './shared/definition';
 
 /** A view of another package as hosts hold any view: title and menu around what it draws, its options checked. */

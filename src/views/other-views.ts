@@ -2,7 +2,7 @@ import { addView, bringViews, type ViewName } from '../protocol/view-info';
 import type { IViewDescriptor } from '../protocol/view-descriptor';
 import type { ViewOptions } from '../protocol/views.generated';
 import type { IViewDefinition } from './shared/definition';
-import type { IMountModule, OtherOptions } from './mount-module';
+import type { IMountModule, OtherOptions } from './view';
 
 /**
  * The code of a view of another package: `view` as the views of this package have it, with the same charts, toolbar, tooltips and keys; or

@@ -4,7 +4,7 @@ import { JSONExt } from '@lumino/coreutils';
 import { boundedText, fullViewOptions, type FullViewOptions, type ViewOptions } from '../protocol';
 import type { Hello } from '../protocol/messages.generated';
 import type { IRunSource, SourceChange } from '../store/source';
-import { ArmedChip } from '../views/mount/event-marks';
+import { ArmedChip } from '../views/mount/cursor';
 import { copyText } from '../views/mount/dom';
 import { faultSentence, faultText } from '../views/shared/fault-text';
 import { notice, type IOutputNotice, ENGLISH, type IWidgetRuns, type IWords } from './runs';

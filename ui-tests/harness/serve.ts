@@ -29,7 +29,7 @@ export async function serve(): Promise<IHarness> {
   await build({
     entryPoints: [
       resolve(here, '../../src/aggregate/aggregate-worker.ts'),
-      resolve(here, '../../src/instruments/generation/aggregate/projection/projection-worker.ts')
+      resolve(here, '../../src/instruments/generation/projection/projection-worker.ts')
     ],
     entryNames: '[name]',
     bundle: true,

@@ -8,7 +8,7 @@ import { alarmEvents, type IAlarm } from '../../src/instruments/monitor/store/al
 import { alarmRows } from '../../src/instruments/monitor/__tests__/alarm-rows';
 import { PIPELINE } from '../../src/instruments/pipeline/client/pipeline-api';
 import { TIMELINE, type ITimelineRequest } from '../../src/instruments/timeline/client/timeline-api';
-import type { Ask, IQuestion } from '../../src/client/question';
+import type { Ask, IQuestion } from '../../src/client/rest';
 import { RunLink } from '../../src/store/run-link';
 import type { ConnectionState, IRunSource, IScalarColumns, SourceChange } from '../../src/store/source';
 import type { ITensorQuery, ITensorResult, ITensorRow } from '../../src/store/tensor-data';

@@ -3,7 +3,7 @@ import type { IMomentQuery, MomentKey } from '../../store';
 import GROUPS from '../../../protocol/fixtures/moments/groups.json';
 import MERGE from '../../../protocol/fixtures/moments/merge.json';
 import { MOMENT_STATISTICS } from '../../protocol';
-import { gradientStage, PRE_STEP } from '../../store/moment-row';
+import { gradientStage, PRE_STEP } from '../../store/row-moments';
 import { CLIPPED, SCALED } from '../../store/moment-source';
 import { AggregateError, groupMoments } from '..';
 import { RowSource, lines, type IRow } from './moment-rows';

@@ -1,7 +1,7 @@
 /** @jest-environment node */
 import CASES from '../../../protocol/fixtures/patterns.json';
-import { AggregateError } from '../aggregate-error';
-import { readPattern, Pattern, PatternError } from '../moment-filter';
+import { AggregateError } from '../moment-merge';
+import { readPattern, Pattern, PatternError } from '../moment-keys';
 
 it('finds in names what RE2 finds, group by group, and refuses what it refuses', () => {
   const found = CASES.map(({ pattern, names }) => {

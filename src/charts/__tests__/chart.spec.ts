@@ -5,8 +5,7 @@ import { paint } from '../pixels';
 import { toDataUrl, toPicture } from '../pictures';
 import { ChartError, fill, type IRecipe, type Row } from '../recipe';
 import { TEMPLATES, type TemplateName } from '../templates.generated';
-import { DARK_THEME, LIGHT_THEME } from '../theme';
-import { loadVega } from '../vega';
+import { DARK_THEME, LIGHT_THEME, loadVega } from '../vega';
 import { Zoom } from '../zoom';
 
 // The first test also loads and transforms Vega.

@@ -1,4 +1,4 @@
-import type { Ask, AskOf, IQuestion } from '../question';
+import type { Ask, AskOf, IQuestion } from '../rest';
 import type { IRunReader } from '../run-reader';
 
 /** A reader's `asker` that knows one question. */

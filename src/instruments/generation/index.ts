@@ -4,11 +4,11 @@ import type { IInstrumentSlice } from '../../slice';
 export const slice: IInstrumentSlice = {
   name: 'generation',
   views: {
-    tokens: () => import('./views/tokens'),
-    attention: () => import('./views/attention'),
-    projection: () => import('./views/projection'),
-    lens: () => import('./views/lens'),
-    effects: () => import('./views/effects')
+    tokens: () => import('./views/tokens/tokens-view'),
+    attention: () => import('./views/attention/attention-view'),
+    projection: () => import('./views/projection/projection-view'),
+    lens: () => import('./views/lens/lens-view'),
+    effects: () => import('./views/effects/effects-view')
   },
   report: async () => (await import('./report')).lookForReport,
   textRows: async () => (await import('./views/shared/text-rows')).openTextRows

@@ -3,7 +3,7 @@ import type { IInstrumentSlice } from '../../slice';
 /** Rules that watch a training, and the alarms that they give. */
 export const slice: IInstrumentSlice = {
   name: 'monitor',
-  views: { health: () => import('./views/health') },
+  views: { health: () => import('./views/health-view') },
   events: [
     {
       stream: 'alarms',

@@ -4,8 +4,8 @@ import type { IInstrumentSlice } from '../../slice';
 export const slice: IInstrumentSlice = {
   name: 'pipeline',
   views: {
-    pipeline: () => import('./views/pipeline'),
-    split: () => import('./split/views/split')
+    pipeline: () => import('./views/pipeline-view'),
+    split: () => import('./split/views/split-view')
   },
   jobs: {
     pipeline: async () => (await import('./engine/pipeline-job')).planPipeline,

@@ -3,6 +3,6 @@ import type { IInstrumentSlice } from '../../slice';
 /** Spans of every rank on one clock, and who makes the others wait. */
 export const slice: IInstrumentSlice = {
   name: 'timeline',
-  views: { timeline: () => import('./views/timeline') },
+  views: { timeline: () => import('./views/timeline-view') },
   report: async () => (await import('./report')).lookForReport
 };

@@ -1,9 +1,8 @@
 import { Signal, type ISignal } from '@lumino/signaling';
 import type { Perturb, PerturbSite, SiteInfo } from '../../protocol/messages.generated';
 import { isOver, type IRunSource } from '../../store/source';
-import { faultsIn, type ApplyState, type IFault } from '../shell/apply-state';
 import type { ControlModel } from '../summary/control-model';
-import { compressorWithDefaults } from '../trace/draft';
+import { faultsIn, type ApplyState, type IFault, compressorWithDefaults } from '../trace/draft';
 
 /** What is done at a site, with every member written out. */
 export type IFullSite = Required<PerturbSite>;

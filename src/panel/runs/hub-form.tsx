@@ -1,7 +1,17 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 import type { IForeignHub } from '../../client/runs-api';
-import { DIALECTS, OURS } from './dialects';
+
+/** Stands for our own protocol where a dialect is chosen. */
+const OURS = 'megalens';
+
+/** Hubs of peers that can be reached by address, by the name that the server and `hello.origin` give their dialect. */
+export const DIALECTS: readonly { id: IForeignHub['dialect']; name: string }[] = [
+  { id: '3606', name: 'Megatron-LM 3606' },
+  { id: 'T1', name: 'MegatronApp training' },
+  { id: 'T2', name: 'MegatronApp training, megascope-update' },
+  { id: 'inference', name: 'MegatronApp inference' }
+];
 
 /** Where a hub is, and what it speaks. */
 export interface IHubAddress {

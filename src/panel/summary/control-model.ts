@@ -1,6 +1,6 @@
 import type { Config, ConfigPatch, Configured, Control, Mode } from '../../protocol/messages.generated';
 import { isOver, type IRunSource, type SourceChange, takesChanges } from '../../store/source';
-import { isUnderWay, refusalOf, type ApplyState } from '../shell/apply-state';
+import { isUnderWay, refusalOf, type ApplyState } from '../trace/draft';
 import { SourceModel } from '../shell/source-model';
 
 /** What of the configuration goes beyond what is traced. */

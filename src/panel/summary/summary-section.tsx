@@ -7,7 +7,7 @@ import { NoticeBox } from '../shell/notice-box';
 import type { IOpenRun } from '../shell/open-run';
 import type { PanelModel } from '../shell/panel-model';
 import { Section, Term } from '../shell/section';
-import { DIALECTS } from '../runs/dialects';
+import { DIALECTS } from '../runs/hub-form';
 import { layoutText } from './ranks';
 import { RanksBox } from './ranks-box';
 import { TrainingControls } from './training-controls';

@@ -2,7 +2,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 import { formatInteger } from '../../charts/format';
 import type { Control } from '../../protocol/messages.generated';
-import type { ApplyState } from '../shell/apply-state';
+import type { ApplyState } from '../trace/draft';
 import { Confirm } from '../shell/dialogs';
 import type { ControlModel } from './control-model';
 import type { IOpenRun } from '../shell/open-run';

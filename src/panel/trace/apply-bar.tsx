@@ -1,7 +1,7 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 import { formatBytes, formatInteger } from '../../charts/format';
-import { isUnderWay, type ApplyState } from '../shell/apply-state';
+import { isUnderWay, type ApplyState } from './draft';
 import type { PanelModel } from '../shell/panel-model';
 import type { TraceModel } from './trace-model';
 import { PanelButton } from '../shell/section';

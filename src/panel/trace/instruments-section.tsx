@@ -2,7 +2,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 import type { InstrumentInfo } from '../../protocol/messages.generated';
 import { own } from '../../protocol/records';
-import { faultsIn, isUnderWay } from '../shell/apply-state';
+import { faultsIn, isUnderWay } from './draft';
 import type { PanelModel } from '../shell/panel-model';
 import { Section, PanelButton } from '../shell/section';
 import type { ControlModel } from '../summary/control-model';

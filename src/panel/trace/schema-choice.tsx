@@ -1,7 +1,7 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 import type { CompressorInfo } from '../../protocol/messages.generated';
-import type { IFault } from '../shell/apply-state';
+import type { IFault } from './draft';
 import { layerSpan } from './estimate';
 import { Field, SchemaForm } from './schema-form';
 

@@ -1,5 +1,5 @@
 import * as React from 'react';
-import type { IFault } from '../shell/apply-state';
+import type { IFault } from './draft';
 import { own } from '../../protocol/records';
 
 /** A property of a JSON Schema, as far as forms read it. */

@@ -9,9 +9,13 @@ import type {
 } from '../../protocol/messages.generated';
 import { own, withOwn } from '../../protocol/records';
 import { type IRunSource, type SourceChange, takesChanges } from '../../store/source';
-import { faultsIn, isUnderWay, refusalOf, type ApplyState, type IFault } from '../shell/apply-state';
 import { SourceModel } from '../shell/source-model';
 import {
+  faultsIn,
+  isUnderWay,
+  refusalOf,
+  type ApplyState,
+  type IFault,
   compressorWithDefaults,
   effective,
   firstSetting,

@@ -1,6 +1,6 @@
 /** @jest-environment node */
 
-import type { IQuestion } from '../../client/question';
+import type { IQuestion } from '../../client/rest';
 import { momentsOf } from '../../store/row-moments';
 import type { ITensorQuery } from '../../store/tensor-data';
 import { Recorder } from '../recorder';

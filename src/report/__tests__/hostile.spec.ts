@@ -3,7 +3,7 @@
 import { zlibSync } from 'fflate';
 import { JSDOM } from 'jsdom';
 import { SaxesParser } from 'saxes';
-import { visible } from '../../charts/visible';
+import { visible } from '../../charts/format';
 import { boundedText } from '../../protocol/texts';
 import type { ViewOptions } from '../../protocol/views.generated';
 import { buildReport, type IReportJob } from '../report';

@@ -1,5 +1,5 @@
 import { TensorStore, type SourceChange } from '..';
-import { ChangeGate } from '../change-gate';
+import { ChangeGate } from '../join-past';
 
 /** An hour at 20 steps a second. */
 const HOUR = 72_000;

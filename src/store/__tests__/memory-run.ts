@@ -1,5 +1,5 @@
 import { STREAMS } from '../../protocol/streams.generated';
-import type { Ask, IQuestion } from '../../client/question';
+import type { Ask, IQuestion } from '../../client/rest';
 import { own } from '../../protocol/records';
 import { RowStore, type IStreamRows } from '../row-store';
 import { Signal } from '@lumino/signaling';

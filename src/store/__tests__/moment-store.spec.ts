@@ -1,7 +1,7 @@
 /** @jest-environment node */
 import { decodeFrame, encodeFrame, frameTable, type StreamTable } from '../../protocol';
 import { MomentStore } from '..';
-import { GRADIENT_STAGES } from '../moment-row';
+import { GRADIENT_STAGES } from '../row-moments';
 
 interface IRow {
   step: number;

@@ -1,5 +1,5 @@
 import { Chart } from '../../charts';
-import { LIGHT_THEME } from '../../charts/theme';
+import { LIGHT_THEME } from '../../charts/vega';
 import { axisTexts, placeWords } from '../shared/lines/step-axis';
 import { lineRecipe } from '../shared/lines/line-recipe';
 

@@ -3,7 +3,7 @@ import type { IMomentGroups, MomentKey } from '../../store/moment-source';
 import { badStretches } from '../moments/captions';
 import { lineColors } from '../shared/lines/legend';
 import { compareLines } from '../shared/lines/compare';
-import { PRE_STEP } from '../../store/moment-row';
+import { PRE_STEP } from '../../store/row-moments';
 import { rowFilter, rowsCsv } from '../moments/table-pane';
 import { groupTable, tableCsv } from '../../aggregate/group-table';
 import { Detail } from '../shared/lines/detail';

@@ -1,4 +1,4 @@
-import type { IMountModule } from '../mount-module';
+import type { IMountModule } from '../view';
 import { registerView } from '../other-views';
 import { mountView } from '../registry';
 import { readView } from '../still';

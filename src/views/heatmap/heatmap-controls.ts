@@ -1,9 +1,15 @@
 import { formatInteger } from '../../charts';
+import { rangesText } from '../../protocol/ranges';
+import { own } from '../../protocol/records';
 import type { HeatmapOptions } from '../../protocol/views.generated';
-import type { IRunSource } from '../../store/source';
-import type { ITensorShape } from '../../store/tensor-data';
+import { type IRunSource, isOver } from '../../store/source';
+import type { ITensorShape, ITensorQuery } from '../../store/tensor-data';
+import type { INote } from '../shared/content';
 import { type Control, selectControl } from '../shared/control';
 import { colorRangeControl, goControl, stepsControl, transformControl } from '../shared/controls';
+import { flagWords } from '../shared/describe';
+import { chosenLayers, layerName, layerWords } from '../shared/layers';
+import { again, emptyState, nothingYet, type IState, type IStateActions } from '../shared/states';
 import { numberField } from '../shared/table';
 import { tensorControls, type TensorOptions } from '../shared/tensor-controls';
 import type { Translate } from '../shared/translate';
@@ -93,4 +99,121 @@ function textControl(
       choose({ generation: chosen === '' ? null : Number(chosen), sample: 0 })
     )
   ];
+}
+
+/** Of what a state is, and what it acts on. */
+export interface IHeatmapSubject {
+  readonly source: IRunSource;
+  /** The tensor in words. */
+  readonly subject: string;
+  readonly shape: ITensorShape;
+  readonly options: Readonly<Required<HeatmapOptions>>;
+  readonly actions: IStateActions;
+  choose(options: Partial<HeatmapOptions>): void;
+  readonly t: Translate;
+}
+
+const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
+
+/** That no value was kept. */
+export function noValues({ subject, actions, t }: IHeatmapSubject): IState {
+  return nothingYet(
+    t('Only the shape and the counts of %1 were kept. Choose a compressor that keeps values.', subject),
+    actions,
+    t
+  );
+}
+
+/** That there is no row of the chosen layers. */
+export function noRow(
+  layers: readonly number[],
+  step: number,
+  { subject, shape, options, actions, choose, t }: IHeatmapSubject
+): IState {
+  const first = shape.layers[0];
+  const sentence =
+    layers.length === 0
+      ? t('Layers %1 are not traced; there are rows of %2.', options.layers, layerWords(shape.layers))
+      : t('%1 has no row of %2 at step %3.', subject, layerWords(layers), formatInteger(step));
+  return first === undefined || layers.includes(first)
+    ? nothingYet(sentence, actions, t)
+    : emptyState(sentence, t('Show %1', layerName(first, t)), () => choose({ layers: String(first) }));
+}
+
+/** That there is nothing of a generation. */
+export function noText(
+  text: IOfferedText | undefined,
+  { subject, options, actions, choose, t }: IHeatmapSubject
+): IState {
+  const step = { label: t('Show this step'), run: () => choose({ generation: null }) };
+  const wished = options.generation ?? 0;
+  const sentence =
+    text === undefined
+      ? wished === 0
+        ? t('Nothing was generated yet.')
+        : t('There is no generation %1.', formatInteger(wished))
+      : text.isUnderWay
+        ? t('Nothing of %1 in generation %2 has arrived yet.', subject, formatInteger(text.generation))
+        : t('%1 was not traced in generation %2.', subject, formatInteger(text.generation));
+  return text?.isUnderWay
+    ? { kind: 'empty', sentence, action: again(actions, t), more: [step] }
+    : { kind: 'empty', sentence, action: step, more: [again(actions, t)] };
+}
+
+/** That nothing here reads texts. */
+export function noTexts({ choose, t }: IHeatmapSubject): IState {
+  return emptyState(
+    t('This installation of Megalens was built without what reads generated texts.'),
+    t('Show this step'),
+    () => choose({ generation: null })
+  );
+}
+
+/** That a tensor has no axis of positions to put together. */
+export function noPositions({ subject, choose, t }: IHeatmapSubject): IState {
+  return emptyState(
+    t('%1 has no axis of positions that could be put together.', subject),
+    t('Show this step'),
+    () => choose({ generation: null })
+  );
+}
+
+/** Where the newest step is followed: which of the layers it follows are not traced any more, and what is. */
+export async function untraced(
+  layers: readonly number[],
+  query: ITensorQuery,
+  step: number | null,
+  { source, subject, shape, options, actions, choose, t }: IHeatmapSubject
+): Promise<INote[]> {
+  const { flag, phase } = options;
+  const { hello, connection } = source;
+  if (step !== null || hello === null || isOver(source) || connection.kind === 'closed') {
+    return [];
+  }
+  const setting = own(hello.config.flags, flag);
+  const traced = setting === undefined ? [] : chosenLayers(setting.layers ?? 'all', shape.layers);
+  const gone = layers.filter(layer => !traced.includes(layer));
+  const ends = gone.length > 0 ? await source.steps(flag, phase, { ...query, layers: gone }) : [];
+  const last = ends[ends.length - 1];
+  if (last === undefined) {
+    return [];
+  }
+  const text = t(
+    '%1 of %2: not traced any more since step %3.',
+    capital(layerWords(gone)),
+    subject,
+    formatInteger(last)
+  );
+  const others = Object.keys(hello.config.flags);
+  const [layer, other] = [traced[0], others.find(name => name !== flag)];
+  const action =
+    layer !== undefined
+      ? { label: t('Show %1', layerName(layer, t)), run: () => choose({ layers: rangesText([layer]) }) }
+      : other !== undefined
+        ? {
+            label: t('Show %1', flagWords(hello, other, null, t)),
+            run: () => choose({ flag: other, part: null, layers: 'all', head: 0 })
+          }
+        : again(actions, t);
+  return [{ text, action }];
 }

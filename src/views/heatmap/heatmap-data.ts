@@ -2,7 +2,7 @@ import { ColorScale, lowMagnitude, type IColorLook, type Transform } from '../..
 import type { Hello } from '../../protocol/messages.generated';
 import type { ITensorResult, ITensorRow } from '../../store/tensor-data';
 import type { HeatmapOptions } from '../../protocol/views.generated';
-import { placeNear } from '../shared/places';
+import { placeNear } from '../shared/scale';
 import { lastAxis, readCompressor, tokenText } from '../shared/describe';
 import { type ISlice, axesOf, maskedSlice, sliceOf, type IAxes } from './matrix';
 

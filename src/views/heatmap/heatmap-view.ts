@@ -5,16 +5,25 @@ import type { SourceChange } from '../../store/source';
 import type { ITensorShape } from '../../store/tensor-data';
 import type { IMark, IMoved, Loaded } from '../shared/content';
 import type { Control } from '../shared/control';
+import type { IViewDefinition } from '../shared/definition';
 import { flagInfo, flagWords, rankWords } from '../shared/describe';
 import { chosenLayers, layerName } from '../shared/layers';
 import type { ILinkedMarks } from '../shared/links';
 import { columnOf, positionShown, StepShown } from '../shared/pinned-step';
-import { around, hold, moveAmongPictures } from '../shared/places';
-import { lockedRange } from '../shared/scale';
+import { around, hold, moveAmongPictures, lockedRange } from '../shared/scale';
 import { emptyFlag, type IState, type IStateActions } from '../shared/states';
 import type { ITip } from '../shared/table';
 import { ViewModel } from '../shared/view-model';
-import { heatmapControls } from './heatmap-controls';
+import {
+  heatmapControls,
+  noPositions,
+  noRow,
+  noText,
+  noTexts,
+  noValues,
+  untraced,
+  type IHeatmapSubject
+} from './heatmap-controls';
 import {
   shapeHeatmap,
   type ILayer,
@@ -23,15 +32,6 @@ import {
   type IHeatmapRead
 } from './heatmap-data';
 import { heatmapRecipe } from './heatmap-recipe';
-import {
-  noPositions,
-  noRow,
-  noText,
-  noTexts,
-  noValues,
-  untraced,
-  type IHeatmapSubject
-} from './heatmap-states';
 import {
   errorWords,
   heatmapCaption,
@@ -342,3 +342,7 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
   private readonly _texts = new TextSource(this.source);
   private _at: { place: number; column: number; row: number } | null = null;
 }
+
+export const view: IViewDefinition<HeatmapOptions> = {
+  create: (source, env) => new HeatmapView(source, env)
+};

@@ -9,7 +9,7 @@ import type { ITrendAnswer } from '../../store/line-data';
 import { HeatmapView } from '../heatmap/heatmap-view';
 import { chosenLayers } from '../shared/layers';
 import type { Control } from '../shared/control';
-import type { IComposition, ICompositionEnvironment, IViewPart } from '../shared/definition';
+import type { IComposition, ICompositionEnvironment, IViewPart, IViewDefinition } from '../shared/definition';
 import type { IViewEnvironment } from '../shared/view-model';
 import type { IMark, IMoved } from '../shared/content';
 import { tierWords } from '../shared/describe';
@@ -228,3 +228,7 @@ function tensorOptions(options: Required<HistoryOptions>, layer: number): Requir
     ...one
   };
 }
+
+export const view: IViewDefinition<HistoryOptions> = {
+  compose: (source, env) => new HistoryView(source, env)
+};

@@ -1,7 +1,7 @@
 import { formatInteger, formatNumber } from '../../charts';
 import { CLIPPED, SCALED, type IMomentGroups, type IMomentIndex } from '../../store/moment-source';
 import type { Translate } from '../shared/translate';
-import { placeNear } from '../shared/places';
+import { placeNear } from '../shared/scale';
 import { spans } from './line';
 import { keyWords, statisticWords, type MomentOptions } from './words';
 

@@ -9,7 +9,7 @@ import type { ILinesWish } from '../shared/lines/line-recipe';
 import { emptyState, type IState } from '../shared/states';
 import type { Translate } from '../shared/translate';
 import { shortName } from '../shared/short-name';
-import { linesAcross, type PlaceOf } from './across';
+import { linesAcross, type PlaceOf } from './read-lines';
 import { optionWords, trustWords } from './captions';
 import { groupId } from './line';
 import { LinesPane } from './lines-pane';

@@ -2,10 +2,9 @@ import { formatInteger, formatNumber, SigmaScale, type ColorScale } from '../../
 import type { IMomentGroups, MomentColumn, MomentKey, IMomentIndex } from '../../store/moment-source';
 import type { IMark } from '../shared/content';
 import { lockedWords } from '../shared/controls';
-import { valueWords } from '../shared/lines/line-tips';
+import { valueWords } from '../shared/lines/line-recipe';
 import type { StepAxis } from '../shared/lines/step-axis';
-import { hold } from '../shared/places';
-import { extentOf } from '../shared/scale';
+import { hold, extentOf } from '../shared/scale';
 import { shortName } from '../shared/short-name';
 import type { Translate } from '../shared/translate';
 import { omittedWords, optionWords, trustWords } from './captions';

@@ -7,9 +7,9 @@ import { compareLines, comparedTitle, missingWords, runWords } from '../shared/l
 import { allHidden, hiddenWords, shownLines } from '../shared/lines/legend';
 import type { ILine } from '../shared/lines/line';
 import type { ILinkedMarks } from '../shared/links';
-import { placeNear } from '../shared/places';
+import { placeNear } from '../shared/scale';
 import type { Translate } from '../shared/translate';
-import { linesAcross, onlyAt } from './across';
+import { linesAcross, onlyAt } from './read-lines';
 import { nonFiniteWords, omittedWords, optionWords, trustWords } from './captions';
 import { markOf, OverPane } from './over-pane';
 import type { IMomentRun, MomentReader } from './reader';

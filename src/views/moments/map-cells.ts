@@ -1,7 +1,7 @@
 import type { IMatrix } from '../../charts';
 import type { MomentFilter } from '../../protocol/views.generated';
 import type { IMomentGroups, MomentColumn, MomentKey } from '../../store/moment-source';
-import { placeNear } from '../shared/places';
+import { placeNear } from '../shared/scale';
 import { spans } from './line';
 import { oneTensor } from './name-facts';
 import type { MomentOptions } from './words';

@@ -1,8 +1,10 @@
 import type { MomentsOptions, ViewOptions } from '../../protocol/views.generated';
 import type { IRunSource } from '../../store/source';
 import type { Control } from '../shared/control';
-import type { IComposition, ICompositionEnvironment, IViewPart } from '../shared/definition';
+import type { IComposition, ICompositionEnvironment, IViewPart, IViewDefinition } from '../shared/definition';
 import type { IViewEnvironment } from '../shared/view-model';
+import { RunList } from '../shared/lines/compare';
+import { OtherRuns } from '../shared/lines/other-runs';
 import { toArquero } from './arquero-code';
 import { filterControls } from './filter-controls';
 import { CellAcrossPane, CellStepsPane } from './cell-panes';
@@ -13,8 +15,6 @@ import { MapPane } from './map-pane';
 import { mainControls, type IControlFacts } from './moment-controls';
 import { MovesPane } from './moves-pane';
 import { NameFacts, type INameFacts } from './name-facts';
-import { RunList } from '../shared/lines/compare';
-import { OtherRuns } from '../shared/lines/other-runs';
 import type { MomentPane } from './pane';
 import { TablePane } from './table-pane';
 import type { MomentOptions } from './words';
@@ -157,3 +157,7 @@ export class MomentsView implements IComposition {
   private _isOpen = false;
   private _later: ReturnType<typeof setTimeout> | undefined;
 }
+
+export const view: IViewDefinition<MomentsOptions> = {
+  compose: (source, env) => new MomentsView(source, env)
+};

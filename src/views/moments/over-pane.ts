@@ -2,10 +2,16 @@ import type { IPlace, IRecipe, Row } from '../../charts';
 import type { IContent, IMark, IMoved } from '../shared/content';
 import { lineColors, legendOf } from '../shared/lines/legend';
 import { finiteRange, type ILine } from '../shared/lines/line';
-import { lineRecipe, type ILinesWish } from '../shared/lines/line-recipe';
-import { moveAmong, readLine, tipLines, valueWords, type ICursor } from '../shared/lines/line-tips';
-import { moveOf } from '../shared/places';
-import { padded, scaleOf } from '../shared/scale';
+import {
+  lineRecipe,
+  type ILinesWish,
+  moveAmong,
+  readLine,
+  tipLines,
+  valueWords,
+  type ICursor
+} from '../shared/lines/line-recipe';
+import { moveOf, padded, scaleOf } from '../shared/scale';
 import type { ITip } from '../shared/table';
 import { MomentPane } from './pane';
 import { axisWords } from './words';

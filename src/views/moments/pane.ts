@@ -6,11 +6,18 @@ import type { INote, Loaded } from '../shared/content';
 import type { Control } from '../shared/control';
 import { goControl, stepsControl } from '../shared/controls';
 import { StepShown } from '../shared/pinned-step';
-import { placeNear } from '../shared/places';
+import { placeNear } from '../shared/scale';
 import { emptyState, type IState, type IStateActions } from '../shared/states';
 import { ViewModel, type IViewEnvironment } from '../shared/view-model';
-import { noteOfBad, refusalOf } from './moment-notes';
-import { emptyMoments, lacksStat, mixedState, nothingMatches, wrongFilter } from './moment-states';
+import {
+  noteOfBad,
+  refusalOf,
+  emptyMoments,
+  lacksStat,
+  mixedState,
+  nothingMatches,
+  wrongFilter
+} from './moment-states';
 import { missingWords } from '../shared/lines/compare';
 import type { OtherRuns } from '../shared/lines/other-runs';
 import { clockOf, unknownClock, type RunClock, StepAxis } from '../shared/lines/step-axis';

@@ -2,7 +2,7 @@ import { csvCell, nameFilter, rowFilter as placeFilter, AggregateError, loadTabl
 import { formatCount, formatFull, formatInteger, formatNumber } from '../../charts';
 import { STREAMS } from '../../protocol/streams.generated';
 import { parseName } from '../../protocol/tensor-name';
-import { FLOAT, GRADIENT_STAGES, streamName, WHOLE } from '../../store/moment-row';
+import { FLOAT, GRADIENT_STAGES, streamName, WHOLE } from '../../store/row-moments';
 import type { MomentFilter, IMomentRows, IMomentGroups, MomentColumn } from '../../store/moment-source';
 import type { INote, Loaded } from '../shared/content';
 import type { IState } from '../shared/states';

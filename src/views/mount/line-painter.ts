@@ -1,6 +1,6 @@
 import type { Chart, Zoom, IPlotFrame, Row } from '../../charts';
 import { type IPaintedLine, type IPainting, type ITrace, heightOf } from '../shared/painting';
-import { placeBefore } from '../shared/places';
+import { placeBefore } from '../shared/scale';
 import type { ILinePainter } from '../shared/view-model';
 import { frameBox } from './cursor';
 

@@ -22,6 +22,7 @@ import type { ILineAsk } from '../shared/lines/shape-lines';
 import type { ILinkedMarks } from '../shared/links';
 import { emptyState, nothingYet, type IState } from '../shared/states';
 import type { IViewEnvironment } from '../shared/view-model';
+import type { IViewDefinition } from '../shared/definition';
 
 /** Named scalars over steps or time, one panel for each unit. */
 export class ScalarsView extends LinesView<Required<ScalarsOptions>> {
@@ -206,3 +207,7 @@ export class ScalarsView extends LinesView<Required<ScalarsOptions>> {
   private _known: readonly string[] = [];
   private _thinned = 0;
 }
+
+export const view: IViewDefinition<ScalarsOptions> = {
+  create: (source, env) => new ScalarsView(source, env)
+};

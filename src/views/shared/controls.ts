@@ -2,7 +2,7 @@ import { formatInteger, formatNumber } from '../../charts';
 import type { ConnectionState } from '../../store/source';
 import { type Control, selectControl } from './control';
 import { chip } from './table';
-import { placeNear } from './places';
+import { placeNear } from './scale';
 import type { Translate } from './translate';
 
 /** The step slider with following: null as step follows the newest. */

@@ -1,7 +1,7 @@
 import { formatInteger, formatNumber } from '../../charts';
 import type { ITextPosition } from '../../store/run-link';
 import type { IMark } from './content';
-import { around } from './places';
+import { around } from './scale';
 import type { ITip } from './table';
 import type { Translate } from './translate';
 import type { IViewEnvironment } from './view-model';

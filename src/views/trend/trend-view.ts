@@ -21,6 +21,7 @@ import { emptyFlag, emptyState, nothingYet, type IState, type IStateActions } fr
 import { tensorControls } from '../shared/tensor-controls';
 import type { ITip } from '../shared/table';
 import type { IViewEnvironment } from '../shared/view-model';
+import type { IViewDefinition } from '../shared/definition';
 import { TrendMap } from './trend-map';
 import {
   selectionControls,
@@ -350,3 +351,5 @@ export class TrendView extends LinesView<Required<TrendOptions>> {
   private _shape: ITensorShape = { parts: [], layers: [] };
   private _answer: ITrendAnswer | null = null;
 }
+
+export const view: IViewDefinition<TrendOptions> = { create: (source, env) => new TrendView(source, env) };

@@ -1,5 +1,5 @@
 import { drawSVG } from '../../../src/charts/still';
-import { LIGHT_THEME } from '../../../src/charts/theme';
+import { LIGHT_THEME } from '../../../src/charts/vega';
 import type { IEngineHost, IJobResult } from '../../../src/engine/jobs';
 import { runsOf, type IStillJob } from '../../../src/engine/view-jobs';
 import { SLICES } from '../../../src/instruments/slices.generated';

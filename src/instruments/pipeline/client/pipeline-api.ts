@@ -1,6 +1,5 @@
 import { own } from '../../../protocol/records';
-import type { IQuestion } from '../../../client/question';
-import { asArray, asObject, badAnswer } from '../../../client/rest';
+import { type IQuestion, asArray, asObject, badAnswer } from '../../../client/rest';
 
 /** Which steps of a pipeline are asked for; the newest 10 whole ones when absent. */
 export interface IPipelineRequest {

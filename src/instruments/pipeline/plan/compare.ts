@@ -1,5 +1,5 @@
 import type { ScheduleName } from '../protocol/pipeline.generated';
-import { matchRows, measuredSteps, type IMeasured } from './measured';
+import { matchRows, measuredSteps, type IMeasured } from './measured-run';
 import type { IPlanned } from './planned';
 import { PlanError } from './plan-shape';
 

@@ -2,7 +2,6 @@ export * from './check-plan';
 export * from './compare';
 export * from './jitter';
 export * from './make-plan';
-export * from './measured';
 export * from './measured-run';
 export * from './memory';
 export * from './operation';

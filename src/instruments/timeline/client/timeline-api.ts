@@ -1,6 +1,5 @@
 import { own } from '../../../protocol/records';
-import type { IQuestion } from '../../../client/question';
-import { asArray, asObject } from '../../../client/rest';
+import { type IQuestion, asArray, asObject } from '../../../client/rest';
 
 /** What of a timeline is asked; what is absent is chosen by who answers. */
 export interface ITimelineRequest {

@@ -3,7 +3,7 @@ import { Signal } from '@lumino/signaling';
 import { Widget } from '@lumino/widgets';
 import type { Hello } from '../../../protocol/messages.generated';
 import type { ViewOptions } from '../../../protocol/views.generated';
-import { megalensIcon } from '../../shell/icon';
+import { megalensIcon } from '../../shell/commands';
 import { type IViewWidget, ViewTabs } from '../view-tabs';
 
 const NAMES: Readonly<Record<string, string>> = { r1: 'gpt-base', r2: 'gpt-hot' };

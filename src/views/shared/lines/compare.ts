@@ -3,7 +3,7 @@ import type { TrendOptions } from '../../../protocol/views.generated';
 import type { IRunSource } from '../../../store/source';
 import type { IViewRuns } from '../../view';
 import { type Control, selectControl } from '../control';
-import { placeBefore } from '../places';
+import { placeBefore } from '../scale';
 import { chip } from '../table';
 import type { Translate } from '../translate';
 import { dashWords } from './legend';

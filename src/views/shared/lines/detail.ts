@@ -1,4 +1,4 @@
-import { placeBefore } from '../places';
+import { placeBefore } from '../scale';
 import { idOf, type ILine, mapColumns } from './line';
 
 type ExactSteps = readonly [number, number];

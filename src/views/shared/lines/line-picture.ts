@@ -13,8 +13,17 @@ import type { IViewEnvironment } from '../view-model';
 import { Detail, ExactValues, type ReadSteps } from './detail';
 import { dashOf, lineColors, legendOf, shownLines, type ILegend } from './legend';
 import { brokenPoints, finiteRange, type ILine } from './line';
-import { lineRecipe, type IBadStretch, type ILinesWish } from './line-recipe';
-import { moveAmong, readingWords, readLine, tipLines, type ICursor, type ILinePoint } from './line-tips';
+import {
+  lineRecipe,
+  type IBadStretch,
+  type ILinesWish,
+  moveAmong,
+  readingWords,
+  readLine,
+  tipLines,
+  type ICursor,
+  type ILinePoint
+} from './line-recipe';
 import { StepAxis } from './step-axis';
 
 /** A line this near to the pointer is the one that is pointed at, pixels. */

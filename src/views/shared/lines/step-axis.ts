@@ -1,7 +1,7 @@
 import { placeAt, readScalars } from '../../../aggregate';
 import { formatInteger } from '../../../charts';
 import type { IRunSource } from '../../../store/source';
-import { placeBefore, placeNear } from '../places';
+import { placeBefore, placeNear } from '../scale';
 import type { Translate } from '../translate';
 import type { ILinesWish } from './line-recipe';
 

@@ -1,7 +1,7 @@
 import { ColorScale, contrastColor, drawSVG, LIGHT_THEME, type IRecipe, type Row } from '../../../../charts';
 import { readPicture } from '../../../../charts/__tests__/read-png';
 import type { LensOptions } from '../../../../protocol/views.generated';
-import { Lens } from '../../store/lens';
+import { Lens } from '../../store/effects';
 import { RunLink } from '../../../../store/run-link';
 import { streamRows, WrittenRun } from '../../../../store/__tests__/written-run';
 import { leadsOf, medianLayer } from '../lens/lens-map';

@@ -1,4 +1,4 @@
-import { AWAITED_INTERVAL, Pace } from '../../../../views/mount/pace';
+import { AWAITED_INTERVAL, Pace } from '../../../../views/mount/linked';
 import { mountView } from '../../../../views/registry';
 import { textRun } from './generated-text';
 

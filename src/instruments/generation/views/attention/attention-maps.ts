@@ -1,6 +1,6 @@
 import type { IMatrix, IPlace } from '../../../../charts';
 import type { IMark } from '../../../../views/shared/content';
-import { hold, moveAmongPictures } from '../../../../views/shared/places';
+import { hold, moveAmongPictures } from '../../../../views/shared/scale';
 import {
   joinAttention,
   type IAttentionMap,

@@ -5,6 +5,7 @@ import type { AttentionOptions } from '../../../../protocol/views.generated';
 import type { IRunSource, SourceChange } from '../../../../store/source';
 import type { IMark, INote, Loaded } from '../../../../views/shared/content';
 import type { Control } from '../../../../views/shared/control';
+import type { IViewDefinition } from '../../../../views/shared/definition';
 import { chosenLayers, layerName, layerWords } from '../../../../views/shared/layers';
 import { positionShown, StepShown } from '../../../../views/shared/pinned-step';
 import {
@@ -155,7 +156,7 @@ function writeAgain(
 }
 
 /** Which tokens each head looks at: query × key for each layer and head, or what distinguishes the heads. */
-export class AttentionView extends ViewModel<AttentionOptions> {
+class AttentionView extends ViewModel<AttentionOptions> {
   constructor(source: IRunSource, env: IViewEnvironment<AttentionOptions>) {
     super(source, env);
     this._reader = new AttentionReader(source);
@@ -306,3 +307,7 @@ export class AttentionView extends ViewModel<AttentionOptions> {
   /** What was drawn before one head was opened. */
   private _back: Pick<Required<AttentionOptions>, 'heads' | 'kind' | 'layers'> | null = null;
 }
+
+export const view: IViewDefinition<AttentionOptions> = {
+  create: (source, env) => new AttentionView(source, env)
+};

@@ -14,8 +14,15 @@ import { type Control, selectControl } from '../../../../views/shared/control';
 import { colorRangeControl, lockedWords, transformControl } from '../../../../views/shared/controls';
 import { WHOLE_NUMBERS } from '../../../../views/shared/lines/line-recipe';
 import type { ILinkedMarks } from '../../../../views/shared/links';
-import { around, hold, moveAmongCells, type IGridCell } from '../../../../views/shared/places';
-import { colorStrip, lockedRange, scaleFromZero } from '../../../../views/shared/scale';
+import {
+  around,
+  hold,
+  moveAmongCells,
+  type IGridCell,
+  colorStrip,
+  lockedRange,
+  scaleFromZero
+} from '../../../../views/shared/scale';
 import type { ITip } from '../../../../views/shared/table';
 import type { Translate } from '../../../../views/shared/translate';
 import type { IViewEnvironment } from '../../../../views/shared/view-model';

@@ -1,12 +1,13 @@
 import type { EffectsOptions } from '../../../../protocol/views.generated';
-import { readEffects } from '../../store/effects';
-import { controlOf, type IGeneration } from '../../store/generations';
 import type { IRunSource } from '../../../../store/source';
 import type { IMark, IMoved, Loaded } from '../../../../views/shared/content';
 import { type Control, selectControl } from '../../../../views/shared/control';
 import { transformControl } from '../../../../views/shared/controls';
-import { GenerationView } from '../shared/generation-view';
+import type { IViewDefinition } from '../../../../views/shared/definition';
 import type { IViewEnvironment } from '../../../../views/shared/view-model';
+import { readEffects } from '../../store/effects';
+import { controlOf, type IGeneration } from '../../store/generations';
+import { GenerationView } from '../shared/generation-view';
 import { noEffects, type IEffectsAsked } from './effects-states';
 import type { IEffectsPane } from './effects-subject';
 import { measureOf, MEASURES, measureWords } from './positions-picture';
@@ -14,7 +15,7 @@ import { SequencePane } from './sequence-pane';
 import { SweepPane } from './sweep-pane';
 
 /** What a perturbation changed against a clean control: of each next token, of each layer, and over a sweep of settings. */
-export class EffectsView extends GenerationView<Required<EffectsOptions>> {
+class EffectsView extends GenerationView<Required<EffectsOptions>> {
   constructor(source: IRunSource, env: IViewEnvironment<EffectsOptions>) {
     super(source, env);
     const asked = (): IEffectsAsked => this._asked;
@@ -109,3 +110,7 @@ export class EffectsView extends GenerationView<Required<EffectsOptions>> {
   private readonly _ofSweep: IEffectsPane;
   private _shown: IGeneration | undefined;
 }
+
+export const view: IViewDefinition<EffectsOptions> = {
+  create: (source, env) => new EffectsView(source, env)
+};

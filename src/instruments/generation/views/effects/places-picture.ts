@@ -2,10 +2,13 @@ import { COLORS, type IPlace, type IRecipe, type Row } from '../../../../charts'
 import type { IContent, IMark, IMoved } from '../../../../views/shared/content';
 import { lineColors } from '../../../../views/shared/lines/legend';
 import { mapColumns, type ILine } from '../../../../views/shared/lines/line';
-import { lineRecipe, type ILinesWish } from '../../../../views/shared/lines/line-recipe';
-import { moveAmong, type ICursor } from '../../../../views/shared/lines/line-tips';
-import { placeNear } from '../../../../views/shared/places';
-import { extentOf, padded, scaleOf } from '../../../../views/shared/scale';
+import {
+  lineRecipe,
+  type ILinesWish,
+  moveAmong,
+  type ICursor
+} from '../../../../views/shared/lines/line-recipe';
+import { placeNear, extentOf, padded, scaleOf } from '../../../../views/shared/scale';
 import type { ITip } from '../../../../views/shared/table';
 
 /** Most bars, and points of a line, that are shown at once. */

@@ -3,7 +3,7 @@ import type { EffectsOptions } from '../../../../protocol/views.generated';
 import type { IContent } from '../../../../views/shared/content';
 import { layerName } from '../../../../views/shared/layers';
 import type { ILine } from '../../../../views/shared/lines/line';
-import { tipLines, readLine } from '../../../../views/shared/lines/line-tips';
+import { tipLines, readLine } from '../../../../views/shared/lines/line-recipe';
 import type { ITip } from '../../../../views/shared/table';
 import { tokenLabels, tokenTicks, type ITokenWindow } from '../shared/token-axis';
 import type { Translate } from '../../../../views/shared/translate';

@@ -18,12 +18,23 @@ import {
   type IStateActions
 } from '../../../../views/shared/states';
 import type { Translate } from '../../../../views/shared/translate';
+import type { IViewDefinition } from '../../../../views/shared/definition';
 import { isUnderWay, type IGeneration, readTokens } from '../../store/generations';
-import { readLens, type ILensCell, type Lens } from '../../store/lens';
+import { readLens, type ILensCell, type Lens } from '../../store/effects';
 import { GenerationView } from '../shared/generation-view';
 import { firstDrawn, tokenWindow, windowWords } from '../shared/token-axis';
-import { leadsOf, colorWords, type LensColor, LEAST_CELL, LEAST_OUTLINED, LensMap } from './lens-map';
-import { lensCaption, lensSummary, lensTitle, type ILensFacts } from './lens-words';
+import {
+  leadsOf,
+  colorWords,
+  type LensColor,
+  LEAST_CELL,
+  LEAST_OUTLINED,
+  LensMap,
+  lensCaption,
+  lensSummary,
+  lensTitle,
+  type ILensFacts
+} from './lens-map';
 
 /** Candidates that are read of each layer. */
 const CANDIDATES = 5;
@@ -100,7 +111,7 @@ function noLayer(layers: string, choose: (options: Partial<LensOptions>) => void
 const COLORS: readonly LensColor[] = ['probability', 'final', 'rank', 'entropy'];
 
 /** What each layer would predict at each position of a text: layer × position, the deepest layer on top. */
-export class LensView extends GenerationView<Required<LensOptions>> {
+class LensView extends GenerationView<Required<LensOptions>> {
   protected override readonly streams = ['generations', 'lens', 'tokens'];
 
   override readonly zooms = { axes: 'xy', least: 2 } as const;
@@ -260,3 +271,5 @@ export class LensView extends GenerationView<Required<LensOptions>> {
   /** Position that is looked at; null follows the newest. */
   private _chosen: number | null = null;
 }
+
+export const view: IViewDefinition<LensOptions> = { create: (source, env) => new LensView(source, env) };

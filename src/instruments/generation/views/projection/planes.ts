@@ -1,6 +1,6 @@
-import type { IFeatures } from '../../aggregate/projection/features';
-import { turned, turnOnto, type ITurn } from '../../aggregate/projection/procrustes';
-import type { Projector } from '../../aggregate/projection/projector';
+import type { IFeatures } from '../../projection/features';
+import { turned, turnOnto, type ITurn } from '../../projection/procrustes';
+import type { Projector } from '../../projection/projector';
 import type { ILayerVectors } from './text-vectors';
 
 /** A row and how alike it is to what was asked about. */

@@ -1,17 +1,17 @@
-import type { UmapRun } from '../../aggregate/projection/projector';
+import type { UmapRun } from '../../projection/projector';
 import { flagColor, formatFull, formatInteger, formatNumber, type IPlace } from '../../../../charts';
 import { firstPlace } from '../../../../protocol/records';
 import type { IPointed, ITextPosition } from '../../../../store/run-link';
 import { type IMark, type IMoved, type INote, type Loaded, isInLoop } from '../../../../views/shared/content';
 import type { Control } from '../../../../views/shared/control';
 import type { ILinkedMarks } from '../../../../views/shared/links';
-import { hold, moveOf } from '../../../../views/shared/places';
+import { hold, moveOf } from '../../../../views/shared/scale';
 import type { ITip } from '../../../../views/shared/table';
 import { drawnOf, placeOf, pointsRecipe } from './points-recipe';
-import { projectionControls } from './projection-controls';
 import { ProjectionPane } from './projection-pane';
 import type { IProjected } from './projection-reader';
 import {
+  projectionControls,
   axisTitles,
   countWords,
   farthestOf,

@@ -1,5 +1,5 @@
-import { turned, turnOnto } from '../../aggregate/projection/procrustes';
-import { Projector, type UmapRun } from '../../aggregate/projection/projector';
+import { turned, turnOnto } from '../../projection/procrustes';
+import { Projector, type UmapRun } from '../../projection/projector';
 import type { ProjectionOptions } from '../../../../protocol/views.generated';
 import { inRanges } from '../../../../protocol/ranges';
 import { generationOf, isUnderWay, readGenerations, type IGeneration } from '../../store/generations';

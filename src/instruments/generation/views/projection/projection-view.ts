@@ -1,7 +1,12 @@
 import type { ProjectionOptions, ViewOptions } from '../../../../protocol/views.generated';
 import type { IRunSource } from '../../../../store/source';
 import type { Control } from '../../../../views/shared/control';
-import type { IComposition, ICompositionEnvironment, IViewPart } from '../../../../views/shared/definition';
+import type {
+  IComposition,
+  ICompositionEnvironment,
+  IViewPart,
+  IViewDefinition
+} from '../../../../views/shared/definition';
 import type { IViewEnvironment } from '../../../../views/shared/view-model';
 import { GroupPane } from './group-pane';
 import { PointsPane } from './points-pane';
@@ -11,7 +16,7 @@ import { ProjectionReader } from './projection-reader';
 type Pane = new (source: IRunSource, env: IViewEnvironment, reader: ProjectionReader) => ProjectionPane;
 
 /** Vectors of tokens as points of a plane, and below them the tokens of a group that is looked at. */
-export class ProjectionView implements IComposition {
+class ProjectionView implements IComposition {
   constructor(
     source: IRunSource,
     private readonly _env: ICompositionEnvironment<ProjectionOptions>
@@ -56,3 +61,7 @@ export class ProjectionView implements IComposition {
 
   private readonly _reader: ProjectionReader;
 }
+
+export const view: IViewDefinition<ProjectionOptions> = {
+  compose: (source, env) => new ProjectionView(source, env)
+};

@@ -1,4 +1,4 @@
-import type { IVectors } from '../../aggregate/projection/features';
+import type { IVectors } from '../../projection/features';
 import { readableStreams } from '../../../../protocol/streams';
 import { boundedText } from '../../../../protocol/texts';
 import {

@@ -2,9 +2,8 @@ import { formatInteger, Pictures, type ColorScale, type IPlace, type IRecipe } f
 import type { IContent, IMark, IMoved } from '../../../../views/shared/content';
 import { layerName } from '../../../../views/shared/layers';
 import type { IPictured } from '../../../../views/shared/view-model';
-import { around, moveAmongCells } from '../../../../views/shared/places';
 import { rowPlaces } from '../../../../views/shared/row-places';
-import { axisParams, colorStrip } from '../../../../views/shared/scale';
+import { around, moveAmongCells, axisParams, colorStrip } from '../../../../views/shared/scale';
 import type { ITip } from '../../../../views/shared/table';
 import { tokenLabels, tokenTicks, type ITokenWindow, type TokenTexts } from './token-axis';
 import type { Translate } from '../../../../views/shared/translate';

@@ -11,8 +11,7 @@ import {
 import type { IRunSource, SourceChange } from '../../../../store/source';
 import type { IMark, IMoved, Loaded } from '../../../../views/shared/content';
 import { positionShown } from '../../../../views/shared/pinned-step';
-import { hold, moveOf } from '../../../../views/shared/places';
-import { axisParams } from '../../../../views/shared/scale';
+import { hold, moveOf, axisParams } from '../../../../views/shared/scale';
 import { nothingYet } from '../../../../views/shared/states';
 import { tipSaid, type ITip } from '../../../../views/shared/table';
 import type { Translate } from '../../../../views/shared/translate';

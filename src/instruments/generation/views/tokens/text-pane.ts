@@ -6,7 +6,7 @@ import type { IMark, IMoved, Loaded } from '../../../../views/shared/content';
 import type { Control } from '../../../../views/shared/control';
 import type { ILinkedMarks } from '../../../../views/shared/links';
 import { positionShown } from '../../../../views/shared/pinned-step';
-import { hold, moveOf } from '../../../../views/shared/places';
+import { hold, moveOf } from '../../../../views/shared/scale';
 import { tipSaid, type ITip } from '../../../../views/shared/table';
 import { ViewModel, type IViewEnvironment } from '../../../../views/shared/view-model';
 import {
@@ -20,9 +20,15 @@ import type { Translate } from '../../../../views/shared/translate';
 import { isUnderWay, type IToken } from '../../store/generations';
 import { surenessScale } from '../shared/generation-view';
 import { tokenWords } from '../shared/token-text';
-import { textControls } from './text-controls';
 import type { ITextFacts, TokensChoice, IWrittenText, TextReader } from './text-facts';
-import { besideNotes, textCaption, textNotes, type INoteActions, LinesInSight } from './text-notes';
+import {
+  textControls,
+  besideNotes,
+  textCaption,
+  textNotes,
+  type INoteActions,
+  LinesInSight
+} from './text-notes';
 import { boxSpan, CELL, textExtent, textRecipe, type ITextWish } from './text-recipe';
 import { colorValue, layOut, tokenBeside } from './token-layout';
 import { stateWords, mostSurprising, surpriseWords, textTitle, tokenTip } from './token-words';

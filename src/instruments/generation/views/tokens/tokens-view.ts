@@ -1,7 +1,12 @@
 import type { TokensOptions, ViewOptions } from '../../../../protocol/views.generated';
 import type { IRunSource } from '../../../../store/source';
 import type { Control } from '../../../../views/shared/control';
-import type { IComposition, ICompositionEnvironment, IViewPart } from '../../../../views/shared/definition';
+import type {
+  IComposition,
+  ICompositionEnvironment,
+  IViewPart,
+  IViewDefinition
+} from '../../../../views/shared/definition';
 import { CandidatesPane } from './candidates-pane';
 import { generateControls } from './generate-controls';
 import { GenerateForm } from './generate-form';
@@ -11,7 +16,7 @@ import { TextPane, type Which } from './text-pane';
 /**
  * What a model writes: a form that asks it to, the text token by token, what the token that is looked at could have been, and perhaps another text beside it.
  */
-export class TokensView implements IComposition {
+class TokensView implements IComposition {
   constructor(
     private readonly _source: IRunSource,
     private readonly _env: ICompositionEnvironment<TokensOptions>
@@ -132,3 +137,7 @@ export class TokensView implements IComposition {
   private _hasOther = false;
   private _isOpen = true;
 }
+
+export const view: IViewDefinition<TokensOptions> = {
+  compose: (source, env) => new TokensView(source, env)
+};

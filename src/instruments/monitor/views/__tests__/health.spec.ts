@@ -1,10 +1,10 @@
 import { alarmEvents, isMuted, reachedFrom } from '../../store/alarms';
-import { ALARM_COUNTS } from '../health/rule-settings';
+import { ALARM_COUNTS } from '../rule-settings';
 import { alarm, alarmRow } from '../../__tests__/alarm-rows';
 import { HELLO, MemoryRun } from '../../../../store/__tests__/memory-run';
 import type { Hello } from '../../../../protocol/messages.generated';
 import type { HealthOptions } from '../../../../protocol/views.generated';
-import { groupAlarms } from '../health/health-facts';
+import { groupAlarms } from '../health-facts';
 import { mountView } from '../../../../views/registry';
 import type { IView } from '../../../../views/view';
 import { grads } from '../../../../views/__tests__/moments-page';

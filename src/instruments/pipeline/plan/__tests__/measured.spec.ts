@@ -3,12 +3,11 @@ import type { PipelineTimes, Plan } from '../../protocol/pipeline.generated';
 import { SeededRandom } from '../../../../protocol/seeded-random';
 import { compare, verdict } from '../compare';
 import { makePlan, shapeOf, type MadeSchedule } from '../make-plan';
-import type { IMeasured } from '../measured';
 import { KINDS } from '../operation';
 import { simulatePlan } from '../plan-all';
 import type { IPlanned } from '../planned';
 import { shareOut, timesFor } from '../stage-times';
-import { timesFromMeasured } from '../measured-run';
+import { type IMeasured, timesFromMeasured } from '../measured-run';
 
 const TIMES: PipelineTimes = {
   forward: [4, 5, 6],

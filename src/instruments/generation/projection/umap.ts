@@ -1,0 +1,232 @@
+import { SeededRandom } from '../../../protocol/seeded-random';
+import type { IVectors } from './features';
+import { principalComponents } from './principal-components';
+import { NearestPoints, exactPower, type IUmapGraph, umapGraph } from './umap-graph';
+
+/** Coefficients of the curve 1 / (1 + A d^2B) that fits a least distance of 0.1 and a spread of 1, as `umap-learn` finds them. */
+const A = 1.5769434603113077;
+const B = 0.8950608779109733;
+/** Points that a point is pushed away from, for each that it is drawn to. */
+const PUSHES = 5;
+/** Longest move along an axis. */
+const FARTHEST = 4;
+/** Half the width of the layout that is begun from. */
+const HALF_WIDTH = 10;
+/** Entries of the table of powers for each doubling, a power of two. */
+const PER_DOUBLING = 64;
+const LEAST_EXPONENT = -40;
+const MOST_EXPONENT = 40;
+
+/** Moves points until those that belong together are near one another: the stochastic gradient descent of UMAP, an epoch at a time. */
+class UmapLayout {
+  /**
+   * @param start - `[points, 2]`, where the points are at the beginning.
+   * @param epochs - How often all pairs are looked at.
+   */
+  constructor(
+    private readonly graph: IUmapGraph,
+    start: Float64Array,
+    readonly epochs: number,
+    seed: number
+  ) {
+    this.random = new SeededRandom(seed);
+    const widest = start.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+    const scale = widest > 0 ? HALF_WIDTH / widest : 0;
+    // Equal points must part.
+    this.places = start.map(value => value * scale + 1e-3 * this.random.centred());
+    const greatest = graph.weights.reduce((most, weight) => Math.max(most, weight), 0);
+    this.every = graph.weights.map(weight => greatest / weight);
+    this.next = this.every.slice();
+    this.nextPush = this.every.map(each => each / PUSHES);
+  }
+
+  /** `[points, 2]`, as it is now. */
+  readonly places: Float64Array;
+
+  /** Epochs that are done. */
+  epoch = 0;
+
+  /** Do one epoch. */
+  advance(): void {
+    const { every, graph, next, nextPush, places } = this;
+    const { heads, tails } = graph;
+    const points = places.length / 2;
+    const rate = 1 - this.epoch / this.epochs;
+    for (let pair = 0; pair < heads.length; pair += 1) {
+      const often = every[pair]!;
+      if (next[pair]! > this.epoch || often > this.epochs) {
+        continue;
+      }
+      next[pair]! += often;
+      const head = 2 * heads[pair]!;
+      const tail = 2 * tails[pair]!;
+      const x = places[head]! - places[tail]!;
+      const y = places[head + 1]! - places[tail + 1]!;
+      const square = x * x + y * y;
+      if (square > 0) {
+        const power = powerOf(square);
+        const pull = (-2 * A * B * power) / (square * (1 + A * power));
+        const across = rate * held(pull * x);
+        const up = rate * held(pull * y);
+        places[head]! += across;
+        places[head + 1]! += up;
+        places[tail]! -= across;
+        places[tail + 1]! -= up;
+      }
+      const pushEvery = often / PUSHES;
+      for (let due = nextPush[pair]! + pushEvery; due <= this.epoch; due += pushEvery) {
+        nextPush[pair] = due;
+        this.push(head, 2 * this.random.below(points), rate);
+      }
+    }
+    this.epoch += 1;
+  }
+
+  private push(head: number, other: number, rate: number): void {
+    const { places } = this;
+    const x = places[head]! - places[other]!;
+    const y = places[head + 1]! - places[other + 1]!;
+    const square = x * x + y * y;
+    if (square > 0) {
+      const away = (2 * B) / ((0.001 + square) * (1 + A * powerOf(square)));
+      places[head]! += rate * held(away * x);
+      places[head + 1]! += rate * held(away * y);
+    }
+  }
+
+  private readonly random: SeededRandom;
+  /** Epochs from one look at a pair to the next. */
+  private readonly every: Float64Array;
+  private readonly next: Float64Array;
+  private readonly nextPush: Float64Array;
+}
+
+const held = (move: number): number => (move > FARTHEST ? FARTHEST : move < -FARTHEST ? -FARTHEST : move);
+
+const word = new Float64Array(1);
+const halves = new Uint32Array(word.buffer);
+/** Which half of a number holds its exponent: the machine's order of bytes says. */
+const upper = ((): number => {
+  word[0] = 1;
+  return halves[1] === 0 ? 0 : 1;
+})();
+
+const powers = Float64Array.from(
+  { length: (MOST_EXPONENT - LEAST_EXPONENT) * PER_DOUBLING + 1 },
+  (_, at) =>
+    exactPower(1 + (at % PER_DOUBLING) / PER_DOUBLING, B) *
+    exactPower(2, B * (Math.floor(at / PER_DOUBLING) + LEAST_EXPONENT))
+);
+
+/** `square ** B` from a table, to about 1e-5: it is asked for tens of millions of times. */
+function powerOf(square: number): number {
+  word[0] = square;
+  const bits = halves[upper]!;
+  const exponent = (bits >>> 20) - 1023 - LEAST_EXPONENT;
+  if (exponent < 0) {
+    return 0;
+  }
+  if (exponent >= MOST_EXPONENT - LEAST_EXPONENT) {
+    return powers[powers.length - 1]!;
+  }
+  const at = exponent * PER_DOUBLING + ((bits >>> 14) & (PER_DOUBLING - 1));
+  const between = (bits & 0x3fff) / 0x4000;
+  return powers[at]! + (powers[at + 1]! - powers[at]!) * between;
+}
+
+/** With more features than this neighbours are looked for among the first components. */
+const MOST_COLUMNS = 128;
+const COMPONENTS = 64;
+/** How far the components of that search may be from the exact ones: they need not be these, only hold as much. */
+const LOOSE = 0.01;
+/** Numbers that one stretch multiplies: some 50 ms. */
+const WORK = 40e6;
+/** Pairs that one stretch of the layout looks at. */
+const PAIRS = 1e6;
+/** Epochs by the most points that have so many. From components on 500, as `umap-learn` has, keep half a percent more neighbours than 300. */
+const EPOCHS: readonly (readonly [points: number, epochs: number])[] = [
+  [2500, 400],
+  [10_000, 300],
+  [Infinity, 200]
+];
+
+/** How UMAP is to be done. */
+export interface IUmapWish {
+  /** Points of a neighbourhood, the point itself among them; at least 2. */
+  readonly neighbors: number;
+  readonly seed: number;
+}
+
+/** How far UMAP is. */
+export interface IUmapState {
+  /** Parts of the work, such that equal parts take about equal time. */
+  readonly done: number;
+  readonly total: number;
+  /** `[points, 2]`, as it is now. */
+  readonly places: Float64Array;
+  /** Part of the variance among which neighbours are looked for: 1 where it is all features. */
+  readonly seen: number;
+}
+
+/**
+ * UMAP (McInnes, Healy and Melville, arXiv:1802.03426) into a plane, a stretch at a time, so that others have their turn and nobody who waits no more is waited for. It begins from a
+ * given layout, such as principal components. The same points, layout and seed give the same picture, to the last bit.
+ */
+export class Umap {
+  /**
+   * @param points - All finite.
+   * @param start - `[points, 2]`.
+   */
+  constructor(
+    private readonly points: IVectors,
+    private readonly start: Float64Array,
+    private readonly wish: IUmapWish
+  ) {
+    this.epochs = EPOCHS.find(([most]) => points.rows <= most)?.[1] ?? 0;
+  }
+
+  /** Do some more of the work, and say how far it is. */
+  advance(): IUmapState {
+    if (this.nearest === null) {
+      const reduced = this.points.columns > MOST_COLUMNS ? this.reduced() : this.points;
+      this.nearest = new NearestPoints(reduced, this.wish.neighbors - 1);
+    } else if (!this.nearest.isDone) {
+      this.nearest.advance(WORK);
+    } else if (this.layout === null) {
+      const graph = umapGraph(this.nearest.found(), this.points.rows);
+      this.layout = new UmapLayout(graph, this.start, this.epochs, this.wish.seed);
+      this.stretch = Math.max(1, Math.floor(PAIRS / Math.max(1, graph.heads.length)));
+    } else {
+      for (let epoch = 0; epoch < this.stretch && this.layout.epoch < this.epochs; epoch += 1) {
+        this.layout.advance();
+      }
+    }
+    return this.state;
+  }
+
+  get state(): IUmapState {
+    const { epochs, layout, nearest, points } = this;
+    // Looking for neighbours takes about a third of the time.
+    const looked = (nearest?.done ?? 0) / Math.max(1, points.rows);
+    return {
+      done: Math.floor((epochs / 2) * looked) + (layout?.epoch ?? 0),
+      total: Math.floor(epochs / 2) + epochs,
+      places: (layout?.places ?? this.start).slice(),
+      seen: this.seen
+    };
+  }
+
+  private reduced(): IVectors {
+    const { rows } = this.points;
+    const { scores, ratios } = principalComponents(this.points, COMPONENTS, false, LOOSE);
+    this.seen = ratios.reduce((sum, ratio) => sum + ratio, 0);
+    return { rows, columns: COMPONENTS, values: Float32Array.from(scores) };
+  }
+
+  private readonly epochs: number;
+  private nearest: NearestPoints | null = null;
+  private layout: UmapLayout | null = null;
+  /** Epochs of one stretch. */
+  private stretch = 1;
+  private seen = 1;
+}

@@ -1,0 +1,151 @@
+import type { ViewOptions, HealthOptions } from '../../../protocol/views.generated';
+import { own } from '../../../protocol/records';
+import type { IRunSource, SourceChange } from '../../../store/source';
+import type { Loaded } from '../../../views/shared/content';
+import { ViewModel, type IViewEnvironment } from '../../../views/shared/view-model';
+import {
+  moduleOf,
+  SEVERITIES,
+  type IAlarm,
+  type Severity,
+  firstAnomaly,
+  isMuted,
+  monitorSettings,
+  mutesOf,
+  AlarmReader
+} from '../store/alarms';
+
+/** Alarms of one rule in one module. */
+export interface IAlarmGroup {
+  readonly rule: string;
+  readonly module: string;
+  /** The gravest among them. */
+  readonly severity: Severity;
+  readonly count: number;
+  readonly last: number;
+  /** The first of them. */
+  readonly first: IAlarm;
+}
+
+/** Alarms by rule and module, the gravest first and among them the earliest. */
+export function groupAlarms(alarms: readonly IAlarm[]): IAlarmGroup[] {
+  const groups = new Map<string, IAlarmGroup>();
+  for (const alarm of alarms) {
+    const { rule, severity, step } = alarm;
+    const module = moduleOf(alarm);
+    const key = `${rule}\n${module}`;
+    const group = groups.get(key);
+    groups.set(key, {
+      rule,
+      module,
+      severity: group && weight(group.severity) <= weight(severity) ? group.severity : severity,
+      count: (group?.count ?? 0) + 1,
+      first: group?.first ?? alarm,
+      last: Math.max(group?.last ?? step, step)
+    });
+  }
+  return [...groups.values()].sort(
+    (a, b) =>
+      weight(a.severity) - weight(b.severity) || a.first.step - b.first.step || a.first.place - b.first.place
+  );
+}
+
+/** Place of a severity, the gravest 0. */
+export const weight = (severity: Severity): number => SEVERITIES.indexOf(severity);
+
+/** What all parts of the view share: one reading of the alarms. */
+export abstract class HealthPane extends ViewModel {
+  constructor(
+    source: IRunSource,
+    env: IViewEnvironment,
+    protected readonly reader: HealthReader
+  ) {
+    super(source, env);
+  }
+
+  readonly subject = this.t('Health');
+
+  concerns(change: SourceChange): boolean {
+    // How long a run has been healthy is told as well.
+    return this.reader.concerns(change) || (change.kind === 'rows' && change.stream === 'scalars');
+  }
+
+  async load(): Promise<Loaded> {
+    return this.show(await this.reader.facts(this.chosen));
+  }
+
+  /** Draw what is known. */
+  protected abstract show(facts: IHealthFacts): Loaded;
+
+  protected get chosen(): HealthChoice {
+    return this.options as HealthChoice;
+  }
+
+  protected pick(options: Partial<HealthChoice>): void {
+    this.choose(options as Partial<ViewOptions>);
+  }
+}
+
+/** All options of the view. */
+export type HealthChoice = Readonly<Required<HealthOptions>>;
+
+/** What a run's alarms say, under the options of a view. */
+export interface IHealthFacts {
+  /** Whether something judges the run, or did. */
+  readonly isJudged: boolean;
+  /** How many steps were judged; null where nobody said. */
+  readonly judged: number | null;
+  /** Those that nobody muted, in their order. */
+  readonly alarms: readonly IAlarm[];
+  /** Those that are muted. */
+  readonly hidden: readonly IAlarm[];
+  /** Those that the options choose. */
+  readonly chosen: readonly IAlarm[];
+  readonly first: IAlarm | null;
+  /** The alarm whose tensor is drawn. */
+  readonly shown: IAlarm | null;
+}
+
+/** Reads a run's alarms once for all parts of the view, and again when there are more. */
+export class HealthReader {
+  constructor(private readonly _source: IRunSource) {}
+
+  /** Whether news of the run changes what is known of its health. */
+  concerns(change: SourceChange): boolean {
+    const concerned = change.kind === 'rows' && change.stream === 'alarms';
+    if (concerned || change.kind === 'hello') {
+      this._alarms.renew();
+    }
+    return concerned;
+  }
+
+  async facts(options: HealthChoice): Promise<IHealthFacts> {
+    const all = await this._alarms.read(this._source);
+    const state = own(this._source.status?.instruments, 'monitor');
+    const judged = own((state ?? {}) as Record<string, unknown>, 'judged');
+    const mutes = mutesOf(monitorSettings(this._source));
+    const alarms = mutes.length === 0 ? all : all.filter(each => !isMuted(each, mutes));
+    const first = firstAnomaly(alarms);
+    const [from, to] = options.steps ?? [-Infinity, Infinity];
+    const shown = alarms.find(
+      each => each.name === options.name && (options.step === null || each.step === options.step)
+    );
+    return {
+      judged: typeof judged === 'number' ? judged : (this._source.status?.step ?? null),
+      isJudged: state !== undefined || monitorSettings(this._source) !== undefined || all.length > 0,
+      alarms,
+      hidden: mutes.length === 0 ? [] : all.filter(each => isMuted(each, mutes)),
+      chosen: alarms.filter(
+        each =>
+          (options.severity === 'all' || each.severity === options.severity) &&
+          (options.rule === null || each.rule === options.rule) &&
+          each.step >= from &&
+          each.step <= to
+      ),
+      first,
+      shown: shown ?? first ?? alarms[0] ?? null
+    };
+  }
+
+  private readonly _alarms = new AlarmReader();
+}

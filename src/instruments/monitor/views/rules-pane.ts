@@ -1,0 +1,208 @@
+import { formatInteger, formatNumber } from '../../../charts';
+import type { IRunSource, SourceChange } from '../../../store/source';
+import type { Loaded, INote } from '../../../views/shared/content';
+import { nothingYet } from '../../../views/shared/states';
+import { numberColumn, type ITableColumn, type ITableField } from '../../../views/shared/table';
+import { type IViewEnvironment, ViewModel } from '../../../views/shared/view-model';
+import { isMuted } from '../store/alarms';
+import { appliedWords, countedWords } from './health-words';
+import type { RuleSettings, IRuleInfo } from './rule-settings';
+import { type HealthReader, type IHealthFacts, HealthPane } from './health-facts';
+
+/** What is muted, and the way back. */
+export class MutedPane extends HealthPane {
+  constructor(
+    source: IRunSource,
+    env: IViewEnvironment,
+    reader: HealthReader,
+    private readonly _settings: RuleSettings
+  ) {
+    super(source, env, reader);
+  }
+
+  protected show({ hidden }: IHealthFacts): Loaded {
+    const { _settings: settings, t } = this;
+    const { canApply, muted } = settings;
+    if (muted.length === 0) {
+      return { state: nothingYet(t('Nothing is muted.'), this.actions, t) };
+    }
+    const counts = muted.map(each => hidden.filter(alarm => isMuted(alarm, [each])).length);
+    const columns: ITableColumn[] = [
+      { title: t('rule'), text: row => muted[row]?.rule ?? '*' },
+      { title: t('tensors'), text: row => muted[row]?.name ?? '*' },
+      numberColumn(t('alarms that are not shown'), row => counts[row] ?? 0, formatInteger),
+      ...(canApply
+        ? [
+            {
+              title: t('muted'),
+              text: () => t('Unmute'),
+              fields: (row: number) => [
+                {
+                  kind: 'button' as const,
+                  id: `unmute.${row}`,
+                  label: t('Unmute'),
+                  isDisabled: false,
+                  press: () => void settings.unmute(row)
+                }
+              ]
+            }
+          ]
+        : [])
+    ];
+    const said = appliedWords(settings.changeOf('muted'), t);
+    return {
+      content: {
+        recipe: null,
+        body: { columns, rows: muted.length },
+        extent: { x: [0, 1], y: [0, 1] },
+        title: t('Muted'),
+        caption: [
+          t('Alarms of these are not raised while they are muted; * stands for anything.'),
+          ...(said === '' ? [] : [said])
+        ],
+        summary: ''
+      }
+    };
+  }
+}
+
+/** Every rule with its switch and its numbers, which can be tried on the recorded past and put in force. */
+export class RulesPane extends ViewModel {
+  constructor(
+    source: IRunSource,
+    env: IViewEnvironment,
+    private readonly _settings: RuleSettings
+  ) {
+    super(source, env);
+  }
+
+  readonly subject = this.t('Rules');
+
+  concerns(_: SourceChange): boolean {
+    return false;
+  }
+
+  load(): Promise<Loaded> {
+    const { _settings: settings, t } = this;
+    const { rules } = settings;
+    if (rules.length === 0) {
+      return Promise.resolve({ state: nothingYet(t('No rules are announced.'), this.actions, t) });
+    }
+    const ruleAt = (row: number): IRuleInfo =>
+      rules[row] ?? { name: '', title: '', description: '', parameters: [] };
+    const isOn = (row: number): boolean => settings.valueOf(ruleAt(row).name, 'on') !== false;
+    const fieldsOf = (of: (rule: IRuleInfo) => readonly ITableField[]): Partial<ITableColumn> =>
+      settings.canEdit ? { fields: row => of(ruleAt(row)) } : {};
+    const columns: ITableColumn[] = [
+      {
+        title: t('on'),
+        text: row => (isOn(row) ? t('on') : t('off')),
+        ...fieldsOf(({ name, title }) => [
+          {
+            kind: 'switch',
+            id: `${name}.on`,
+            label: t('%1 judges', title),
+            value: settings.valueOf(name, 'on') !== false,
+            change: value => settings.edit(name, 'on', value)
+          }
+        ])
+      },
+      { title: t('rule'), text: row => ruleAt(row).title, sortBy: row => ruleAt(row).title },
+      {
+        title: t('alarms in the recording'),
+        text: row => countedWords(settings, ruleAt(row).name, t)
+      },
+      {
+        title: t('parameters'),
+        text: row =>
+          ruleAt(row)
+            .parameters.map(
+              ({ name, title }) => `${title} ${shown(settings.valueOf(ruleAt(row).name, name))}`
+            )
+            .join(', '),
+        ...fieldsOf(rule => this._numbers(rule)),
+        wraps: true
+      },
+      { title: t('what it means'), text: row => ruleAt(row).description, wraps: true }
+    ];
+    return Promise.resolve({
+      content: {
+        recipe: null,
+        body: { columns, rows: rules.length },
+        extent: { x: [0, 1], y: [0, 1] },
+        title: t('Rules'),
+        notes: this._notes(),
+        caption: this._caption(),
+        summary: ''
+      }
+    });
+  }
+
+  private _numbers({ name: rule, parameters }: IRuleInfo): ITableField[] {
+    const { _settings: settings } = this;
+    return parameters.map(({ name, title, description, ...bounds }) => ({
+      kind: 'number',
+      id: `${rule}.${name}`,
+      label: title,
+      title: description,
+      value: Number(settings.valueOf(rule, name)),
+      isEdited: settings.isEdited(rule, name),
+      change: value => settings.edit(rule, name, value),
+      ...bounds
+    }));
+  }
+
+  private _notes(): INote[] {
+    const { _settings: settings, t } = this;
+    if (settings.edited.length === 0) {
+      return [];
+    }
+    const busy = ['sent', 'accepted'].includes(settings.changeOf('rules').kind);
+    const text = settings.canApply
+      ? t('Edited: %1.', settings.edited.join(', '))
+      : t(
+          'Edited: %1. Only a run that trains now takes settings; these numbers are tried on its recording.',
+          settings.edited.join(', ')
+        );
+    return [
+      {
+        text,
+        action: {
+          label: t('Apply'),
+          isDisabled: busy || !settings.canApply,
+          run: () => void settings.apply()
+        }
+      },
+      { text: '', action: { label: t('Revert'), isDisabled: busy, run: () => settings.revert() } }
+    ];
+  }
+
+  private _caption(): string[] {
+    const { _settings: settings, t } = this;
+    const { counts } = settings;
+    const said = appliedWords(settings.changeOf('rules'), t);
+    return [
+      ...(said === '' ? [] : [said]),
+      ...(counts.kind === 'counted'
+        ? [
+            counts.edited.whole && counts.inForce.whole
+              ? t(
+                  'Counted in %1 recorded steps: first as it is in force, then as it is edited.',
+                  formatInteger(counts.edited.steps)
+                )
+              : t(
+                  'Counted for 30 s, up to the step number %1 of the recording: first as it is in force, then as it is edited.',
+                  formatInteger(Math.min(counts.edited.steps, counts.inForce.steps))
+                ),
+            t('A recording has whole tensors, so rules that compare ranks count nothing there.')
+          ]
+        : counts.kind === 'failed'
+          ? [t('The alarms could not be counted. %1', counts.message)]
+          : counts.kind === 'unrecorded'
+            ? [t('Nothing of this run is recorded, so no alarms are counted.')]
+            : [])
+    ];
+  }
+}
+
+const shown = (value: unknown): string => (typeof value === 'number' ? formatNumber(value) : '–');

@@ -1,0 +1,186 @@
+import { formatBytes, formatInteger, formatNumber } from '../../../../charts';
+import type { SplitOptions } from '../../../../protocol/views.generated';
+import type { Translate } from '../../../../views/shared/translate';
+import { sizeSlider, timeSlider, type ISlider } from '../../views/what-if';
+import type { IMeasuredSplit } from '../plan/measured-split';
+import { splitRequestOf } from '../plan/split-wish';
+import type { DeviceKind, SplitRequest } from '../protocol/split.generated';
+
+/** The sliders of devices and times, in order. */
+export function splitSliders(t: Translate): Readonly<Record<SplitSetting, ISlider>> {
+  const whole = (label: string, most: number, least = 1): ISlider => ({
+    label,
+    least,
+    most,
+    scale: 'whole',
+    say: formatInteger
+  });
+  const memory = (label: string): ISlider => ({
+    label,
+    least: 0.01,
+    most: 1000,
+    scale: 'log',
+    say: value => (value === 0 ? t('no limit') : formatBytes(value * 1e9)),
+    none: null
+  });
+  return {
+    devices: whole(t('Devices'), 64),
+    others: whole(t('Others'), 64, 0),
+    others_slower: {
+      label: t('Others take'),
+      least: 0.01,
+      most: 100,
+      scale: 'log',
+      say: value => t('%1 times as long', formatNumber(value, 3))
+    },
+    forward: timeSlider(t('Forward, whole model')),
+    backward: timeSlider(t('Backward, whole model')),
+    micro_batches: whole(t('Micro-batches'), 128),
+    model_layers: whole(t('Layers'), 128),
+    most_tensor: whole(t('Tensor parallel up to'), 8),
+    ahead: whole(t('Recomputed ahead'), 8),
+    latency: { ...timeSlider(t('Latency')), least: 0.001 },
+    bandwidth: {
+      label: t('Bandwidth'),
+      least: 0.01,
+      most: 1000,
+      scale: 'log',
+      say: value => (value === 0 ? t('no limit') : t('%1 GB/s', formatNumber(value, 3)))
+    },
+    message_mb: sizeSlider(t('Message')),
+    activation_mb: sizeSlider(t('Activations, whole model')),
+    weight_mb: sizeSlider(t('Weights')),
+    state_mb: sizeSlider(t('Training state')),
+    memory_gb: memory(t('Memory')),
+    others_memory_gb: memory(t('Memory of others')),
+    uncertainty: {
+      label: t('Times may be off by'),
+      least: 0.1,
+      most: 50,
+      scale: 'log',
+      say: value => t('%1 %', formatNumber(value, 3))
+    }
+  };
+}
+
+const MB = 1e6;
+const GB = 1e9;
+/** Bytes a ms of a link that carries 1 GB/s. */
+const GB_PER_S = 1e6;
+const USUAL_LAYERS = 12;
+
+type Options = Required<SplitOptions>;
+
+/** Numbers that a slider changes. */
+export type SplitSetting =
+  | 'activation_mb'
+  | 'ahead'
+  | 'backward'
+  | 'bandwidth'
+  | 'devices'
+  | 'forward'
+  | 'latency'
+  | 'memory_gb'
+  | 'message_mb'
+  | 'micro_batches'
+  | 'model_layers'
+  | 'most_tensor'
+  | 'others'
+  | 'others_memory_gb'
+  | 'others_slower'
+  | 'state_mb'
+  | 'uncertainty'
+  | 'weight_mb';
+
+/** What the planner is asked, and the number that stands for each setting in it. */
+export interface ISplitWhatIf {
+  readonly request: SplitRequest;
+  readonly values: Readonly<Record<SplitSetting, number>>;
+}
+
+/** What the options ask the planner, filled up with what was measured; null where nothing was. */
+export function splitWhatIf(options: Options, measured: IMeasuredSplit | null): ISplitWhatIf {
+  const base = splitRequestOf({}, measured);
+  const devices = devicesOf(options, base.devices);
+  const isOwn = JSON.stringify(devices) === JSON.stringify(base.devices);
+  const {
+    ahead,
+    bandwidth,
+    latency,
+    micro_batches: count,
+    model_layers: layers,
+    most_tensor: most
+  } = options;
+  const request = splitRequestOf(
+    {
+      ...(isOwn ? {} : { devices }),
+      ...(count === null ? {} : { micro_batches: count }),
+      ...(layers === null ? {} : { layers }),
+      ...(most === null ? {} : { most_tensor: most }),
+      ...(ahead === null ? {} : { ahead }),
+      ...(latency === null ? {} : { latency }),
+      ...(bandwidth === null ? {} : { bandwidth: bandwidth === 0 ? null : bandwidth * GB_PER_S }),
+      message_bytes: options.message_mb * MB,
+      activation_bytes: options.activation_mb * MB,
+      weight_bytes: options.weight_mb * MB,
+      state_bytes: (options.state_mb ?? options.weight_mb) * MB,
+      uncertainty: options.uncertainty / 100
+    },
+    measured
+  );
+  const [first, second] = request.devices;
+  const forward = first?.forward ?? 1;
+  return {
+    request,
+    values: {
+      devices: first?.count ?? 1,
+      others: second?.count ?? 0,
+      forward,
+      backward: first?.backward ?? 2 * (first?.recompute ?? forward),
+      others_slower: (second?.forward ?? forward) / forward || 1,
+      micro_batches: request.micro_batches,
+      model_layers: Array.isArray(request.layers) ? request.layers.length : (request.layers ?? USUAL_LAYERS),
+      most_tensor: request.most_tensor ?? 1,
+      ahead: request.ahead ?? 1,
+      latency: request.latency ?? 0,
+      bandwidth: (request.bandwidth ?? 0) / GB_PER_S,
+      message_mb: options.message_mb,
+      activation_mb: options.activation_mb,
+      weight_mb: options.weight_mb,
+      state_mb: options.state_mb ?? options.weight_mb,
+      memory_gb: options.memory_gb ?? 0,
+      others_memory_gb: options.others_memory_gb ?? 0,
+      uncertainty: options.uncertainty
+    }
+  };
+}
+
+/** Kinds of devices as they are changed: what is said of the first holds for it alone, and what the second takes follows it only where somebody says how many times as long. */
+function devicesOf(options: Options, [first, second]: readonly DeviceKind[]): DeviceKind[] {
+  const of = (kind: DeviceKind, memory: number | null): DeviceKind =>
+    memory === null ? kind : { ...kind, memory_bytes: memory * GB };
+  const { forward, backward, others_slower: slower } = options;
+  const own: DeviceKind = {
+    ...(first ?? { name: 'devices', count: 1, forward: 1 }),
+    ...(options.devices === null ? {} : { count: options.devices }),
+    ...(forward === null ? {} : { forward, recompute: forward }),
+    ...(backward === null ? {} : { backward })
+  };
+  const count = options.others ?? second?.count ?? 0;
+  const like = second ?? { ...own, name: 'other devices' };
+  const other: DeviceKind = {
+    ...like,
+    count,
+    ...(slower === null ? {} : slowed(own, slower))
+  };
+  return [of(own, options.memory_gb), ...(count > 0 ? [of(other, options.others_memory_gb)] : [])];
+}
+
+function slowed({ forward, recompute, backward, optimizer }: DeviceKind, by: number): Partial<DeviceKind> {
+  return {
+    forward: forward * by,
+    ...(recompute === undefined ? {} : { recompute: recompute * by }),
+    ...(backward === undefined ? {} : { backward: backward * by }),
+    ...(optimizer === undefined ? {} : { optimizer: optimizer * by })
+  };
+}

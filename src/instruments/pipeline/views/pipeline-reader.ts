@@ -1,0 +1,125 @@
+import type { PipelineOptions } from '../../../protocol/views.generated';
+import type { IRunSource } from '../../../store/source';
+import { PIPELINE, type IPipelineSteps } from '../client/pipeline-api';
+import {
+  bestOf,
+  MADE_SCHEDULES,
+  measuredRun,
+  planAll,
+  PlanError,
+  type IMeasuredRun,
+  type IPlanned,
+  type Outcome
+} from '../plan';
+import { PlanReader, rangeOf } from './plan-lanes';
+import { whatIf, type IWhatIf } from './what-if';
+
+type Options = Required<PipelineOptions>;
+
+/** What is known for some options. */
+export interface IPipelineRead {
+  /** Null where the run has recorded no passes. */
+  readonly measured: IMeasuredRun | null;
+  readonly what: IWhatIf;
+  /** What came of each schedule; that of the measured order first, where it is a pipeline's and nothing of it is missing. */
+  readonly planned: readonly Outcome[];
+  /** The fastest within the memory limit. */
+  readonly best: IPlanned | null;
+  /** The schedule that orders operations as they were measured; null where none does. */
+  readonly alike: string | null;
+  /** Whether the search was left out: it takes long of a plan as large as this one. */
+  readonly isUnsearched: boolean;
+  /** Ends with the search, which takes longer than all others: what is read after it holds that too. Null where it has ended. */
+  readonly rest: Promise<unknown> | null;
+  /** Why nothing was read of what was measured; empty where that is no problem. */
+  readonly problem: string;
+}
+
+/** Passes of micro-batches through virtual stages up to which the search is made unasked: about a second of it. */
+const MOST_SEARCHED = 4096;
+
+/** Options that change what is planned, not only what of it is drawn. */
+const DRAWN: ReadonlySet<string> = new Set(['schedule', 'kind', 'measured', 'hidden']);
+
+/** Reads the measured steps of a run and plans its schedules, once for all panes. */
+export class PipelineReader extends PlanReader<IPipelineRead> {
+  constructor(private readonly _source: IRunSource) {
+    super();
+  }
+
+  /**
+   * Read and plan.
+   *
+   * @throws PlanError where the options do not go together.
+   */
+  async read(options: Options): Promise<IPipelineRead> {
+    const asked = [
+      options.schedule === 'search',
+      Object.entries(options).filter(([name]) => !DRAWN.has(name))
+    ];
+    let read = await this.once(asked, signal => this._read(options, signal));
+    if (read.rest !== null && options.schedule === 'search') {
+      await read.rest;
+      read = (await this.reading) as IPipelineRead;
+    }
+    return (this.last = read);
+  }
+
+  private async _read(options: Options, signal: AbortSignal): Promise<IPipelineRead> {
+    const steps = (await this._source.asker?.(PIPELINE)?.(rangeOf(options.steps), signal)) ?? null;
+    const { measured, problem } = measuredOf(steps);
+    const what = whatIf(options, measured);
+    const { request } = what;
+    const made = await planAll({ ...request, schedules: [...MADE_SCHEDULES] }, { signal });
+    const of = (planned: readonly Outcome[], rest: Promise<unknown> | null): IPipelineRead => ({
+      measured,
+      what,
+      planned,
+      best: bestOf(planned),
+      alike: alikeOf(planned),
+      isUnsearched: false,
+      rest,
+      problem
+    });
+    const { stages, micro_batches: count, chunks = 1, plan: _own, ...rest } = request;
+    if (options.schedule !== 'search' && stages * count * chunks > MOST_SEARCHED) {
+      return { ...of(made, null), isUnsearched: true };
+    }
+    const searched = planAll(
+      { ...rest, stages, micro_batches: count, chunks, schedules: ['search'] },
+      { signal }
+    ).then(found => {
+      const whole = of([...made, ...found], null);
+      if (!signal.aborted) {
+        this.reading = Promise.resolve(whole);
+      }
+      return whole;
+    });
+    return of(made, searched);
+  }
+}
+
+/** What the options draw: a plan, or why there is none. */
+export function shownOf(read: IPipelineRead, schedule: Options['schedule']): Outcome | null {
+  return schedule === 'best' ? read.best : (read.planned.find(each => each.schedule === schedule) ?? null);
+}
+
+function measuredOf(steps: IPipelineSteps | null): { measured: IMeasuredRun | null; problem: string } {
+  try {
+    return { measured: measuredRun(steps), problem: '' };
+  } catch (reason) {
+    if (reason instanceof PlanError) {
+      return { measured: null, problem: reason.message };
+    }
+    throw reason;
+  }
+}
+
+/** Which of the schedules is the one that was measured. */
+function alikeOf(planned: readonly Outcome[]): string | null {
+  const orderOf = (each: Outcome | undefined): string =>
+    each && !('refused' in each) ? each.plan.order.join('\n') : '';
+  const measured = orderOf(planned.find(({ schedule }) => schedule === 'measured'));
+  const alike = planned.find(each => each.schedule !== 'measured' && orderOf(each) === measured);
+  return measured === '' ? null : (alike?.schedule ?? null);
+}

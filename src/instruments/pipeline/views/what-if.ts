@@ -1,0 +1,223 @@
+import { formatBytes, formatInteger, formatNumber, timeWords } from '../../../charts';
+import type { PipelineOptions } from '../../../protocol/views.generated';
+import type { Control } from '../../../views/shared/control';
+import type { Translate } from '../../../views/shared/translate';
+import { requestOf, type IMeasuredRun, type PlanWish } from '../plan';
+import type { PipelineTimes, PlanRequest } from '../protocol/pipeline.generated';
+
+/** The sliders of a plan, in order. */
+export function whatIfControls(
+  options: Required<PipelineOptions>,
+  values: Readonly<Record<Setting, number>>,
+  choose: (options: Partial<PipelineOptions>) => void,
+  t: Translate
+): Control[] {
+  return sliderControls(
+    slidersOf(t),
+    options,
+    values,
+    change => choose(change as Partial<PipelineOptions>),
+    t
+  );
+}
+
+/** The settings that somebody changed: what takes them back puts them to these. */
+export function changedSettings(
+  options: Required<PipelineOptions>,
+  defaults: Readonly<Record<string, unknown>>
+): Partial<PipelineOptions> {
+  const names = Object.keys(slidersOf(text => text)) as Setting[];
+  return changedOf(names, options, defaults) as Partial<PipelineOptions>;
+}
+
+function slidersOf(t: Translate): Readonly<Record<Setting, ISlider>> {
+  return {
+    stages: { label: t('Stages'), least: 1, most: 64, scale: 'whole', say: formatInteger },
+    micro_batches: { label: t('Micro-batches'), least: 1, most: 128, scale: 'whole', say: formatInteger },
+    chunks: { label: t('Chunks'), least: 1, most: 8, scale: 'whole', say: formatInteger },
+    forward: timeSlider(t('Forward')),
+    input_gradient: timeSlider(t('Input gradient')),
+    weight_gradient: timeSlider(t('Weight gradients')),
+    optimizer: timeSlider(t('Optimizer')),
+    latency: { ...timeSlider(t('Latency')), least: 0.001 },
+    bandwidth: {
+      label: t('Bandwidth'),
+      least: 0.01,
+      most: 1000,
+      scale: 'log',
+      say: value => (value === 0 ? t('no limit') : t('%1 GB/s', formatNumber(value, 3)))
+    },
+    jitter: {
+      label: t('Jitter'),
+      least: 0.1,
+      most: 100,
+      scale: 'log',
+      say: value => t('%1 %', formatNumber(value, 3))
+    },
+    message_mb: sizeSlider(t('Message')),
+    activation_mb: sizeSlider(t('Activations')),
+    weight_mb: sizeSlider(t('Weights')),
+    memory_gb: {
+      label: t('Memory'),
+      least: 0.01,
+      most: 1000,
+      scale: 'log',
+      say: value => (value === 0 ? t('no limit') : formatBytes(value * 1e9)),
+      none: null
+    }
+  };
+}
+
+/** How a number of a plan is changed. */
+export interface ISlider {
+  readonly label: string;
+  readonly least: number;
+  readonly most: number;
+  readonly scale: 'log' | 'whole';
+  readonly say: (value: number) => string;
+  /** What the option is at the left end of a logarithmic slider; 0 unless told. */
+  readonly none?: null;
+}
+
+/**
+ * The sliders of a plan, in order: those that are not measured, or were changed, say so by what they show.
+ *
+ * @param values - What each stands at, set or not.
+ */
+export function sliderControls<S extends string>(
+  sliders: Readonly<Record<S, ISlider>>,
+  options: Readonly<Record<S, unknown>>,
+  values: Readonly<Record<S, number>>,
+  choose: (options: Partial<Record<S, number | null>>) => void,
+  t: Translate
+): Control[] {
+  return (Object.keys(sliders) as S[]).map(id => {
+    const { label, say, none, ...scale } = sliders[id];
+    const value = values[id];
+    return {
+      kind: 'slider',
+      id,
+      label,
+      value,
+      ...scale,
+      text: say(value),
+      title: options[id] === null ? t('As measured, or the usual. Drag to change it') : '',
+      change: chosen =>
+        choose({ [id]: chosen === 0 && none === null ? null : chosen } as Partial<Record<S, number | null>>)
+    };
+  });
+}
+
+/** The settings that somebody changed: what takes them back puts them to these. */
+export function changedOf<S extends string>(
+  names: readonly S[],
+  options: Readonly<Record<S, unknown>>,
+  defaults: Readonly<Record<string, unknown>>
+): Partial<Record<S, unknown>> {
+  return Object.fromEntries(
+    names.filter(name => options[name] !== defaults[name]).map(name => [name, defaults[name]])
+  ) as Partial<Record<S, unknown>>;
+}
+
+/** A slider of a time in ms. */
+export const timeSlider = (label: string): ISlider => ({
+  label,
+  least: 0.01,
+  most: 10_000,
+  scale: 'log',
+  say: timeWords
+});
+
+/** A slider of MB. */
+export const sizeSlider = (label: string): ISlider => ({
+  label,
+  least: 0.01,
+  most: 100_000,
+  scale: 'log',
+  say: value => formatBytes(value * 1e6)
+});
+
+const MB = 1e6;
+const GB = 1e9;
+/** Bytes a ms of a link that carries 1 GB/s. */
+const GB_PER_S = 1e6;
+
+type Options = Required<PipelineOptions>;
+
+/** Numbers that a slider changes. */
+type Setting =
+  | 'activation_mb'
+  | 'bandwidth'
+  | 'chunks'
+  | 'forward'
+  | 'input_gradient'
+  | 'jitter'
+  | 'latency'
+  | 'memory_gb'
+  | 'message_mb'
+  | 'micro_batches'
+  | 'optimizer'
+  | 'stages'
+  | 'weight_gradient'
+  | 'weight_mb';
+
+/** What the planner is asked, and the number that stands for each setting in it. */
+export interface IWhatIf {
+  readonly request: PlanRequest;
+  readonly values: Readonly<Record<Setting, number>>;
+}
+
+/** What the options ask the planner, filled up with what was measured; null where nothing was. */
+export function whatIf(options: Options, measured: IMeasuredRun | null): IWhatIf {
+  const { bandwidth, chunks, jitter, memory_gb: memory, micro_batches: count, stages } = options;
+  const times: Partial<PipelineTimes> = {
+    ...chosen('forward', options.forward),
+    ...chosen('input_gradient', options.input_gradient),
+    ...chosen('weight_gradient', options.weight_gradient),
+    ...chosen('optimizer', options.optimizer),
+    ...chosen('latency', options.latency),
+    ...chosen('jitter', jitter === null ? null : jitter / 100),
+    ...(bandwidth === null ? {} : { bandwidth: bandwidth === 0 ? null : bandwidth * GB_PER_S }),
+    message_bytes: options.message_mb * MB,
+    activation_bytes: options.activation_mb * MB,
+    weight_bytes: options.weight_mb * MB
+  };
+  const wish: PlanWish = {
+    ...(stages > 0 ? { stages } : {}),
+    ...(count > 0 ? { micro_batches: count } : {}),
+    chunks,
+    times,
+    memory_bytes: memory === null ? null : memory * GB
+  };
+  const request = requestOf(wish, measured);
+  const mean = (value: PipelineTimes['forward'] | undefined, otherwise: number): number =>
+    meanOf(value ?? otherwise, request.stages);
+  const forward = mean(request.times.forward, 1);
+  return {
+    request,
+    values: {
+      stages: request.stages,
+      micro_batches: request.micro_batches,
+      chunks,
+      forward,
+      input_gradient: mean(request.times.input_gradient, forward),
+      weight_gradient: mean(request.times.weight_gradient, forward),
+      optimizer: mean(request.times.optimizer, 0),
+      latency: request.times.latency ?? 0,
+      bandwidth: (request.times.bandwidth ?? 0) / GB_PER_S,
+      jitter: 100 * (request.times.jitter ?? 0),
+      message_mb: options.message_mb,
+      activation_mb: options.activation_mb,
+      weight_mb: options.weight_mb,
+      memory_gb: memory ?? 0
+    }
+  };
+}
+
+const chosen = <K extends string>(name: K, value: number | null): Partial<Record<K, number>> =>
+  (value === null ? {} : { [name]: value }) as Partial<Record<K, number>>;
+
+/** The mean of a stage: a list holds shares of the whole. */
+function meanOf(value: number | number[], stages: number): number {
+  return Array.isArray(value) ? value.reduce((sum, each) => sum + each, 0) / stages : value;
+}

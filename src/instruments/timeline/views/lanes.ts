@@ -1,0 +1,108 @@
+import { formatInteger, type Row, formatBytes, timeWords } from '../../../charts';
+import { own } from '../../../protocol/records';
+import { kindColor } from '../../../views/shared/span-kinds';
+import type { ITip } from '../../../views/shared/table';
+import type { Translate } from '../../../views/shared/translate';
+import type { ITimelineAnswer, ITimelineLane, IPiece } from '../client/timeline-api';
+
+/** Pixels of a lane, and of all of them. */
+export const LANE = { least: 10, usual: 22, most: 900 };
+/** Pixels of a piece's height that are left free, as a part of the lane. */
+export const HALF = 0.42;
+/** Pixels that the name of a lane takes. */
+const LABEL = 14;
+
+/** Lanes that are named: as many as there is room for, and those of who makes others wait. */
+export function namedLanes({ lanes, culprits }: ITimelineAnswer): number[] {
+  const every = Math.ceil(LABEL / laneHeight(lanes.length));
+  const named = new Set(culprits.flatMap(({ ranks }) => (ranks.length > 4 ? [] : ranks)));
+  const important = lanes.flatMap(({ rank }, at) => (named.has(rank) ? [at] : []));
+  const others = lanes.map((_, at) => at).filter(at => at % every === 0);
+  return [...important, ...others.filter(at => !important.some(each => Math.abs(each - at) < every))];
+}
+
+/** The critical path along the lower edges of lanes, and from each rank to the one that it waited for. */
+export function pathRows({ lanes, path }: ITimelineAnswer): Row[] {
+  const laneOf = new Map(lanes.map(({ rank }, at) => [rank, at + HALF]));
+  return path.flatMap(({ rank, begin, end }, at) => {
+    const y = laneOf.get(rank);
+    const before = path[at - 1];
+    const from = before?.begin === end ? laneOf.get(before.rank) : undefined;
+    return [
+      ...(y === undefined ? [] : [{ x: begin, y, x2: end, y2: y }]),
+      ...(y === undefined || from === undefined ? [] : [{ x: end, y, x2: end, y2: from }])
+    ];
+  });
+}
+
+/** Pixels of a lane. */
+export const laneHeight = (lanes: number): number =>
+  Math.max(LANE.least, Math.min(LANE.usual, LANE.most / Math.max(1, lanes)));
+
+/** Beginnings of steps, each with its number where there is room. */
+export function stepRows({ steps, window: [from, to] }: ITimelineAnswer, width: number): Row[] {
+  const room = ((to - from) / Math.max(1, width)) * 50;
+  let free = -Infinity;
+  return steps.map(([step, begin]) => {
+    const isNamed = begin >= free;
+    free = isNamed ? begin + room : free;
+    return { x: begin, text: isNamed ? formatInteger(step) : '' };
+  });
+}
+
+/** How uncertain the clock of a rank is, as a bar about the beginning of the first step that is seen. */
+export function clockRow(
+  { steps, window: [from] }: ITimelineAnswer,
+  { halfWidth }: ITimelineLane,
+  at: number
+): Row[] {
+  const begin = steps.find(each => each[1] >= from)?.[1];
+  return begin === undefined || halfWidth === 0
+    ? []
+    : [{ x: begin - halfWidth, x2: begin + halfWidth, y: at - HALF }];
+}
+
+/** A kind in words. */
+export function kindWords(kind: string, t: Translate): string {
+  const words: Readonly<Record<string, string>> = {
+    forward: t('forward'),
+    backward: t('backward'),
+    wgrad: t('weight gradients'),
+    optimizer: t('optimizer'),
+    data: t('waits for data'),
+    checkpoint: t('checkpoint'),
+    user: t('your own spans'),
+    collective: t('blocked in a collective'),
+    send: t('blocked in a send'),
+    receive: t('blocked in a receive')
+  };
+  return own(words, kind) ?? kind;
+}
+
+/** A rank, with its stage where there are such. */
+export function laneWords({ rank, stage }: ITimelineLane, t: Translate): string {
+  return stage < 0
+    ? t('rank %1', formatInteger(rank))
+    : t('rank %1, stage %2', formatInteger(rank), formatInteger(stage));
+}
+
+/** What a piece is and where, as a tooltip. */
+export function pieceTip(piece: IPiece, lane: ITimelineLane, isDark: boolean, t: Translate): ITip {
+  const { kind, name, count, begin, end, step, microBatch, bytes, group, peer } = piece;
+  const what = name === '' ? kindWords(kind, t) : name;
+  const line = (there: boolean, label: string, value: () => string): ITip['lines'] =>
+    there ? [{ name: label, value: value() }] : [];
+  return {
+    heading: laneWords(lane, t),
+    lines: [
+      { name: what, value: timeWords(end - begin), color: kindColor(kind, isDark) },
+      ...line(count > 1, t('spans, summed'), () => formatInteger(count)),
+      ...line(step >= 0, t('step'), () => formatInteger(step)),
+      ...line(microBatch >= 0, t('micro-batch'), () => formatInteger(microBatch)),
+      ...line(peer >= 0, t('other rank'), () => formatInteger(peer)),
+      ...line(group !== '', t('ranks'), () => group),
+      ...line(bytes > 0, t('size'), () => formatBytes(bytes)),
+      { name: t('from'), value: timeWords(begin) }
+    ]
+  };
+}

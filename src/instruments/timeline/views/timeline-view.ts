@@ -1,0 +1,441 @@
+import { formatInteger, type IPlace, type IRecipe, type Row, timeWords } from '../../../charts';
+import type { ConfigPatch } from '../../../protocol/messages.generated';
+import type { TimelineOptions } from '../../../protocol/views.generated';
+import type { IRunSource, SourceChange } from '../../../store/source';
+import type { IContent, IMark, IMoved, INote, Loaded } from '../../../views/shared/content';
+import { type Control, selectControl } from '../../../views/shared/control';
+import { goControl } from '../../../views/shared/controls';
+import { chip, rangesField, type ITip } from '../../../views/shared/table';
+import type { ILegend } from '../../../views/shared/lines/legend';
+import { again, nothingYet, snippetState, type IState } from '../../../views/shared/states';
+import { ViewModel, type IViewEnvironment } from '../../../views/shared/view-model';
+import { hold, moveOf, axisParams } from '../../../views/shared/scale';
+import { KINDS, kindColor } from '../../../views/shared/span-kinds';
+import type { IViewDefinition } from '../../../views/shared/definition';
+import {
+  TIMELINE,
+  type IPiece,
+  type ITimelineAnswer,
+  type ITimelineLane,
+  type ITimelineRequest
+} from '../client/timeline-api';
+import {
+  clockRow,
+  HALF,
+  LANE,
+  laneHeight,
+  namedLanes,
+  pathRows,
+  stepRows,
+  kindWords,
+  laneWords,
+  pieceTip
+} from './lanes';
+import { SlowMap } from './slow-map';
+
+/** What records spans, in a training script. */
+const SNIPPET = "megalens.trace(model, timeline='phases')";
+/** How much more than is seen is asked for on either side, so that a drag finds something there. */
+const AROUND = 1;
+const MOST_SENTENCES = 6;
+
+/** What each rank does in its steps, all ranks on one clock, and who makes the others wait. */
+class TimelineView extends ViewModel<TimelineOptions> {
+  constructor(source: IRunSource, env: IViewEnvironment<TimelineOptions>) {
+    super(source, env);
+  }
+
+  override readonly zooms = { axes: 'x', least: 1e-3 } as const;
+
+  readonly subject = this.t('Timeline of ranks');
+
+  concerns(change: SourceChange): boolean {
+    return change.kind === 'rows' && change.stream === 'spans';
+  }
+
+  async load(signal: AbortSignal): Promise<Loaded> {
+    const answer = await this._ask(signal);
+    this._answer = answer;
+    if (answer === null) {
+      return { state: this._nothing() };
+    }
+    const said = {
+      title: answer.isDraft ? this.t('Still looking for who makes the others wait …') : this._title(answer),
+      caption: this._caption(answer),
+      summary: this._summary(answer),
+      notes: [
+        ...answer.culprits.slice(0, MOST_SENTENCES).map(each => this._note(each)),
+        ...(this.options.find === '' || this._isMap ? [] : [this._foundNote(answer)])
+      ]
+    };
+    return {
+      content: {
+        ...said,
+        ...(this._isMap ? this._slow.draw(answer, this.env.isDark) : this._lanes(answer))
+      }
+    };
+  }
+
+  private _lanes(answer: ITimelineAnswer): Pick<IContent, 'extent' | 'legend' | 'printed' | 'recipe'> {
+    const { t } = this;
+    const extent = { x: answer.whole, y: [-0.5, answer.lanes.length - 0.5] as const };
+    const hidden = new Set(this.options.hidden);
+    this._pieces = answer.pieces.filter(({ kind }) => !hidden.has(kind));
+    const recipeIn = (dark: boolean): IRecipe => {
+      const { entries, title } = this._legend(answer, dark);
+      const key = entries.filter(({ isHidden }) => !isHidden);
+      return {
+        template: 'timeline',
+        texts: {
+          xTitle: t('ms since step %1 began', formatInteger(answer.chosen[0])),
+          yTitle: t('rank'),
+          colorTitle: title
+        },
+        params: {
+          ...axisParams(extent.x, extent.y),
+          rowNames: Object.fromEntries(answer.lanes.map(({ rank }, at) => [at, formatInteger(rank)])),
+          rowTicks: namedLanes(answer),
+          stepColor: dark ? '#a0a0a0' : '#606060',
+          linkColor: dark ? '#ffffff' : '#000000',
+          keyText: key.map(({ name }) => name)
+        },
+        datasets: {
+          pieces: this._pieces.map(each => this._row(each, dark)),
+          steps: stepRows(answer, this.env.width),
+          clocks: answer.lanes.flatMap((lane, at) => clockRow(answer, lane, at)),
+          links: [...this._links(answer), ...pathRows(answer)],
+          key: key.map(({ color }, place) => ({ place, color }))
+        },
+        height: Math.min(LANE.most, answer.lanes.length * laneHeight(answer.lanes.length))
+      };
+    };
+    const { isDark } = this.env;
+    return {
+      legend: this._legend(answer, isDark),
+      extent,
+      recipe: recipeIn(isDark),
+      printed: (dark = false) => recipeIn(dark)
+    };
+  }
+
+  override controls(): Control[] {
+    const { options, t } = this;
+    return [
+      { kind: 'name', id: 'run', text: this.source.name },
+      selectControl('kind', t('Draw'), options.kind, { lanes: t('lanes'), map: t('rank × step') }, kind =>
+        this.choose({ kind })
+      ),
+      rangesField('ranks', t('Ranks'), options.ranks, [], ranks => this.choose({ ranks })),
+      goControl(step => this._goTo(step), t),
+      ...(this._isMap
+        ? []
+        : [
+            {
+              kind: 'text',
+              id: 'find',
+              label: t('Find'),
+              value: options.find,
+              suggestions: [],
+              valid: (text: string) => text.length <= 200,
+              change: (find: string) => this.choose({ find })
+            } as const,
+            {
+              kind: 'toggle',
+              id: 'path',
+              text: t('Critical path'),
+              title: t('Draw what each step waited for from its end back to its beginning'),
+              pressed: options.path,
+              change: (path: boolean) => this.choose({ path })
+            } as const
+          ]),
+      ...(options.steps
+        ? [
+            chip(
+              'steps',
+              t('steps %1 to %2', formatInteger(options.steps[0] ?? 0), formatInteger(options.steps[1] ?? 0)),
+              t('Show the newest steps'),
+              () => this.choose({ steps: null })
+            )
+          ]
+        : [])
+    ];
+  }
+
+  override zoomed(): void {
+    this.env.refresh(false);
+  }
+
+  override probe(place: IPlace): IMark | null {
+    if (this._isMap) {
+      return this._slow.probe(place);
+    }
+    const { x, y } = place;
+    const lane = Math.round(y);
+    const under = this._pieces.filter(each => each.lane === lane && each.begin <= x && each.end >= x);
+    // What lies deeper is drawn over the others.
+    const piece = under.at(-1);
+    return piece ? markOf(piece) : null;
+  }
+
+  override tipOf(mark: IMark): ITip | null {
+    if (this._isMap) {
+      return this._slow.tipOf(mark);
+    }
+    const piece = this._at(mark);
+    const lane = piece && this._answer?.lanes[piece.lane];
+    return lane ? pieceTip(piece, lane, this.env.isDark, this.t) : null;
+  }
+
+  override move(key: string): IMoved | null {
+    if (this._isMap) {
+      return this._slow.move(key);
+    }
+    const by = moveOf(key);
+    const lanes = this._answer?.lanes ?? [];
+    if (by === undefined || lanes.length === 0) {
+      return null;
+    }
+    const before = this._cursor;
+    const lane = hold((before?.lane ?? 0) + (before ? by[1] : 0), lanes.length);
+    const inside = this._pieces.filter(each => each.lane === lane).sort((a, b) => a.begin - b.begin);
+    const near = inside.findIndex(each => each.end > (before?.begin ?? 0));
+    const at = hold((near < 0 ? inside.length - 1 : near) + (before ? by[0] : 0), inside.length);
+    const piece = inside[at];
+    if (piece === undefined) {
+      return null;
+    }
+    this._cursor = piece;
+    this.env.zoom?.reveal((piece.begin + piece.end) / 2, lane);
+    const mark = markOf(piece);
+    const words = this._words(piece, lanes[lane]);
+    return key === 'copy' ? { said: words, mark, copy: words } : { said: words, mark };
+  }
+
+  /** What the span depends on is drawn; of a cell of the map its steps are. */
+  override clicked(mark: IMark): void {
+    if (this._isMap) {
+      const [first, last] = this._slow.stepsOf(mark);
+      this.choose({ kind: 'lanes', steps: [Math.max(0, first - 1), last + 1] });
+      return;
+    }
+    if (this._answer?.isDraft) {
+      // What it depends on is not all there.
+      return;
+    }
+    const row = this._at(mark)?.row ?? -1;
+    this._chosen = row < 0 || row === this._chosen ? null : row;
+    this.env.refresh(true);
+  }
+
+  override pinned(): IMark | null {
+    const piece = this._chosen === null ? undefined : this._pieces.find(each => each.row === this._chosen);
+    return piece ? markOf(piece) : null;
+  }
+
+  private async _ask(signal: AbortSignal): Promise<ITimelineAnswer | null> {
+    const { env, options, source } = this;
+    const steps = env.within(options.steps as [number, number] | null);
+    const key = JSON.stringify([options.ranks, options.kind, steps]);
+    const shown = env.zoom?.isZoomed && key === this._key && !this._isMap ? env.zoom.domain : null;
+    const across = shown ? shown.x1 - shown.x0 : 0;
+    const wide = shown ? 1 + 2 * AROUND : 1;
+    const request: ITimelineRequest = {
+      ranks: options.ranks,
+      columns: Math.round(Math.max(200, env.width) * wide),
+      ...(steps ? { first: steps[0], last: steps[1] } : {}),
+      ...(shown ? { window: [shown.x0 - AROUND * across, shown.x1 + AROUND * across] as const } : {}),
+      ...(this._chosen === null ? {} : { row: this._chosen }),
+      ...(options.path ? { path: true } : {}),
+      ...(options.find === '' ? {} : { find: options.find })
+    };
+    const ask = source.asker?.(TIMELINE);
+    const draft = !this._isMap && key !== this._judged;
+    const answer = (await ask?.(draft ? { ...request, draft } : request, signal)) ?? null;
+    this._key = key;
+    if (answer && !answer.isDraft) {
+      this._judged = key;
+    } else if (answer && key !== this._judging) {
+      this._judging = key;
+      // It goes on while the lanes are panned, and whoever asks after it is answered at once.
+      const done = (): void => void ((this._judging = ''), (this._judged = key));
+      env.follow(Promise.resolve(ask?.(request)).finally(done));
+    }
+    return answer;
+  }
+
+  private _goTo(step: number): void {
+    const found = this._answer?.steps.find(([number]) => number === step);
+    if (this._isMap) {
+      this.env.goTo({ facet: null, x: [step - 0.5, step + 0.5], y: null });
+    } else if (found) {
+      this.env.goTo({ facet: null, x: [found[1], found[2]], y: null });
+    } else {
+      this.choose({ steps: [step, step] });
+    }
+  }
+
+  private _title({ culprits }: ITimelineAnswer): string {
+    if (culprits.length === 0) {
+      return this.t('Healthy: no rank makes the others wait');
+    }
+    return culprits.length === 1
+      ? this.t('One thing costs time')
+      : this.t('%1 things cost time', formatInteger(culprits.length));
+  }
+
+  private _caption(answer: ITimelineAnswer): string[] {
+    const { t } = this;
+    const [first, last] = answer.chosen;
+    const widths = answer.lanes.map(({ halfWidth }) => halfWidth);
+    const most = Math.max(0, ...widths);
+    const summed = !this._isMap && answer.pieces.some(({ count }) => count > 1);
+    return [
+      ...(first > answer.there[0] || last < answer.there[1]
+        ? [t('Of steps %1 to %2 that there are.', ...answer.there.map(formatInteger))]
+        : []),
+      ...(answer.lanes.length < answer.ranksChosen
+        ? [
+            t(
+              '%1 of %2 ranks are drawn.',
+              formatInteger(answer.lanes.length),
+              formatInteger(answer.ranksChosen)
+            )
+          ]
+        : []),
+      ...(most > 0 ? [t('Clocks agree to ± %1 (95 %).', timeWords(most))] : []),
+      ...(summed ? [t('Spans shorter than a pixel are summed: zoom in to see each.')] : []),
+      ...answer.hidden.slice(0, MOST_SENTENCES).map(each => t('Nobody waits for it: %1', each.sentence)),
+      ...answer.problems.slice(0, MOST_SENTENCES)
+    ];
+  }
+
+  private _summary({ lanes, chosen, stepMs }: ITimelineAnswer): string {
+    return this.t(
+      '%1 ranks, steps %2 to %3, %4 each.',
+      formatInteger(lanes.length),
+      formatInteger(chosen[0]),
+      formatInteger(chosen[1]),
+      timeWords(stepMs)
+    );
+  }
+
+  private _note(culprit: ITimelineAnswer['culprits'][number]): INote {
+    const { first, last, sentence } = culprit;
+    const [from] = this._answer?.chosen ?? [first];
+    const run = (): void =>
+      this.choose({ kind: 'lanes', steps: [Math.max(from, first - 1), Math.min(last, first + 4)] });
+    return { text: sentence, tone: 'finding', action: { label: this.t('Show these steps'), run } };
+  }
+
+  /** How many spans are found, and a way to the next of them. */
+  private _foundNote({ found: { count, first }, lanes }: ITimelineAnswer): INote {
+    const { t, options } = this;
+    const next = first[this._next % Math.max(1, first.length)];
+    const text = t('%1 spans have “%2” in their name.', formatInteger(count), options.find);
+    if (next === undefined) {
+      return { text, action: { label: t('Clear'), run: () => this.choose({ find: '' }) } };
+    }
+    const run = (): void => {
+      this._next += 1;
+      const lane = lanes.findIndex(({ rank }) => rank === next.rank);
+      this.env.goTo(markOf({ lane, begin: next.begin, end: next.end }));
+      this.env.refresh(true);
+    };
+    return { text, action: { label: t('Go to the next, step %1', formatInteger(next.step)), run } };
+  }
+
+  private _legend({ pieces }: ITimelineAnswer, isDark: boolean): ILegend {
+    const { hidden } = this.options;
+    const there = new Set(pieces.map(({ kind }) => kind));
+    const entries = KINDS.filter(kind => there.has(kind) || hidden.includes(kind)).map(kind => ({
+      id: kind,
+      name: kindWords(kind, this.t),
+      color: kindColor(kind, isDark),
+      isHidden: hidden.includes(kind)
+    }));
+    return { title: this.t('kind'), entries, hidden, hide: names => this.choose({ hidden: names }) };
+  }
+
+  private _links({ lanes, links }: ITimelineAnswer): Row[] {
+    const laneOf = new Map(lanes.map(({ rank }, at) => [rank, at]));
+    return links.flatMap(({ rank, at, other, otherAt }) => {
+      const [y, y2] = [laneOf.get(rank), laneOf.get(other)];
+      return y === undefined || y2 === undefined ? [] : [{ x: at, y, x2: otherAt, y2 }];
+    });
+  }
+
+  private _row(piece: IPiece, isDark: boolean): Row {
+    const { lane, depth, begin, end, kind } = piece;
+    return {
+      x: begin,
+      x2: end,
+      y: depth === 1 ? lane + 0.05 : lane - HALF,
+      y2: lane + HALF,
+      color: kindColor(kind, isDark),
+      text: this._words(piece, this._answer?.lanes[lane])
+    };
+  }
+
+  private _words({ kind, name, begin, end, step }: IPiece, lane: ITimelineLane | undefined): string {
+    const what = name === '' ? kindWords(kind, this.t) : name;
+    const where = lane ? laneWords(lane, this.t) : '';
+    const took = timeWords(end - begin);
+    return step < 0
+      ? this.t('%1: %2, %3', where, what, took)
+      : this.t('%1, step %2: %3, %4', where, formatInteger(step), what, took);
+  }
+
+  private _at(mark: IMark): IPiece | undefined {
+    const lane = mark.y === null ? NaN : (mark.y[0] + mark.y[1]) / 2;
+    return this._pieces
+      .filter(each => each.lane === Math.round(lane) && each.begin === mark.x[0] && each.end === mark.x[1])
+      .at(-1);
+  }
+
+  private _nothing(): IState {
+    const { actions, source, t } = this;
+    if (source.asker?.(TIMELINE) === undefined) {
+      return nothingYet(t('The timeline is read from a recording, and here is none.'), actions, t);
+    }
+    if (source.connection.kind === 'live') {
+      const patch: ConfigPatch = { flags: {}, instruments: { timeline: { granularity: 'phases' } } };
+      const run = async (): Promise<void> => {
+        await source.configure(patch);
+        actions.retry();
+      };
+      return {
+        kind: 'empty',
+        sentence: t('This run has no recorded spans yet.'),
+        action: { label: t('Record phases'), run },
+        more: [again(actions, t)]
+      };
+    }
+    return snippetState(t('No spans are recorded. In the training script:'), SNIPPET, actions, t);
+  }
+
+  private get _isMap(): boolean {
+    return this.options.kind === 'map';
+  }
+
+  private readonly _slow = new SlowMap(this.t);
+  private _answer: ITimelineAnswer | null = null;
+  private _pieces: readonly IPiece[] = [];
+  private _cursor: IPiece | null = null;
+  /** The span that was searched for and is gone to next. */
+  private _next = 0;
+  /** The span whose dependencies are drawn. */
+  private _chosen: number | null = null;
+  /** What was asked last: another answer may have other times, to which the zoom does not fit. */
+  private _key = '';
+  /** Of what it is known who makes the others wait, and of what that is being found out. */
+  private _judged = '';
+  private _judging = '';
+}
+
+function markOf({ lane, begin, end }: Pick<IPiece, 'begin' | 'end' | 'lane'>): IMark {
+  return { facet: null, x: [begin, end], y: [lane - 0.5, lane + 0.5] };
+}
+
+export const view: IViewDefinition<TimelineOptions> = {
+  create: (source, env) => new TimelineView(source, env)
+};
