@@ -5,9 +5,10 @@ import type { IHeldGroups, IHeldMoments } from './held';
 import { shorten } from './packing';
 
 /** Bytes that one row takes in a page, about: six numbers of nine digits, the others nearly nothing. */
-const ROW_BYTES = 52;
-/** Most points of one line that a file holds; lines that are compared are asked for with more than the second number. */
-const MOST_POINTS = 600;
+const PAGE_ROW_BYTES = 52;
+/** Most points of one line that a file holds. */
+export const MOST_POINTS = 600;
+/** Lines that are compared are asked for with more points than this. */
 const COMPARED = 4000;
 /** Columns whose numbers a page holds with nine digits. */
 const NUMBERS = ['mean', 'm2', 'm3', 'm4', 'min', 'max'];
@@ -55,12 +56,12 @@ export class MomentsRecorder implements IMomentsReader {
     const [, { stats }] = asked;
     const rows = this._index?.stats.find(each => each.stat === stats[0])?.rows ?? 0;
     const known = this._rows.has(stats[0] ?? '');
-    if (stats.length > 1 || (!known && rows * ROW_BYTES > this.room)) {
+    if (stats.length > 1 || (!known && rows * PAGE_ROW_BYTES > this.room)) {
       throw new ClientError('refused', 'These rows are too many for a report.', { status: 413 });
     }
     const answer = await this.reader.rows(...asked);
     if (answer.kind === 'rows' && !known) {
-      this.room -= rows * ROW_BYTES;
+      this.room -= rows * PAGE_ROW_BYTES;
       this._rows.set(stats[0] ?? '', answer.bytes);
     }
     return answer;

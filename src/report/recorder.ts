@@ -15,10 +15,8 @@ import { cleaned } from './clean';
 import type { ILayerLine, ITrendAnswer, ITrendQuery } from '../store/line-data';
 import type { IAsked, IHeldAnswer, IHeldLines, IHeldRows } from './held';
 import { HeldTables } from './held-tables';
-import { MomentsRecorder } from './record-moments';
+import { MomentsRecorder, MOST_POINTS } from './record-moments';
 
-/** Most points of one line that a file holds. */
-const MOST_POINTS = 600;
 /** A line's rows are left as they are where those of all lines are not more than this. */
 const FEW_ROWS = 4000;
 /** Steps are asked for together where no more than so many times as many lie between the first and the last of them, and no more bytes. */

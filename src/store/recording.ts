@@ -1,3 +1,4 @@
+import { TENSOR_ROW_BYTES } from './tensor-store';
 import type { Ask, IQuestion } from '../client/question';
 import type { IRunReader, ITensorIndex } from '../client/run-reader';
 import { streamTable } from '../protocol/frame-table';
@@ -229,7 +230,7 @@ export function ascending(numbers: readonly number[]): number[] {
 }
 
 function sizeOf(result: ITensorResult): number {
-  return result.rows.reduce((sum, row) => sum + row.values.byteLength + 600, 0);
+  return result.rows.reduce((sum, row) => sum + row.values.byteLength + TENSOR_ROW_BYTES, 0);
 }
 
 function trendBytes({ lines }: ITrendAnswer): number {

@@ -1,3 +1,4 @@
+import { capital, flagWords } from '../shared/describe';
 import { formatInteger } from '../../charts';
 import { own } from '../../protocol/records';
 import { rangesText } from '../../protocol/ranges';
@@ -5,7 +6,6 @@ import type { HeatmapOptions } from '../../protocol/views.generated';
 import { isOver, type IRunSource } from '../../store/source';
 import type { ITensorQuery, ITensorShape } from '../../store/tensor-data';
 import type { INote } from '../shared/content';
-import { flagWords } from '../shared/describe';
 import { chosenLayers, layerName, layerWords } from '../shared/layers';
 import { again, emptyState, nothingYet, type IState, type IStateActions } from '../shared/states';
 import type { Translate } from '../shared/translate';
@@ -22,8 +22,6 @@ export interface IHeatmapSubject {
   choose(options: Partial<HeatmapOptions>): void;
   readonly t: Translate;
 }
-
-const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
 
 /** That no value was kept. */
 export function noValues({ subject, actions, t }: IHeatmapSubject): IState {

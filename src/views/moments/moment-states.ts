@@ -4,7 +4,8 @@ import type { IMomentIndex, MomentStat } from '../../store/moment-source';
 import type { IRunSource } from '../../store/source';
 import { emptyState, nothingYet, snippetState, type IState, type IStateActions } from '../shared/states';
 import type { Translate } from '../shared/translate';
-import { capital, STATS, statsWords, type MomentOptions } from './words';
+import { STATS, statsWords, type MomentOptions } from './words';
+import { capital } from '../shared/describe';
 
 type Choose = (options: Partial<MomentsOptions>) => void;
 

@@ -1,3 +1,4 @@
+import { GB } from './what-if';
 import {
   formatBytes,
   formatInteger,
@@ -18,7 +19,6 @@ import type { ITip } from '../../../../views/shared/table';
 import { PipelinePane } from './pipeline-pane';
 import type { IPipelineRead } from './pipeline-reader';
 
-const GB = 1e9;
 /** Most stages whose lines are told in a tip. */
 const MOST_LISTED = 12;
 
