@@ -24,7 +24,7 @@ function filesUnder(folder: string): string[] {
 const HOMES = new Map<string, string[]>();
 for (const path of filesUnder('src')) {
   const [, home = '', name = ''] = /^(src\/views\/(\w+)\/)/.exec(path) ?? [];
-  const [, slice = '', view = ''] = /^(src\/instruments\/\w+\/)(?:.*\/)?views\/(\w+)\//.exec(path) ?? [];
+  const [, slice = '', view = ''] = /^(src\/instruments\/\w+\/)(?:.*\/)?(\w+)-view\.ts$/.exec(path) ?? [];
   HOMES.set(name || view, [...(HOMES.get(name || view) ?? []), home || slice].filter(Boolean));
 }
 

@@ -158,8 +158,9 @@ function describe(key: MomentKey): string {
   return key.map(value => value ?? 'none').join(' · ');
 }
 
-/** Most characters of a pattern, and most instructions that it becomes with its repeats written out: each runs once a character of a name. */
-const [MOST_CHARACTERS, MOST_INSTRUCTIONS] = [500, 2000];
+/** Most characters of a pattern, as the schema of options says too; the instructions that it becomes with its repeats written out each run once a character of a name. */
+export const MOST_CHARACTERS = 500;
+const MOST_INSTRUCTIONS = 2000;
 
 /** A pattern that cannot be used, and why: the end of a sentence. */
 export class PatternError extends Error {
@@ -223,7 +224,8 @@ function compiled(text: string): RE2JS {
 /** Whether a number is among those that a text of ranges names; null is not known. */
 type InRanges = (value: number | null) => boolean;
 
-const WORDS = ['stack', 'family', 'kind', 'module_type', 'item_type', 'role'] as const;
+/** The parts of a tensor's name that a filter may name. */
+export const WORDS = ['stack', 'family', 'kind', 'module_type', 'item_type', 'role'] as const;
 
 /**
  * Read a text of ranges such as '0-3,7'.

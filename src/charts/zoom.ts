@@ -22,7 +22,8 @@ export interface IZoomOptions {
   least: number;
 }
 
-const DRAG_PIXELS = 3;
+/** A pointer that moves less far does not drag. */
+export const DRAG_PIXELS = 3;
 /** A cell that is smaller is not seen when a cursor goes there, pixels. */
 const LEAST_PIXELS = 3;
 

@@ -1,3 +1,4 @@
+import { OWN_STREAMS, type StreamMap } from './streams';
 import {
   field,
   float32,
@@ -12,7 +13,6 @@ import {
 } from '@uwdata/flechette';
 import { own } from './records';
 import { HEADER_BYTES, HEADER_VERSION, MAGIC, badFrame } from './frame';
-import { readableStreams, type StreamMap } from './streams';
 import type { FieldType } from './streams.generated';
 
 /** The header of a frame that is to be written. */
@@ -26,8 +26,6 @@ export interface IFrameHeader {
   /** Header bits; none when absent. */
   bits?: number;
 }
-
-const OWN = readableStreams(undefined);
 
 const TYPES: Readonly<Record<FieldType, () => DataType>> = {
   int32: () => int32(),
@@ -52,7 +50,7 @@ export function encodeFrame(
   stream: string,
   columns: Readonly<Record<string, ArrayLike<unknown>>>,
   header: IFrameHeader,
-  streams: StreamMap = OWN
+  streams: StreamMap = OWN_STREAMS
 ): Uint8Array {
   const info = streams.get(stream);
   if (info === undefined) {

@@ -1,8 +1,8 @@
+import { OWN_STREAMS, type StreamMap } from './streams';
 import { tableFromIPC, type Table } from '@uwdata/flechette';
 import { FlatTable, countAt } from './flat-table';
 import { badFrame, type IFrame } from './frame';
 import { ProtocolError } from './protocol-error';
-import { readableStreams, type StreamMap } from './streams';
 import type { FieldType, IStreamField } from './streams.generated';
 
 // Far above what these schemas need; bounds the work that broken metadata can ask for.
@@ -308,8 +308,6 @@ class ColumnChecker {
 
 const UTF8 = new TextDecoder('utf-8', { fatal: true });
 
-const OWN = readableStreams(undefined);
-
 /** The rows of a stream, as columns. */
 export type StreamTable = Table;
 
@@ -337,7 +335,7 @@ export function frameTable(frame: IFrame, streams?: StreamMap): StreamTable {
 export function streamTable(
   stream: string,
   bytes: Uint8Array,
-  streams: StreamMap = OWN,
+  streams: StreamMap = OWN_STREAMS,
   rows?: number
 ): StreamTable {
   const info = streams.get(stream);

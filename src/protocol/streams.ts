@@ -43,6 +43,9 @@ export function readableStreams(told: Hello['streams']): StreamMap {
   return streams;
 }
 
+/** The streams that this version knows. */
+export const OWN_STREAMS = readableStreams(undefined);
+
 function isReadable<T extends { readonly type: string }>(
   field: T
 ): field is T & { type: FieldType } & IStreamField {

@@ -20,9 +20,10 @@ import type { IHeldGroups, IHeldMoments, IAsked, IHeldAnswer, IHeldLines, IHeldR
 import { shorten, HeldTables } from './packing';
 
 /** Bytes that one row takes in a page, about: six numbers of nine digits, the others nearly nothing. */
-const ROW_BYTES = 52;
-/** Most points of one line that a file holds; lines that are compared are asked for with more than the second number. */
-const RECORD_MOMENTS_MOST_POINTS = 600;
+const PAGE_ROW_BYTES = 52;
+/** Most points of one line that a file holds. */
+const MOST_POINTS = 600;
+/** Lines that are compared are asked for with more points than this. */
 const COMPARED = 4000;
 /** Columns whose numbers a page holds with nine digits. */
 const NUMBERS = ['mean', 'm2', 'm3', 'm4', 'min', 'max'];
@@ -70,12 +71,12 @@ class MomentsRecorder implements IMomentsReader {
     const [, { stats }] = asked;
     const rows = this._index?.stats.find(each => each.stat === stats[0])?.rows ?? 0;
     const known = this._rows.has(stats[0] ?? '');
-    if (stats.length > 1 || (!known && rows * ROW_BYTES > this.room)) {
+    if (stats.length > 1 || (!known && rows * PAGE_ROW_BYTES > this.room)) {
       throw new ClientError('refused', 'These rows are too many for a report.', { status: 413 });
     }
     const answer = await this.reader.rows(...asked);
     if (answer.kind === 'rows' && !known) {
-      this.room -= rows * ROW_BYTES;
+      this.room -= rows * PAGE_ROW_BYTES;
       this._rows.set(stats[0] ?? '', answer.bytes);
     }
     return answer;
@@ -85,8 +86,7 @@ class MomentsRecorder implements IMomentsReader {
     const [id, request, signal] = asked;
     const points = request.points ?? Infinity;
     // Of runs that are compared every step is needed, so that they meet.
-    const fewer =
-      points <= COMPARED ? { ...request, points: Math.min(points, RECORD_MOMENTS_MOST_POINTS) } : request;
+    const fewer = points <= COMPARED ? { ...request, points: Math.min(points, MOST_POINTS) } : request;
     const answer = await this.reader.groups(id, fewer, signal);
     if (answer.kind === 'groups') {
       const { groups, steps, bytes } = answer;
@@ -114,8 +114,6 @@ export function shortMoments(bytes: Uint8Array): Uint8Array {
   return copy;
 }
 
-/** Most points of one line that a file holds. */
-const MOST_POINTS = 600;
 /** A line's rows are left as they are where those of all lines are not more than this. */
 const FEW_ROWS = 4000;
 /** Steps are asked for together where no more than so many times as many lie between the first and the last of them, and no more bytes. */

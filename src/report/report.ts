@@ -1,3 +1,4 @@
+import { TOKENS } from '../store/tensor-data';
 import type { Statistic } from '../aggregate';
 import { DARK_THEME, LIGHT_THEME, type ITheme } from '../charts/vega';
 import type { IRecipe } from '../charts';
@@ -42,8 +43,6 @@ export function spread(steps: readonly number[], step: number, count: number): n
   return [...new Set(chosen)].sort((a, b) => a - b);
 }
 
-/** A trace point that carries texts, and is no picture of its own. */
-const TOKENS = 'InputTokens';
 /** A heatmap shows all layers where there are not more. */
 const MOST_LAYERS = 9;
 

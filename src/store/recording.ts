@@ -1,4 +1,5 @@
 import type { Ask, IQuestion } from '../client/rest';
+import { TENSOR_ROW_BYTES } from './tensor-store';
 import type { IRunReader, ITensorIndex } from '../client/run-reader';
 import { streamTable } from '../protocol/frame-table';
 import { pageBytes, type StreamMap } from '../protocol/streams';
@@ -237,7 +238,7 @@ export function ascending(numbers: readonly number[]): number[] {
 }
 
 function sizeOf(result: ITensorResult): number {
-  return result.rows.reduce((sum, row) => sum + row.values.byteLength + 600, 0);
+  return result.rows.reduce((sum, row) => sum + row.values.byteLength + TENSOR_ROW_BYTES, 0);
 }
 
 function trendBytes({ lines }: ITrendAnswer): number {

@@ -1,5 +1,12 @@
 import type { Pass, Phase } from '../protocol/messages.generated';
 
+/** Every phase and every pass. */
+export const PHASES = ['train', 'eval', 'generate'] as const satisfies readonly Phase[];
+export const PASSES = ['forward', 'backward'] as const satisfies readonly Pass[];
+
+/** The flag that carries texts, one of each position: no picture of its own. */
+export const TOKENS = 'InputTokens';
+
 /** Steps of a run that are known to be missing, both included, and why: a sentence. */
 export interface IMissingSteps {
   readonly first: number;

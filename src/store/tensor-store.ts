@@ -33,8 +33,8 @@ class StepIndex {
   private sorted: readonly number[] | null = null;
 }
 
-// What a row costs besides its values: the objects, measured in V8 and rounded up.
-const ROW_BYTES = 600;
+/** What a row in memory costs besides its values: the objects, measured in V8 and rounded up. */
+export const TENSOR_ROW_BYTES = 600;
 const LABEL_BYTES = 32;
 
 /** Statistics may take this part of the bound before the oldest of them are thinned out. */
@@ -259,8 +259,8 @@ export class TensorStore {
 
   private forget(flag: IFlag, lost: readonly ITensorRow[]): void {
     for (const row of lost) {
-      this._bytes -= sizeOf(row) - ROW_BYTES;
-      this.reducedBytes += ROW_BYTES;
+      this._bytes -= sizeOf(row) - TENSOR_ROW_BYTES;
+      this.reducedBytes += TENSOR_ROW_BYTES;
       this.index(flag, row.phase, row.pass).remove(row.step);
       this._thinnedTo = Math.max(this._thinnedTo, row.step);
       flag.thinned = true;
@@ -268,8 +268,8 @@ export class TensorStore {
   }
 
   private drop(rows: number): void {
-    this._bytes -= rows * ROW_BYTES;
-    this.reducedBytes -= rows * ROW_BYTES;
+    this._bytes -= rows * TENSOR_ROW_BYTES;
+    this.reducedBytes -= rows * TENSOR_ROW_BYTES;
   }
 
   private flag(name: string): IFlag {
@@ -317,5 +317,5 @@ function distinct(lists: readonly (readonly number[])[]): number[] {
 }
 
 function sizeOf(row: ITensorRow): number {
-  return ROW_BYTES + row.values.byteLength + row.labels.length * LABEL_BYTES;
+  return TENSOR_ROW_BYTES + row.values.byteLength + row.labels.length * LABEL_BYTES;
 }

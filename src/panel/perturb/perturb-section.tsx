@@ -1,16 +1,14 @@
+import { PHASES } from '../../store/tensor-data';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 import { formatInteger } from '../../charts/format';
 import { perturbText } from '../../views/shared/perturb-text';
-import type { Phase } from '../../protocol/messages.generated';
 import { Confirm } from '../shell/dialogs';
 import type { PanelModel } from '../shell/panel-model';
 import { Field, NumberInput } from '../trace/schema-form';
 import { Section } from '../shell/section';
 import { Choices, LayersField, SchemaChoice } from '../trace/schema-choice';
 import type { IFullSite, ISiteRow, PerturbModel } from './perturb-model';
-
-const PHASES: readonly Phase[] = ['train', 'eval', 'generate'];
 
 /** One place that can be perturbed: a line that opens to what is done there. */
 function SiteRow(props: {

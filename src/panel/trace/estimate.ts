@@ -16,7 +16,7 @@ export function layerSpan(existing: readonly number[]): string {
 }
 
 /** Arrow's cost of one row beside its values: names, shapes, offsets. Measured on frames of the demo model. */
-const ROW_BYTES = 160;
+const FRAME_ROW_BYTES = 160;
 
 /**
  * Positions of a sample, as any flag whose sizes are known has them; null before the first traced step.
@@ -63,7 +63,7 @@ export function estimateBytes(
   }
   // The gradient of a tensor has its shape.
   const copies = (setting.passes ?? ['forward']).length * (setting.replicas === 'all' ? replicas : 1);
-  return (copies * layers * (samples * whole * kept + parts * ROW_BYTES)) / (setting.every ?? 1);
+  return (copies * layers * (samples * whole * kept + parts * FRAME_ROW_BYTES)) / (setting.every ?? 1);
 }
 
 /** Into how many tiles so many features are cut where at most so many are asked for: all are of one size, but the last. */

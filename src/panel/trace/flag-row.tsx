@@ -1,16 +1,14 @@
+import { PASSES, PHASES } from '../../store/tensor-data';
 import { caretDownIcon, caretRightIcon } from '@jupyterlab/ui-components';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
-import type { CompressorInfo, Pass, Phase } from '../../protocol/messages.generated';
+import type { CompressorInfo } from '../../protocol/messages.generated';
 import type { IFault, IFullSetting } from './draft';
 import { EMBEDDING } from '../../protocol/ranges';
 import { Choices, LayersField, SchemaChoice } from './schema-choice';
 import { Field, NumberInput } from './schema-form';
 import { compressorText, tilesText } from './setting-text';
 import type { IFlagRow, TraceModel } from './trace-model';
-
-const PHASES: readonly Phase[] = ['train', 'eval', 'generate'];
-const PASSES: readonly Pass[] = ['forward', 'backward'];
 
 /** One flag: a line that opens to its setting. */
 export function FlagRow(props: {

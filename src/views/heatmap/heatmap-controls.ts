@@ -7,7 +7,7 @@ import type { ITensorShape, ITensorQuery } from '../../store/tensor-data';
 import type { INote } from '../shared/content';
 import { type Control, selectControl } from '../shared/control';
 import { colorRangeControl, goControl, stepsControl, transformControl } from '../shared/controls';
-import { flagWords } from '../shared/describe';
+import { capital, flagWords } from '../shared/describe';
 import { chosenLayers, layerName, layerWords } from '../shared/layers';
 import { again, emptyState, nothingYet, type IState, type IStateActions } from '../shared/states';
 import { numberField } from '../shared/table';
@@ -112,8 +112,6 @@ export interface IHeatmapSubject {
   choose(options: Partial<HeatmapOptions>): void;
   readonly t: Translate;
 }
-
-const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
 
 /** That no value was kept. */
 export function noValues({ subject, actions, t }: IHeatmapSubject): IState {

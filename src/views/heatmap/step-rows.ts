@@ -1,5 +1,5 @@
+import { TOKENS, type ITensorQuery, type ITensorResult, type ITensorRow } from '../../store/tensor-data';
 import type { IRunSource } from '../../store/source';
-import type { ITensorQuery, ITensorResult, ITensorRow } from '../../store/tensor-data';
 import { unmeasured } from './heatmap-words';
 import {
   nearestStep,
@@ -48,9 +48,6 @@ async function readStep(
   }
   return best;
 }
-
-/** Trace point that carries the texts of positions. */
-const TOKENS = 'InputTokens';
 
 /** Reads what a heatmap draws of one step. */
 export class StepRows {

@@ -1,3 +1,4 @@
+import { WORDS } from '../../aggregate/moment-keys';
 import { loadTables } from '../../aggregate';
 import { readRanges } from '../../protocol/ranges';
 import { fullViewOptions } from '../../protocol/view-options';
@@ -5,7 +6,6 @@ import type { MomentColumn } from '../../store/moment-source';
 import type { MomentOptions } from './words';
 
 const OF_ROWS: readonly string[] = ['rank', 'stage', 'name', 'capture'];
-const WORDS = ['stack', 'family', 'kind', 'module_type', 'item_type', 'role'] as const;
 
 /**
  * Write what the explorer's table shows as code that makes it of the stream's rows with arquero: the same merging, filters, ratio, first values,

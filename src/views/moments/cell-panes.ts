@@ -25,7 +25,8 @@ import {
 import { leftWords } from './drawn-map';
 import { markOf, OverPane } from './over-pane';
 import type { IMomentQuestion, MomentReader } from './reader';
-import { axisWords, capital, columnWords, keyWords, quantityWords } from './words';
+import { axisWords, columnWords, keyWords, quantityWords } from './words';
+import { capital } from '../shared/describe';
 
 /** Most names under an axis, and letters of each. */
 const NAMES = { most: 5, letters: 26 };

@@ -1,3 +1,4 @@
+import { MOST_CHARACTERS } from '../../aggregate/moment-keys';
 import type { MomentFilter } from '../../protocol/views.generated';
 import { formatInteger } from '../../charts';
 import { readPattern } from '../../aggregate';
@@ -11,8 +12,6 @@ import { oneTensor } from './name-facts';
 import { colorsControl, type IControlFacts } from './moment-controls';
 
 const SMOOTHINGS = [0, 5, 20, 50, 100, 500];
-/** As the options' schema says. */
-const MOST_CHARACTERS = 500;
 /** Most tensors that are offered by name. */
 const MOST_NAMES = 200;
 const SERIES = [5, 10, 20, 40, 100, 200, 500];

@@ -13,7 +13,8 @@ import { linesAcross, onlyAt } from './read-lines';
 import { nonFiniteWords, omittedWords, optionWords, trustWords } from './captions';
 import { markOf, OverPane } from './over-pane';
 import type { IMomentRun, MomentReader } from './reader';
-import { keyWords, type MomentOptions, byWords, capital, quantityWords } from './words';
+import { keyWords, type MomentOptions, byWords, quantityWords } from './words';
+import { capital } from '../shared/describe';
 
 /** What a chart over layers is read from. */
 interface ILayersQuery {

@@ -10,7 +10,8 @@ import { scaleOf } from '../shared/scale';
 import { betweenWords, comparedTitle, missingWords, runWords } from '../shared/lines/compare';
 import type { IMomentRun } from './reader';
 import type { ILines } from './read-lines';
-import { axisWords, byWords, capital, quantityWords, type MomentOptions } from './words';
+import { axisWords, byWords, quantityWords, type MomentOptions } from './words';
+import { capital } from '../shared/describe';
 
 /** What words are about. */
 export interface ILineSubject {

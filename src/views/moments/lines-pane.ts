@@ -11,7 +11,8 @@ import { lineCaption, lineSummary, lineTitle } from './line-words';
 import { MomentPane } from './pane';
 import { linesQuestion, readLines, type ILines, type ILogged } from './read-lines';
 import type { MomentReader } from './reader';
-import { axisWords, byWords, capital } from './words';
+import { axisWords, byWords } from './words';
+import { capital } from '../shared/describe';
 
 /** Groups of tensors over steps or samples, one line each, of this run and of those it is compared with. */
 export class LinesPane extends MomentPane {

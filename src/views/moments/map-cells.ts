@@ -1,3 +1,4 @@
+import { MOST_CHARACTERS } from '../../aggregate/moment-keys';
 import type { IMatrix } from '../../charts';
 import type { MomentFilter } from '../../protocol/views.generated';
 import type { IMomentGroups, MomentColumn, MomentKey } from '../../store/moment-source';
@@ -134,9 +135,6 @@ export interface IMapCell {
   readonly key: MomentKey;
   readonly x: number;
 }
-
-/** Most characters of a name's filter, as the options' schema says. */
-const MOST_CHARACTERS = 500;
 
 /** Whether a kind is a map. */
 export const isMap = (kind: MomentOptions['kind']): boolean => /(?:^|_)map$/.test(kind);

@@ -10,12 +10,12 @@ import {
   columnWords,
   type MomentOptions,
   byWords,
-  capital,
   STATISTICS,
   STATS,
   statisticWords,
   statsWords
 } from './words';
+import { capital } from '../shared/describe';
 import { alongOf, cellsChosen, isMap, mapRows } from './map-cells';
 
 type Choose = (options: Partial<MomentsOptions>) => void;

@@ -4,10 +4,11 @@ import { ClientError } from '../../client/client-error';
 import type { MomentsOptions } from '../../protocol/views.generated';
 import type { IMomentIndex, MomentStat, IMomentGroups } from '../../store/moment-source';
 import type { IRunSource } from '../../store/source';
+import { capital } from '../shared/describe';
 import { emptyState, nothingYet, snippetState, type IState, type IStateActions } from '../shared/states';
 import type { Translate } from '../shared/translate';
 import type { MomentReader } from './reader';
-import { capital, STATS, statsWords, type MomentOptions } from './words';
+import { STATS, statsWords, type MomentOptions } from './words';
 
 type Choose = (options: Partial<MomentsOptions>) => void;
 

@@ -6,7 +6,8 @@ import { numberColumn, type ITableColumn } from '../shared/table';
 import { spans } from './line';
 import { MomentPane } from './pane';
 import type { MomentReader } from './reader';
-import { capital, quantityWords } from './words';
+import { quantityWords } from './words';
+import { capital } from '../shared/describe';
 
 /** Tensors that are listed. */
 const MOST_MOVES = 15;

@@ -23,7 +23,8 @@ import type { OtherRuns } from '../shared/lines/other-runs';
 import { clockOf, unknownClock, type RunClock, StepAxis } from '../shared/lines/step-axis';
 import { oneTensor } from './name-facts';
 import { MomentReader, type IMomentQuestion, type IMomentRun } from './reader';
-import { capital, quantityWords } from './words';
+import { quantityWords } from './words';
+import { capital } from '../shared/describe';
 
 /** Most places on the step slider and in the search for the first bad step. */
 const MOST_STEPS = 50_000;

@@ -132,6 +132,3 @@ export function axisWords(options: MomentOptions, others: readonly string[], t: 
   }
   return options.compare === 'difference' ? t('difference of %1', shown) : t('ratio of %1', shown);
 }
-
-/** Begin with a capital. */
-export const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);

@@ -1,3 +1,4 @@
+import { DRAG_PIXELS } from '../../charts/zoom';
 import type { IDisposable } from '@lumino/disposable';
 import { followPointer, type IPlace } from '../../charts';
 import type { IMark, Loop } from '../shared/content';
@@ -23,8 +24,6 @@ export interface IBrushHost {
 
 /** A stretch of the x axis, and of the y axis where a box or a loop is drawn. */
 export type IBrushed = Pick<IMark, 'loop' | 'x' | 'y'>;
-
-const DRAG_PIXELS = 3;
 
 /**
  * Choosing a span of the x axis, a box or what lies in a loop, by dragging. It listens before the chart's own gestures do, so that zoom and pan never see the

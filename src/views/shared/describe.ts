@@ -219,3 +219,6 @@ export function omissionWords(omitted: IOmitted, t: Translate): string[] {
 export function tokenText(label: string): string {
   return label.replace(/ /g, '␣').replace(/\n/g, '⏎').replace(/\t/g, '⇥').replace(/\r/g, '␍');
 }
+
+/** A text as it begins a sentence. */
+export const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);

@@ -1,3 +1,4 @@
+import { capital, rankWords } from '../shared/describe';
 import {
   STATISTICS,
   isWholeStatistic,
@@ -18,7 +19,6 @@ import type { IContent } from '../shared/content';
 import { type Control, selectControl } from '../shared/control';
 import { numberField } from '../shared/table';
 import { layerWords, listWords } from '../shared/layers';
-import { rankWords } from '../shared/describe';
 import type { IStateActions } from '../shared/states';
 import type { Translate } from '../shared/translate';
 
@@ -191,8 +191,6 @@ export function trendWords(
     swatch: flagColor(options.flag, source.hello?.flags.map(each => each.name) ?? [])
   };
 }
-
-const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
 
 /** Say which values enter a statistic where that is not all of them. */
 export function selectionWords(row: ITrendTensor | null, selection: ISelection, t: Translate): string[] {

@@ -45,7 +45,7 @@ export interface IToken {
 /** Characters that one token, or one of its candidates, is shown with at most. */
 const MOST_TEXT = 1000;
 const MOST_CANDIDATES = 100;
-const MOST_POSITIONS = 1 << 24;
+export const MOST_POSITIONS = 1 << 24;
 const MOST_SEQUENCES = 1 << 16;
 
 /** What is said of a token beside its candidates, which are most of its bytes. */

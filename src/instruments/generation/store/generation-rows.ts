@@ -118,7 +118,8 @@ export function joinPositions(
   };
 }
 
-const product = (sizes: readonly number[]): number => sizes.reduce((all, size) => all * size, 1);
+/** How many values a tensor of such sizes has. */
+export const product = (sizes: readonly number[]): number => sizes.reduce((all, size) => all * size, 1);
 
 /** Whether the position axis is there, and as long as the pass was. */
 function isWhole(row: ITensorRow, axis: number): boolean {

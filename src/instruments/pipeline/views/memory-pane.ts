@@ -1,3 +1,4 @@
+import { GB } from './what-if';
 import {
   formatBytes,
   formatInteger,
@@ -17,7 +18,6 @@ import { memoryLine, type IPlanned } from '../plan';
 import { PipelinePane } from './pipeline-pane';
 import type { IPipelineRead } from './pipeline-reader';
 
-const GB = 1e9;
 /** Most stages whose lines are told in a tip. */
 const MOST_LISTED = 12;
 

@@ -137,10 +137,10 @@ export const sizeSlider = (label: string): ISlider => ({
   say: value => formatBytes(value * 1e6)
 });
 
-const MB = 1e6;
-const GB = 1e9;
+export const MB = 1e6;
+export const GB = 1e9;
 /** Bytes a ms of a link that carries 1 GB/s. */
-const GB_PER_S = 1e6;
+export const GB_PER_S = 1e6;
 
 type Options = Required<PipelineOptions>;
 

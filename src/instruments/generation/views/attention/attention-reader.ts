@@ -1,9 +1,9 @@
+import { PHASES, TOKENS, type ITensorRow } from '../../../../store/tensor-data';
 import type { AttentionOptions } from '../../../../protocol/views.generated';
 import { isAttentionRow, isCoarser, peaksWithin, placesInRow } from '../../store/attention-rows';
 import { generationOf, GenerationReader, isUnderWay, type IGeneration } from '../../store/generations';
 import { GenerationRows, type GenerationQuery, type IGenerationRead } from '../../store/generation-rows';
 import type { IRunSource, SourceChange } from '../../../../store/source';
-import type { ITensorRow } from '../../../../store/tensor-data';
 import { TextPlaces } from '../../store/generated-tokens';
 import { firstOfEach, nearestStep, tokenRow, tokensOf } from '../../../../views/heatmap/heatmap-data';
 import { chosenLayers } from '../../../../views/shared/layers';
@@ -11,7 +11,6 @@ import type { IAttentionText } from './attention-text';
 
 /** Trace points that carry attention probabilities, and the texts of a training's positions. */
 export const ATTENTION = 'RawAttentionScore_mat_mul';
-const TOKENS = 'InputTokens';
 
 /** Positions of a prompt from which on its tokens are read after the first picture, and how long that takes, ms. */
 const LONG = 2048;
@@ -220,8 +219,6 @@ export class AttentionReader {
 }
 
 const rowsOf = ({ passes }: IGenerationRead): ITensorRow[] => passes.flatMap(pass => [...pass.rows.values()]);
-
-const PHASES = ['train', 'eval', 'generate'] as const;
 
 /**
  * Whether a text is drawn before its tokens have come: they are many megabytes, and attention itself says which positions it is of. Not where prompts are

@@ -1,3 +1,4 @@
+import { capital } from '../../../../views/shared/describe';
 import { formatInteger, formatNumber } from '../../../../charts';
 import type { IContent, IMark, IMoved, INote, Loaded } from '../../../../views/shared/content';
 import { Pictured } from '../../../../views/shared/view-model';
@@ -246,8 +247,6 @@ function measureName(measure: Measure, t: Translate): string {
   };
   return words[measure];
 }
-
-const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
 
 /** A measure over the points of a sweep, how far the sweep is, and what runs one point of it alone. */
 export class SweepPane extends Pictured implements IEffectsPane {

@@ -1,3 +1,4 @@
+import { SERVE } from '../shared/generation-view';
 import { formatInteger } from '../../../../charts';
 import { rangesText } from '../../../../protocol/ranges';
 import { own } from '../../../../protocol/records';
@@ -29,9 +30,6 @@ import {
 import { generationWords } from './projection-words';
 import { TokenGroup } from './token-group';
 
-/** What makes a text, in a cell. */
-const SNIPPET = 'lab = megalens.serve(model, tokenizer)';
-
 /** What saying why there is no picture needs to know. */
 interface IStateFacts {
   readonly source: IRunSource;
@@ -50,7 +48,7 @@ async function projectionState(found: Unprojected, facts: IStateFacts): Promise<
     case 'no-generation': {
       const numbers = found.generations.map(({ generation }) => generation);
       return numbers.length === 0
-        ? snippetState(t('Nothing was generated. In a cell:'), SNIPPET, actions, t)
+        ? snippetState(t('Nothing was generated. In a cell:'), SERVE, actions, t)
         : emptyState(
             t('There is no generation %1. The run has %2.', options.generations, rangesText(numbers)),
             t('Show the newest'),

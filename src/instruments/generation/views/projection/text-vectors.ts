@@ -4,10 +4,12 @@ import { boundedText } from '../../../../protocol/texts';
 import {
   GenerationRows,
   joinPositions,
+  product,
+  RowCells,
   type GenerationQuery,
-  type ITokenPlace,
-  RowCells
+  type ITokenPlace
 } from '../../store/generation-rows';
+import { MOST_POSITIONS } from '../../store/generated-tokens';
 import { PLACE_COLUMNS, type IGeneration } from '../../store/generations';
 import type { ITextPosition } from '../../../../store/run-link';
 import type { IRunSource } from '../../../../store/source';
@@ -16,7 +18,6 @@ import type { ITensorRow } from '../../../../store/tensor-data';
 /** Most tokens that are projected; of more every second, third … is. */
 const MOST_TOKENS = 20_000;
 const MOST_TEXT = 200;
-const MOST_POSITIONS = 1 << 24;
 
 /** A token that the model read, and so has vectors of. */
 export interface IVectorToken extends ITextPosition {
@@ -219,5 +220,3 @@ async function readSequences(
     }))
   ]);
 }
-
-const product = (sizes: readonly number[]): number => sizes.reduce((all, size) => all * size, 1);

@@ -9,6 +9,9 @@ import { ViewModel } from '../../../../views/shared/view-model';
 import { sequencesOf, type IGeneration, generationOf, GenerationReader } from '../../store/generations';
 import { tokenWords } from './token-text';
 
+/** What makes a model write texts for Megalens. */
+export const SERVE = 'lab = megalens.serve(model, tokenizer)';
+
 /** Generations that are offered by name; an older one is chosen by its number in the options. */
 const MOST = 50;
 /** Characters of a prompt that name its generation. */

@@ -1,3 +1,4 @@
+import { SERVE, surenessScale } from '../shared/generation-view';
 import { formatInteger, type IPlace } from '../../../../charts';
 import type { ViewOptions } from '../../../../protocol/views.generated';
 import type { IPointed } from '../../../../store/run-link';
@@ -18,7 +19,6 @@ import {
 } from '../../../../views/shared/states';
 import type { Translate } from '../../../../views/shared/translate';
 import { isUnderWay, type IToken } from '../../store/generations';
-import { surenessScale } from '../shared/generation-view';
 import { tokenWords } from '../shared/token-text';
 import type { ITextFacts, TokensChoice, IWrittenText, TextReader } from './text-facts';
 import {
@@ -35,7 +35,6 @@ import { stateWords, mostSurprising, surpriseWords, textTitle, tokenTip } from '
 
 /** What makes a model write text. */
 const ASK = 'lab.generate("…")';
-const SERVE = 'lab = megalens.serve(model, tokenizer)';
 
 /** What the state's actions do. */
 interface ITextActions extends Pick<IStateActions, 'copy' | 'retry'> {

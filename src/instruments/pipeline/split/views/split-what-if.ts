@@ -1,7 +1,7 @@
 import { formatBytes, formatInteger, formatNumber } from '../../../../charts';
 import type { SplitOptions } from '../../../../protocol/views.generated';
 import type { Translate } from '../../../../views/shared/translate';
-import { sizeSlider, timeSlider, type ISlider } from '../../views/what-if';
+import { GB, GB_PER_S, MB, sizeSlider, timeSlider, type ISlider } from '../../views/what-if';
 import type { IMeasuredSplit } from '../plan/measured-split';
 import { splitRequestOf } from '../plan/split-wish';
 import type { DeviceKind, SplitRequest } from '../protocol/split.generated';
@@ -63,10 +63,6 @@ export function splitSliders(t: Translate): Readonly<Record<SplitSetting, ISlide
   };
 }
 
-const MB = 1e6;
-const GB = 1e9;
-/** Bytes a ms of a link that carries 1 GB/s. */
-const GB_PER_S = 1e6;
 const USUAL_LAYERS = 12;
 
 type Options = Required<SplitOptions>;
