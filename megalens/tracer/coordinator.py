@@ -20,7 +20,7 @@ from ..protocol.messages_generated import (
 )
 from ..protocol.version import own_version
 from .announcement import add_members, announcement, job_notes, parts_notes
-from .budget.keeper import BudgetKeeper
+from .budget.budget import BudgetKeeper
 from .errors import TracerError, as_protocol_error, plain_text
 from .health import ProducerHealth
 from .host import Host
@@ -33,8 +33,8 @@ from .sending.peers import Peers, Proposal, Rendezvous, Schedule, StepStart
 from .sending.producer import Producer
 from .sending.worker import Worker
 from .tensors.config import TracingPlan, change_plan
-from .tensors.cost_reduction import LADDER, CostReduction
 from .tensors.instrument import TensorTracer
+from .tensors.plan import LADDER, CostReduction
 
 __all__ = ["Coordinator"]
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ...tracer.graph_probes import end_of
 from ...tracer.own_hooks import hook_after
 from ...tracer.points import ModelPoints, Source
-from ...tracer.tensors.window import Window
+from ...tracer.tensors.values import Window
 from .token_rows import PassPlace
 
 __all__ = ["HiddenStates", "Passes"]

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ...adapters.sizes import unwrapped
 from ...demo.cache import Cache
 from ...demo.model import GPT
-from ...tracer.tensors.window import Window
+from ...tracer.tensors.values import Window
 from .errors import GenerationError
 from .language_model import LanguageModel, PaddedPrompts, Reading
 from .texts import Texts

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ...tracer.tensors.plan import TracingPlan
-from ...tracer.tensors.window import Window
+from ...tracer.tensors.values import Window
 from .attention import ATTENTION, attention_probabilities, with_attention
 from .decoding import evaluating
 from .effects import compared

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 from ...protocol import parse_budget
 from ...protocol.messages_generated import Budget
 from ..errors import TracerError
 from .control_steps import SHARE, Design, OwnCost, Shift, ShiftEstimate
-from .ladder import Ladder
 
-__all__ = ["CostBudget", "parse_budget"]
+__all__ = ["CostBudget", "parse_budget", "ICostReduction", "Ladder", "BudgetKeeper"]
 
 _FACTORS = (1, 2, 3, 4, 6, 8, 12, 16)
 _LAST_FACTORS = (24, 32, 48, 64)
@@ -24,6 +24,100 @@ _PATIENCE, _MOST_PATIENCE = 8, 128
 # One-sided 5 in 10,000, because the question is asked again after every block.
 _SURE = 3.29
 _ROOM = 0.8
+
+Settings = Mapping[str, Mapping[str, Any]]
+
+_SEED = 20_261_121
+"""The same on all ranks, so that they leave out the same steps without a word."""
+_AGAIN_STEPS = 100
+"""After so many steps what was asked for in vain is asked for again: a rank may have been stopped."""
+
+
+class BudgetKeeper:
+    """Follows the budget of the plan. Every rank has one; only rank 0's is told of steps and asks for changes.
+
+    Parameters
+    ----------
+    ladder : Ladder
+        What can be given up.
+    ask : callable
+        Takes what is to be given up from now on.
+    """
+
+    def __init__(self, ladder: Ladder, ask: Callable[[Any], None]) -> None:
+        self._ladder = ladder
+        self._ask = ask
+        self._budget: CostBudget | None = None
+        self._asked: ICostReduction | None = None
+        self._ask_again = 0
+        # Between the training thread, which changes what is measured, and the one that measures.
+        self._lock = threading.Lock()
+
+    def follow(
+        self, limit: float | None, settings: Mapping[str, Mapping[str, Any]], given_up: ICostReduction
+    ) -> None:
+        """Take what is in force from the step that begins now: the budget, what was asked for, and what is given up of it."""
+        with self._lock:
+            if limit is None:
+                self._budget = None
+                return
+            if self._budget is None or self._budget.limit != limit:
+                self._budget = CostBudget(limit, self._ladder, _SEED)
+            self._budget.follow(settings)
+            if given_up != self._budget.cost_reduction:
+                self._budget.applied(given_up)
+            self._asked = None
+
+    def control(self, step: int) -> bool:
+        """Return whether nothing is traced in this step."""
+        budget = self._budget
+        return budget is not None and budget.control(step)
+
+    def observe(self, step: int, traced: bool, wall_ns: int, spent_ns: int = 0) -> None:
+        """Count one step, and ask for what follows from it."""
+        with self._lock:
+            budget = self._budget
+            if budget is None:
+                return
+            budget.observe(step, traced, wall_ns, spent_ns)
+            wanted = budget.plan()
+            if wanted == budget.cost_reduction or (wanted == self._asked and step < self._ask_again):
+                return
+            self._asked, self._ask_again = wanted, step + _AGAIN_STEPS
+        self._ask(wanted)
+
+    def status(self) -> Budget | None:
+        """Return the ``Budget`` object of ``status``; None without a budget."""
+        with self._lock:
+            return None if self._budget is None else self._budget.status()
+
+
+# What an instrument can give up to cost less, as the budget sees it.
+class ICostReduction(Protocol):
+    """What is given up: a frozen dataclass, so that two are equal which give up the same."""
+
+    @property
+    def every_factor(self) -> int:
+        """By which each setting's ``every`` is multiplied."""
+
+    def sentences(self) -> list[str]:
+        """Return what was given up, in words."""
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """Stages, the first of which gives up nothing.
+
+    Attributes
+    ----------
+    stages : sequence of ICostReduction
+        Each costs less than the one before; all with ``every_factor`` 1, which the budget sets.
+    apply : callable
+        Gives the settings in force of what was asked for under a reduction.
+    """
+
+    stages: Sequence[Any]
+    apply: Callable[[Settings, Any], dict[str, dict[str, Any]]]
 
 
 class CostBudget:

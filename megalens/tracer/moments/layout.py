@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
-__all__ = ["layout_of", "rows_of"]
+from megalens.protocol import MOMENT_COLUMNS
+
+__all__ = ["layout_of", "rows_of", "COLUMNS", "NEAR_ZERO", "TYPES"]
+
+
+# What a measured row holds, and of which numbers.
+COLUMNS = len(MOMENT_COLUMNS)
+"""Figures of a row, in the order of :data:`megalens.protocol.MOMENT_COLUMNS`."""
+
+TYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+"""Types of number that can be measured; the native kernel and the GPU's know them by their place here."""
+
+NEAR_ZERO = 1e-8
+"""Values whose size is below it count as near zero, where nobody says another."""
 
 
 def layout_of(tensor: Tensor) -> tuple[int, int, int] | None:

@@ -18,14 +18,13 @@ from ...protocol.messages_generated import Announce, Statistics, Status
 from ..errors import TracerError
 from ..instrument import Instrument
 from ..passes import left_out_sentence
+from .features import WeightFeatures
 from .hooks.communication import Communication
 from .hooks.gradients import GradientMoment
 from .hooks.loss_scale import UNKNOWN_SCALE, LossScale
 from .hooks.own_gradients import UNREDUCED, OwnGradients
-from .hooks.param_rows import ParamRows
 from .hooks.sites import MomentProbe, Sites, probes_of
-from .hooks.values import local_values
-from .hooks.weight_features import WeightFeatures
+from .hooks.values import ParamRows, local_values
 from .intervals import JUDGED, SEEN, STATE, Intervals
 from .joining.collector import Collector, MemberCollector, RootCollector
 from .joining.gathering import WholeStep

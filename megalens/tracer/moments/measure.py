@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from ..errors import TracerError
-from .columns import COLUMNS, NEAR_ZERO, TYPES
 from .gpu import measuring as gpu
+from .layout import COLUMNS, NEAR_ZERO, TYPES
 from .merge import merge_rows
 from .native import library
 

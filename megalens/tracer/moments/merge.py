@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ..errors import TracerError
-from .columns import COLUMNS
+from .layout import COLUMNS
 from .native import library
 
 __all__ = ["merge_pieces", "merge_rows"]

@@ -27,8 +27,7 @@ from ..own_hooks import hooks_of
 from ..place import Place
 from ..points import ModelPoints, Source
 from ..vectors import load_vectors
-from .arithmetic import FLOATS
-from .sharded import is_sharded
+from .arithmetic import FLOATS, is_sharded
 
 __all__ = [
     "PerturbPlan",

@@ -10,19 +10,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..micro_batches import OUTSIDE, TRAINING, MicroBatches, Unproven
+from ..passes import OUTSIDE, TRAINING, MicroBatches, Unproven
 from ..place import to_host
 from ..points import ModelPoints, Shards, Source
-from .batch import NO_ERROR, Batch, FiredProbes, Row, RowMeta
+from .batch import NO_ERROR, Batch, FiredProbes, Row, RowMeta, TensorReading, reading_of
 from .compressing.compressors import plan_of
 from .held import HELD_BYTES, HeldTensor, HeldTensors
 from .joining.pieces import Cut, cut_of
 from .plan import FlagPlan, TracingPlan
 from .probes import TensorProbe, install_probes, reason_of
 from .staging import StagePool
-from .tensor_reading import TensorReading, reading_of
-from .values import errors_of, in_rows, local_piece, moments_of, shape_of
-from .window import Window
+from .values import Window, errors_of, in_rows, local_piece, moments_of, shape_of
 
 __all__ = ["Capture"]
 

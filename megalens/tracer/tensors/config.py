@@ -27,8 +27,16 @@ from ..points import FLAGS, NO_EXPERTS, FlagPoints, ModelPoints
 from ..vectors import load_vectors
 from .compressing.compression_error import CompressionError
 from .compressing.compressors import make_kernel, suited_compressor
-from .cost_reduction import CostReduction, apply_cost_reduction
-from .plan import CONTROLS, PASSES, PHASES, FlagPlan, ModePlan, TracingPlan
+from .plan import (
+    CONTROLS,
+    PASSES,
+    PHASES,
+    CostReduction,
+    FlagPlan,
+    ModePlan,
+    TracingPlan,
+    apply_cost_reduction,
+)
 
 if TYPE_CHECKING:
     from ..perturb import PerturbPlan

@@ -14,10 +14,9 @@ from ..graph_probes import WHOLE, end_of
 from ..own_hooks import hook_after, hook_before
 from ..passes import IPassSink, hook_passes
 from ..points import FLAGS, FlagPoints, Source
-from .batch import RowMeta
+from .batch import RowMeta, TensorReading
 from .joining.pieces import Cut
 from .plan import FlagPlan, TracingPlan
-from .tensor_reading import TensorReading
 
 __all__ = ["IProbeSink", "TensorProbe", "install_probes", "reason_of"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from torch import Tensor
@@ -23,9 +24,34 @@ __all__ = [
     "moments_of",
     "moments_of_each",
     "shape_of",
+    "Window",
 ]
 
 _MEASURED_VALUES = 1 << 20
+
+
+# Which positions of a forward pass are reported, where a model computes some again.
+@dataclass(frozen=True, eq=False)
+class Window:
+    """Positions to take of every tensor of a pass, by sample.
+
+    Attributes
+    ----------
+    positions : torch.Tensor
+        int64 ``[B, n]``: the positions to report, in order.
+    keys : torch.Tensor or None
+        int64 ``[B, k]``: the keys to report of attention; all, as they are, when None.
+    """
+
+    positions: Tensor
+    keys: Tensor | None = None
+
+    def of(self, data: Tensor) -> Tensor:
+        """Return ``[B, n, *]`` of ``[B, S, *]``, and of attention probabilities ``[B, heads, S, S]`` what is ``[B, heads, n, k]``."""
+        if data.ndim != 4:
+            return data.take_along_dim(self.positions.view(*self.positions.shape, *[1] * (data.ndim - 2)), 1)
+        data = data.take_along_dim(self.positions[:, None, :, None], 2)
+        return data if self.keys is None else data.take_along_dim(self.keys[:, None, None, :], 3)
 
 
 def local_piece(data: Tensor) -> tuple[Tensor, Shards | None]:

@@ -11,8 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..columns import COLUMNS, NEAR_ZERO
-from ..layout import layout_of
+from ..layout import COLUMNS, NEAR_ZERO, layout_of
 from ..merge import merge_rows
 
 __all__ = ["TritonKernel", "load"]

@@ -15,8 +15,7 @@ from ..joining.part import MeasuredRows
 from ..points import ParamPoint
 from .loss_scale import UNKNOWN_SCALE, LossScale
 from .own_gradients import UNREDUCED, OwnGradients
-from .param_rows import ParamRows
-from .values import first_tensor, half_precision
+from .values import ParamRows, first_tensor, half_precision
 
 __all__ = ["GradientMoment"]
 

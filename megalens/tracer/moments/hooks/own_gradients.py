@@ -10,8 +10,7 @@ from torch import Tensor, nn
 from .. import measure
 from ..joining.part import MeasuredRows
 from ..points import BeforeReduction, ParamPoint
-from .param_rows import ParamRows
-from .values import local_values, measurable
+from .values import ParamRows, local_values, measurable
 
 __all__ = ["UNREDUCED", "OwnGradients"]
 

@@ -17,8 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..columns import COLUMNS, NEAR_ZERO, TYPES
-from ..layout import layout_of, rows_of
+from ..layout import COLUMNS, NEAR_ZERO, TYPES, layout_of, rows_of
 from .build import FOLDER, LIBRARY, source_hash
 
 __all__ = ["MOST_IN_GROUPS", "MOST_PARTS", "Item", "NativeKernel", "Plane", "load"]

@@ -3,23 +3,273 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import hmac
+import logging
 import os
 import secrets
+import selectors
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from torch import distributed
 
 from ....protocol.messages_generated import RankCondition, RankPlace, RankState
+from ...place import Place
+from .channel import Channel, ChannelError, Message, MessageKind
 
-__all__ = ["Members", "Rendezvous"]
+__all__ = ["Members", "Rendezvous", "PeerListener"]
 
 _SILENT_SECONDS = 2.0
 
 _made = 0
+
+log = logging.getLogger("megalens")
+
+_RETRY_SECONDS = 0.5
+_NO_STORE_SECONDS = 5.0
+_ANSWER_SECONDS = 5.0
+_CONNECT_SECONDS = 2.0
+
+
+# Where the processes of a job find each other and let each other in.
+#
+# How two processes of a job let each other in: both show that they know the secret, which itself never
+# crosses the wire.
+class Handshake:
+    """One process's side of it, whether it asks to be let in or lets in.
+
+    Parameters
+    ----------
+    secret : str
+        What the processes of this job know and nobody else.
+    place : Place
+        Where this process stands.
+    """
+
+    def __init__(self, secret: str, place: Place) -> None:
+        self._secret = secret.encode()
+        self._place = place
+
+    @staticmethod
+    def challenge() -> str:
+        """Return something that nobody can have seen an answer to."""
+        return secrets.token_hex(32)
+
+    def answer(self, theirs: str, mine: str) -> dict[str, Any]:
+        """Return what is said to a challenge: who this is, proof of the secret, and a challenge in return."""
+        place, host = self._place, socket.gethostname()
+        return {
+            "rank": place.rank,
+            "name": f"{place.name} on {host}"[:200],
+            "place": place.to_message(host),
+            "challenge": mine,
+            "proof": self._proof("member", theirs, place.rank),
+        }
+
+    def check_answer(self, message: Message, challenge: str) -> int:
+        """Return the rank of whoever answered ``challenge``.
+
+        Raises
+        ------
+        ChannelError
+            When it does not know the secret.
+        """
+        rank = int(message.meta["rank"])
+        proof = self._proof("member", challenge, rank)
+        if message.kind is not MessageKind.ANSWER or not hmac.compare_digest(
+            proof, str(message.meta["proof"])
+        ):
+            raise ChannelError("somebody who does not know this job's secret asked to be let in")
+        return rank
+
+    def welcome(self, rank: int, theirs: str) -> dict[str, Any]:
+        """Return what is said to a process that has proved itself."""
+        return {"proof": self._proof("leader", theirs, rank)}
+
+    def check_welcome(self, message: Message, mine: str) -> None:
+        """Look at the proof of whoever let this process in.
+
+        Raises
+        ------
+        ChannelError
+            When it does not know the secret.
+        """
+        proof = self._proof("leader", mine, self._place.rank)
+        if message.kind is not MessageKind.WELCOME or not hmac.compare_digest(
+            proof, str(message.meta["proof"])
+        ):
+            raise ChannelError("whoever is at this job's address does not know its secret")
+
+    def _proof(self, side: str, challenge: str, rank: int) -> str:
+        text = f"megalens {side} {challenge} {rank}"
+        return hmac.new(self._secret, text.encode(), hashlib.sha256).hexdigest()
+
+
+class PeerListener:
+    """Opens connections to those whom this process needs, and takes connections of those who need it, until both sides have proved themselves.
+
+    Everything is called in the peers' thread.
+
+    Parameters
+    ----------
+    place : Place
+        Where this process stands.
+    rendezvous : Rendezvous
+        How the others are found.
+    selector : selectors.BaseSelector
+        Where connections are watched.
+    wanted : collection of int
+        Ranks to connect to.
+    listens : bool
+        Whether others connect to this one.
+    came : callable
+        Takes the rank and the connection of whoever is let in, with how it names itself; None for one that this process went to.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        rendezvous: Rendezvous,
+        selector: selectors.BaseSelector,
+        *,
+        wanted: Collection[int],
+        listens: bool,
+        came: Callable[[int, Channel, Mapping[str, Any] | None], None],
+    ) -> None:
+        self._place = place
+        self._rendezvous = rendezvous
+        self._selector = selector
+        self._wanted = frozenset(wanted)
+        self._listens = listens
+        self._came = came
+        self._handshake: Handshake | None = None
+        self._strangers: dict[Channel, tuple[str, float]] = {}
+        self._dialled: dict[Channel, tuple[int, str]] = {}
+        self._retry_at: dict[int, float] = {}
+        self.listener: socket.socket | None = None
+
+    @property
+    def waiting(self) -> list[Channel]:
+        """Connections of which nobody knows yet who they are."""
+        return [*self._strangers, *self._dialled]
+
+    def late(self) -> list[Channel]:
+        """Return the connections on which nobody has proved itself in time."""
+        now = time.monotonic()
+        return [channel for channel, (_, until) in self._strangers.items() if now > until]
+
+    def meet(self, connected: Collection[int]) -> None:
+        """Find those who are not connected yet. Never waits for the store."""
+        try:
+            if self._handshake is None:
+                secret = self._rendezvous.secret(self._place.rank)
+                if secret is None:
+                    return
+                self._handshake = Handshake(secret, self._place)
+            if self._listens and self.listener is None:
+                self._listen()
+            dialling = {rank for rank, _ in self._dialled.values()}
+            for rank in self._wanted.difference(connected, dialling):
+                if time.monotonic() >= self._retry_at.get(rank, 0.0):
+                    self._retry_at[rank] = time.monotonic() + _RETRY_SECONDS
+                    address = self._rendezvous.ask(f"address/{rank}")
+                    if address is not None:
+                        self._dial(rank, address)
+        except Exception as error:
+            # The store may be gone with the job's process group.
+            log.debug("peers: the store does not answer: %s", error)
+            for rank in self._wanted:
+                self._retry_at[rank] = time.monotonic() + _NO_STORE_SECONDS
+
+    def accept(self) -> Channel | None:
+        """Take a connection, and ask whoever is there for proof."""
+        assert self.listener is not None
+        try:
+            sock, _ = self.listener.accept()
+        except OSError:
+            return None
+        channel = Channel(sock)
+        challenge = Handshake.challenge()
+        self._strangers[channel] = (challenge, time.monotonic() + _ANSWER_SECONDS)
+        self._selector.register(channel, selectors.EVENT_READ, channel)
+        channel.put(MessageKind.CHALLENGE, {"challenge": challenge})
+        return channel
+
+    def take(self, channel: Channel, message: Message) -> bool:
+        """Act on what came from somebody who is not let in yet; False for anybody else.
+
+        Raises
+        ------
+        ChannelError
+            When the other side does not know the job's secret.
+        """
+        if channel in self._strangers:
+            self._judge(channel, message)
+        elif channel in self._dialled:
+            self._introduce(channel, message)
+        else:
+            return False
+        return True
+
+    def forget(self, channel: Channel) -> None:
+        """Wait no more for proof."""
+        self._strangers.pop(channel, None)
+        self._dialled.pop(channel, None)
+
+    def close(self) -> None:
+        """Close everything that nobody was let in by."""
+        for channel in self.waiting:
+            channel.close()
+        if self.listener is not None:
+            self.listener.close()
+
+    def _listen(self) -> None:
+        host = self._rendezvous.own_address()
+        self.listener = socket.create_server(
+            (host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=256
+        )
+        self.listener.setblocking(False)
+        self._selector.register(self.listener, selectors.EVENT_READ)
+        self._rendezvous.tell(f"address/{self._place.rank}", f"{host} {self.listener.getsockname()[1]}")
+
+    def _dial(self, rank: int, address: str) -> None:
+        host, port = address.split(" ")
+        try:
+            channel = Channel(socket.create_connection((host, int(port)), _CONNECT_SECONDS))
+        except OSError as error:
+            log.debug("peers: rank %s at %s: %s", rank, address, error)
+            return
+        self._dialled[channel] = (rank, Handshake.challenge())
+        self._selector.register(channel, selectors.EVENT_READ, channel)
+
+    def _judge(self, channel: Channel, message: Message) -> None:
+        challenge, _ = self._strangers[channel]
+        assert self._handshake is not None
+        rank = self._handshake.check_answer(message, challenge)
+        theirs = str(message.meta["challenge"])
+        del self._strangers[channel]
+        channel.trusted = True
+        channel.put(MessageKind.WELCOME, self._handshake.welcome(rank, theirs))
+        self._came(rank, channel, message.meta)
+
+    def _introduce(self, channel: Channel, message: Message) -> None:
+        rank, mine = self._dialled[channel]
+        assert self._handshake is not None
+        if message.kind is MessageKind.CHALLENGE:
+            channel.put(MessageKind.ANSWER, self._handshake.answer(str(message.meta["challenge"]), mine))
+            if channel.flush():
+                raise ChannelError("the connection does not take a few bytes")
+            return
+        self._handshake.check_welcome(message, mine)
+        del self._dialled[channel]
+        channel.trusted = True
+        self._came(rank, channel, None)
+
+
 """How many of these this process has made: every process makes them in one order, so it tells the keys of one from those of another."""
 
 

@@ -17,8 +17,7 @@ from ....protocol import ProtocolError
 from ...place import Place
 from .agreement import Agreement, Proposal
 from .channel import Channel, ChannelError, Message, MessageKind, Outbox
-from .listener import PeerListener
-from .members import Members, Rendezvous
+from .members import Members, PeerListener, Rendezvous
 from .schedule import Schedule
 
 __all__ = ["Peers"]
