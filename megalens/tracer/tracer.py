@@ -22,7 +22,7 @@ from .graph_probes import GraphProbes
 from .instrument import SPAN_KINDS, Instrument
 from .passes import PassHooks
 from .points import ModelPoints
-from .sending.checkpoints import CHECKPOINT_BYTES, STREAM, checkpoint_rows
+from .sending.checkpoints import AUDIT, CHECKPOINT_BYTES, checkpoint_rows
 from .sending.hub_process import HubAddress, HubProcess
 from .sending.peers import Rendezvous, StepStart
 from .sending.producer import Producer
@@ -291,7 +291,7 @@ class Tracer:
         except Exception as error:
             self.warn(f"A checkpoint could not be marked: {said(error)}")
             return
-        worker.task(lambda: worker.send(STREAM, rows, at), CHECKPOINT_BYTES)
+        worker.task(lambda: worker.send(AUDIT, rows, at), CHECKPOINT_BYTES)
 
     def samples(self, ids: Any) -> None:
         """Say which training samples the step that began last is made of: ``tracer.samples([640, 641])``. Alarms of the step name them.

@@ -11,9 +11,9 @@ from typing import Any
 from ...protocol import shown_text
 from ..instrument import Rows
 
-__all__ = ["CHECKPOINT_BYTES", "STREAM", "checkpoint_rows"]
+__all__ = ["CHECKPOINT_BYTES", "AUDIT", "checkpoint_rows"]
 
-STREAM = "audit"
+AUDIT = "audit"
 CHECKPOINT_BYTES = 512
 """About what one row takes while it waits."""
 

@@ -18,8 +18,8 @@ from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
 from ...protocol import SUBPROTOCOL, Pace, ProtocolError, decode_message, encode_message
+from ...protocol.connection import binary_head
 from ...protocol.messages_generated import Hello, Message, Peer
-from ...protocol.websocket_head import binary_head
 from .hub_process import HubAddress
 
 __all__ = ["HubLink", "HubLinkLost"]

@@ -17,9 +17,9 @@ from ...protocol.arrow_columns import arrow_column
 from ..errors import plain_text
 from ..place import to_host
 
-__all__ = ["STREAM", "ScalarLog", "ScalarQueue", "ScalarRow"]
+__all__ = ["SCALARS", "ScalarLog", "ScalarQueue", "ScalarRow"]
 
-STREAM = "scalars"
+SCALARS = "scalars"
 _SECONDS = 0.2
 _KEPT = 10_000
 
@@ -123,4 +123,4 @@ def _table(rank: int, rows: Sequence[tuple[int, float, str, float, str]]) -> pa.
         arrow_column(np.array(values, np.float64)),
         arrow_column(units, pa.utf8()),
     ]
-    return pa.RecordBatch.from_arrays(columns, schema=stream_schema(STREAM))
+    return pa.RecordBatch.from_arrays(columns, schema=stream_schema(SCALARS))
