@@ -13,9 +13,9 @@ from torch.optim import Optimizer
 from ..adapters.find import find_moments
 from ..protocol import StepReadings, is_whole
 from ..tracer.errors import TracerError
+from ..tracer.moments.gathering import WholeStep
 from ..tracer.moments.hooks.loss_scale import LossScale
 from ..tracer.moments.intervals import STATE, Intervals
-from ..tracer.moments.joining.gathering import WholeStep
 from ..tracer.moments.jsonl import JsonlFiles
 from ..tracer.moments.logger import StatisticsLogger
 from ..tracer.points import IAdapter, ModelPoints

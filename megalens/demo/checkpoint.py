@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load, save
 
 from ..protocol import MegalensError, is_whole, read_json_file
-from ..protocol.outside_file import replace_file
+from ..protocol.outside import replace_file
 from .model import GPT, GPTConfig
 
 __all__ = ["CONFIG", "CheckpointError", "load_checkpoint", "save_checkpoint"]

@@ -11,7 +11,7 @@ from websockets.asyncio.server import ServerConnection
 from websockets.frames import Frame, Opcode
 from websockets.protocol import State
 
-from ..protocol.websocket_head import binary_head
+from ..protocol.connection import binary_head
 from .bounded_connection import BoundedConnection, HalfOpen
 
 __all__ = ["BatchConnection"]

@@ -7,11 +7,10 @@ from collections.abc import Collection
 from functools import cache
 from typing import Any
 
-from .contract import contract_json
+from .contract import SchemaCheck, contract_json, schema_check
 from .errors import ProtocolError
 from .messages_generated import Message
-from .plain_json import parse_json
-from .schema_check import SchemaCheck, schema_check
+from .outside import parse_json
 
 __all__ = [
     "MAX_TEXT_BYTES",

@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from .moments import MOMENT_STATS
-from .plain_json import parse_json
+from .outside import parse_json
 
 __all__ = ["INDEXED_COLUMNS", "MOMENT_INDEX", "MOMENT_SAME", "MomentIndex", "StatIndex"]
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
-from .plain_json import parse_json
+from .outside import parse_json
 
 __all__ = ["renamed", "warn_old", "flags_from_text", "words_from_text"]
 

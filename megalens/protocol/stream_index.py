@@ -19,8 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from .frame_checker import CheckedBody
-from .outside_file import open_plain
-from .plain_json import parse_json
+from .outside import open_plain, parse_json
 
 __all__ = [
     "FIRST_BYTES",

@@ -7,7 +7,15 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-__all__ = ["TensorName", "name_values", "natural_key", "parse_name"]
+__all__ = [
+    "TensorName",
+    "name_values",
+    "natural_key",
+    "parse_name",
+    "EXPERT",
+    "expert_of_part",
+    "expert_part",
+]
 
 GLOBAL_STACK = "(global)"
 LAYER_ITEM = "(layer)"
@@ -36,6 +44,24 @@ _GROUPED = re.compile(r"(weight|bias)([0-9]{1,9})")
 # A whole component, see _numbers; the digit comes first because that is what is searched for fastest.
 _NUMBER = re.compile(r"([0-9](?<![^./].)[0-9]{0,8})(?![^./])")
 _ENOUGH = 6
+
+EXPERT = "expert"
+
+
+# Parts of tensors that are of one expert of a mixture.
+def expert_part(expert: int) -> str:
+    """Return the name of the part that is of one expert, counted from 0: ``expert3``."""
+    return f"{EXPERT}{expert}"
+
+
+def expert_of_part(part: str) -> int | None:
+    """Return the expert that a part is of; None where it is of none."""
+    number = part.removeprefix(EXPERT)
+    return (
+        int(number)
+        if number != part and number.isdecimal() and number.isascii() and len(number) < 10
+        else None
+    )
 
 
 class TensorName(NamedTuple):

@@ -8,9 +8,8 @@ from functools import cache
 from keyword import iskeyword
 from typing import Any
 
-from .contract import contract_json
+from .contract import SchemaCheck, contract_json, schema_check
 from .errors import ProtocolError, must_be, no_such
-from .schema_check import SchemaCheck, schema_check
 
 __all__ = [
     "VIEW_NAMES",

@@ -6,7 +6,7 @@ from .instrument import Instrument
 from .moments.logger import StatisticsLogger
 from .place import Place
 from .points import FLAGS, FlagKind, FlagPoints, IAdapter, ModelPoints, Shards, SitePoints, Source
-from .tensors.compressing.reductions import parse_reduction
+from .tensors.reductions import parse_reduction
 from .tracer import StepHandle, Tracer
 
 __all__ = [

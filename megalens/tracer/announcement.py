@@ -24,7 +24,7 @@ from .perturb import site_infos
 from .place import Place
 from .points import FLAGS, ModelPoints
 from .sending.peers import Peers
-from .tensors.compressing.compressors import suited_compressor
+from .tensors.compressors import suited_compressor
 
 __all__ = ["announcement", "add_members", "job_notes", "parts_notes"]
 

@@ -12,11 +12,10 @@ from torch import nn
 from ..protocol import FrameTemplate
 from .errors import said
 from .health import ProducerHealth
-from .instrument import IGatherer, Rows
 from .place import Place
 from .sending.peers import Peers
 from .sending.producer import Producer
-from .sending.worker import Worker
+from .sending.worker import IGatherer, Rows, Worker
 
 __all__ = ["Host"]
 

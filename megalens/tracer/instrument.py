@@ -18,13 +18,11 @@ hook on the model while it watches nothing. What it raises is caught, said once 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
-from ..protocol import FrameTemplate
 from ..protocol.messages_generated import Announce, Cancel, Generate, Generating, Status
+from .sending.worker import IGatherer, Rows
 
 if TYPE_CHECKING:
     from .host import Host
@@ -33,24 +31,6 @@ __all__ = ["IGatherer", "Instrument", "Rows"]
 
 SPAN_KINDS = ("user", "data", "checkpoint", "optimizer", "forward", "backward", "wgrad")
 """Kinds of the spans that a script says itself: see :meth:`Instrument.span_begins`."""
-
-Rows: TypeAlias = pa.RecordBatch | FrameTemplate | Mapping[str, Sequence[Any]]
-"""Rows of one stream: a batch of its schema, a template whose figures are set, or its columns by name."""
-
-
-class IGatherer(Protocol):
-    """Something in which what several processes sent waits until it is complete."""
-
-    @property
-    def waiting(self) -> bool:
-        """Whether anything waits."""
-
-    @property
-    def done(self) -> bool:
-        """Whether nothing will come any more."""
-
-    def send_ready(self, *, everything: bool = False) -> None:
-        """Send what is complete; with ``everything`` wait no more."""
 
 
 class Instrument:

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from megalens.protocol import MOMENT_COLUMNS, MOMENT_POWERS, decode_frame
 from megalens.tracer.moments import measure
-from megalens.tracer.moments.joining.collector import MomentFrames, pack, unpack
-from megalens.tracer.moments.joining.gathering import Gathering, Merged, Tensors, WholeStep
-from megalens.tracer.moments.joining.part import Figures, MeasuredRows, NameList
+from megalens.tracer.moments.collector import MomentFrames, pack, unpack
+from megalens.tracer.moments.gathering import Gathering, Merged, Tensors, WholeStep
 from megalens.tracer.moments.jsonl import JsonlFiles
+from megalens.tracer.moments.part import Figures, MeasuredRows, NameList
 
 
 class Ranks:
@@ -104,7 +104,7 @@ def test_rows_are_the_same_whatever_the_steps_before_were_of() -> None:
 
 
 def test_a_step_of_very_many_tensors_is_cut_into_frames(monkeypatch) -> None:
-    monkeypatch.setattr("megalens.tracer.moments.joining.collector._FRAME_ROWS", 4)
+    monkeypatch.setattr("megalens.tracer.moments.collector._FRAME_ROWS", 4)
     ranks = Ranks(1)
     for stat, names in (("param", "abc"), ("grad", "abcdefg")):
         ranks.send(0, 1, {name: [float(ord(name))] for name in names}, stat)
@@ -161,7 +161,7 @@ def test_a_process_that_has_sent_a_later_step_is_not_waited_for() -> None:
 
 
 def test_what_lies_there_of_many_processes_is_folded(monkeypatch) -> None:
-    monkeypatch.setattr("megalens.tracer.moments.joining.gathering._FOLD_BYTES", 200)
+    monkeypatch.setattr("megalens.tracer.moments.gathering._FOLD_BYTES", 200)
     ranks = Ranks(12)
     numbers = np.random.default_rng(0).normal(3, 1, (12, 40))
     for rank in range(12):

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ...protocol.anomaly import first_anomaly as first_among
-from ...protocol.anomaly import reached
 from ...runs.query import StepChoice
+from .anomaly import first_anomaly as first_among
+from .anomaly import reached
 
 if TYPE_CHECKING:
     from pandas import DataFrame

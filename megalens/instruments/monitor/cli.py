@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ...protocol import MegalensError, shown_text
-from ...protocol.plain_json import parse_json
+from ...protocol.outside import parse_json
 from .trainermon.cli import add_commands as add_trainermon_commands
 
 __all__ = ["add_commands"]

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from ...protocol import MOMENT_COLUMNS, Readings, StepReadings
-from ...protocol.anomaly import first_anomaly
 from ...runs import Run
 from .alarm import Alarm
+from .anomaly import first_anomaly
 from .own_rules import installed_rules
 from .settings import WatchSettings
 from .watch import Watch

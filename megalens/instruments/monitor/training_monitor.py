@@ -16,12 +16,12 @@ from torch.nn.parallel import DistributedDataParallel
 from ...adapters.before_reduction import before_reduction
 from ...api.statistics import log_statistics
 from ...protocol import StepReadings, is_whole
-from ...protocol.anomaly import first_anomaly
 from ...tracer.errors import TracerError
 from ...tracer.moments.logger import StatisticsLogger
 from ...tracer.tracer import Tracer
 from .actions import TrainingStopped, actions_from
 from .alarm import Alarm
+from .anomaly import first_anomaly
 from .instrument import MonitorInstrument
 from .own_rules import read_rules
 from .trainermon.as_monitor import TrainerMonRules, monitor_options

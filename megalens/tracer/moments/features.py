@@ -9,7 +9,7 @@ from torch import Tensor
 
 from . import measure
 from .hooks.sites import made_of
-from .joining.part import MeasuredRows, NameList
+from .part import MeasuredRows, NameList
 from .points import FeaturePoint, ParamPoint
 
 __all__ = [

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...protocol import MOMENT_COLUMNS, MOMENT_POWERS, raw_sums_from_moments
-from .joining.gathering import Merged, WholeStep
+from .gathering import Merged, WholeStep
 
 __all__ = ["JsonlFiles"]
 

@@ -18,7 +18,9 @@ from ...protocol.messages_generated import Announce, Statistics, Status
 from ..errors import TracerError
 from ..instrument import Instrument
 from ..passes import left_out_sentence
+from .collector import Collector, MemberCollector, RootCollector
 from .features import WeightFeatures
+from .gathering import WholeStep
 from .hooks.communication import Communication
 from .hooks.gradients import GradientMoment
 from .hooks.loss_scale import UNKNOWN_SCALE, LossScale
@@ -26,10 +28,8 @@ from .hooks.own_gradients import UNREDUCED, OwnGradients
 from .hooks.sites import MomentProbe, Sites, probes_of
 from .hooks.values import ParamRows, local_values
 from .intervals import JUDGED, SEEN, STATE, Intervals
-from .joining.collector import Collector, MemberCollector, RootCollector
-from .joining.gathering import WholeStep
-from .joining.part import MeasuredRows, MeasuredStep, NameList
 from .measure import measure
+from .part import MeasuredRows, MeasuredStep, NameList
 from .points import MomentPoints, ParamPoint
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..errors import TracerError
-from .gpu import measuring as gpu
+from . import gpu as gpu
 from .layout import COLUMNS, NEAR_ZERO, TYPES
 from .merge import merge_rows
 from .native import library

@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from ...protocol import shown_text
-from ..instrument import Rows
+from .worker import Rows
 
 __all__ = ["CHECKPOINT_BYTES", "AUDIT", "checkpoint_rows"]
 

@@ -29,12 +29,11 @@ from ...protocol.messages_generated import (
     Status,
 )
 from ..errors import as_protocol_error, plain_text
-from ..instrument import IGatherer, Rows
 from .hub_connection import HubConnection
 from .hub_link import HubLink
 from .hub_process import HubAddress, HubProcess
 from .scalars import ScalarQueue
-from .worker import StepCost, Worker
+from .worker import IGatherer, Rows, StepCost, Worker
 
 __all__ = ["Control", "Producer"]
 

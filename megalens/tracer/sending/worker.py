@@ -8,15 +8,18 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
+import pyarrow as pa
+
+from ...protocol import FrameTemplate
 from ...protocol.messages_generated import Message
 from ..health import ProducerHealth
 from .scalars import ScalarRow
 
-__all__ = ["StepCost", "Task", "Worker"]
+__all__ = ["IGatherer", "Rows", "StepCost", "Task", "Worker"]
 
 log = logging.getLogger("megalens")
 
@@ -26,6 +29,25 @@ _SHORT_NS = 20_000_000
 _LOOK_SECONDS = 1.0
 _MOST_PATIENT_BYTES = 16 << 20
 _WAKE = "there is something to do"
+
+
+Rows: TypeAlias = pa.RecordBatch | FrameTemplate | Mapping[str, Sequence[Any]]
+"""Rows of one stream: a batch of its schema, a template whose figures are set, or its columns by name."""
+
+
+class IGatherer(Protocol):
+    """Something in which what several processes sent waits until it is complete."""
+
+    @property
+    def waiting(self) -> bool:
+        """Whether anything waits."""
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing will come any more."""
+
+    def send_ready(self, *, everything: bool = False) -> None:
+        """Send what is complete; with ``everything`` wait no more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,8 @@ from ...protocol import MOMENT_COLUMNS, stream_schema
 from ...protocol.arrow_columns import arrow_column
 from ..moments.layout import COLUMNS
 from ..moments.native.library import Item, NativeKernel
-from .compressing.compressors import TilePlan
-from .joining.pieces import PieceJoin
+from .compressors import TilePlan
+from .pieces import PieceJoin
 from .staging import Stage, places_of
 
 NO_ERROR = math.nan

@@ -14,9 +14,9 @@ from ..passes import OUTSIDE, TRAINING, MicroBatches, Unproven
 from ..place import to_host
 from ..points import ModelPoints, Shards, Source
 from .batch import NO_ERROR, Batch, FiredProbes, Row, RowMeta, TensorReading, reading_of
-from .compressing.compressors import plan_of
+from .compressors import plan_of
 from .held import HELD_BYTES, HeldTensor, HeldTensors
-from .joining.pieces import Cut, cut_of
+from .pieces import Cut, cut_of
 from .plan import FlagPlan, TracingPlan
 from .probes import TensorProbe, install_probes, reason_of
 from .staging import StagePool

@@ -25,8 +25,8 @@ from ...protocol import (
 from ...protocol.messages_generated import FlagSetting, Perturb, Phase
 from ..points import FLAGS, NO_EXPERTS, FlagPoints, ModelPoints
 from ..vectors import load_vectors
-from .compressing.compression_error import CompressionError
-from .compressing.compressors import make_kernel, suited_compressor
+from .compression_error import CompressionError
+from .compressors import make_kernel, suited_compressor
 from .plan import (
     CONTROLS,
     PASSES,

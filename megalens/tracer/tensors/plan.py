@@ -12,8 +12,8 @@ from ...protocol import Compressor
 from ...protocol.messages_generated import Config, Control, FlagSetting, Mode, Pass, Phase
 from ..budget.budget import Ladder
 from ..points import FLAGS
-from .compressing.compression_error import CompressionError
-from .compressing.compressors import Kernel
+from .compression_error import CompressionError
+from .compressors import Kernel
 
 if TYPE_CHECKING:
     from ..perturb import PerturbPlan

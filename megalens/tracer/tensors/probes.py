@@ -15,7 +15,7 @@ from ..own_hooks import hook_after, hook_before
 from ..passes import IPassSink, hook_passes
 from ..points import FLAGS, FlagPoints, Source
 from .batch import RowMeta, TensorReading
-from .joining.pieces import Cut
+from .pieces import Cut
 from .plan import FlagPlan, TracingPlan
 
 __all__ = ["IProbeSink", "TensorProbe", "install_probes", "reason_of"]

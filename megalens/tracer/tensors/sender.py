@@ -20,7 +20,7 @@ from .batch import (
     tensors_table,
 )
 from .held import HeldTensor, held_columns
-from .joining.joiner import Joiner, pack_pieces
+from .joiner import Joiner, pack_pieces
 
 if TYPE_CHECKING:
     from ..host import Host

@@ -14,7 +14,7 @@ from ..moments import TYPES, measure, measure_each
 from ..place import to_host
 from ..points import Shards
 from .batch import unknown_moments
-from .joining.pieces import Cut
+from .pieces import Cut
 from .probes import TensorProbe
 
 __all__ = [

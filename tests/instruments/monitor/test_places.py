@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from judging import judged, readings, step
 
 from megalens.instruments.monitor.alarm import Alarm
+from megalens.instruments.monitor.anomaly import first_anomaly, reached
 from megalens.instruments.monitor.levels import direction_of, module_order, places
 from megalens.protocol import MOMENT_COLUMNS, Readings
-from megalens.protocol.anomaly import first_anomaly, reached
 
 
 def place(stat, index=0, rank=0, stage=0, micro_batch=-1, name="x"):

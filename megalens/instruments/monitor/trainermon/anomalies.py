@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ....protocol import MegalensError, is_whole
-from ....protocol.outside_file import read_json_file, replace_file
+from ....protocol.outside import read_json_file, replace_file
 
 __all__ = ["ANALYSIS", "Anomaly", "first_anomalies", "read_anomalies", "write_anomalies"]
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ....protocol import MegalensError, is_whole, shown_text
-from ....protocol.plain_json import parse_json
+from ....protocol.outside import parse_json
 
 __all__ = ["add_commands"]
 

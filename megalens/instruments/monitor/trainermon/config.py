@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ....protocol import MegalensError
-from ....protocol.plain_json import parse_json
+from ....protocol.outside import parse_json
 from .rules import rules_from
 
 __all__ = [

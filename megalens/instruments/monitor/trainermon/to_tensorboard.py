@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from pandas import DataFrame
 
 from ....protocol import MegalensError, is_whole
-from ....protocol.plain_json import parse_json
+from ....protocol.outside import parse_json
 from ....runs.moments import find_trees
 from ....runs.moments.trainermon.files import KINDS, read_csv_table
 from .config import STAMP, ConfigValueError, read_time

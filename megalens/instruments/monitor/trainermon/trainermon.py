@@ -26,7 +26,7 @@ from torch import Tensor, distributed, nn
 
 from ....adapters.before_reduction import before_reduction
 from ....protocol import MOMENT_COLUMNS, MegalensError, is_whole
-from ....protocol.plain_json import parse_json
+from ....protocol.outside import parse_json
 from ....tracer.errors import said
 from .anomaly_writer import AnomalyWriter, tag_of
 from .calls import CallCollector, CallRows, StackedRows

@@ -11,7 +11,7 @@ from torch.optim import Optimizer
 
 from ...own_hooks import hook_after
 from ...passes import after_backward
-from ..joining.part import MeasuredRows
+from ..part import MeasuredRows
 from ..points import ParamPoint
 from .loss_scale import UNKNOWN_SCALE, LossScale
 from .own_gradients import UNREDUCED, OwnGradients

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from torch import Tensor, nn
 
 from .. import measure
-from ..joining.part import MeasuredRows
+from ..part import MeasuredRows
 from ..points import BeforeReduction, ParamPoint
 from .values import ParamRows, local_values, measurable
 

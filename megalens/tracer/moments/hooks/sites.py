@@ -15,8 +15,8 @@ from ...graph_probes import WHOLE, end_of, passes_of
 from ...own_hooks import hook_after, hook_before
 from ...passes import when_backpropagated
 from .. import measure, measure_natively
-from ..joining.part import NameList
 from ..layout import COLUMNS, TYPES
+from ..part import NameList
 from ..points import FeaturePoint, ResidualPoint, SitePoint
 from .values import counted_here, first_tensor, half_precision, local_values, measurable
 

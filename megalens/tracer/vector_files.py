@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...protocol import parse_json
+from ..protocol import parse_json
 
 __all__ = ["LimitedFile", "READERS", "Stored", "pt_tensors"]
 

@@ -13,9 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ....protocol import MOMENT_COLUMNS, MOMENT_POWERS, Readings, merge_moments
-from ...place import to_host
-from ..hooks.loss_scale import Scale
+from ...protocol import MOMENT_COLUMNS, MOMENT_POWERS, Readings, merge_moments
+from ..place import to_host
+from .hooks.loss_scale import Scale
 
 __all__ = ["Figures", "MeasuredRows", "MeasuredStep", "NameList"]
 

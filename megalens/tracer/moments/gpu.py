@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..layout import COLUMNS, NEAR_ZERO, layout_of
-from ..merge import merge_rows
+from .layout import COLUMNS, NEAR_ZERO, layout_of
+from .merge import merge_rows
 
 __all__ = ["TritonKernel", "load"]
 
@@ -36,7 +36,7 @@ class TritonKernel:
     def __init__(self) -> None:
         import triton.language as tl
 
-        from .kernel import moments_kernel
+        from .gpu_kernel import moments_kernel
 
         self._kernel: Any = moments_kernel
         self._types = {True: tl.float64, False: tl.float32}

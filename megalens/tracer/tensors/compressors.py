@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ....protocol import Compressor, Empty, NoOp, Peaks, Projection, Tile
-from ...moments.native.library import MOST_PARTS, Item, NativeKernel, Plane, load
-from ...points import FLAGS, FlagPoints
-from ..staging import Stage, places_of
+from ...protocol import Compressor, Empty, NoOp, Peaks, Projection, Tile
+from ..moments.native.library import MOST_PARTS, Item, NativeKernel, Plane, load
+from ..points import FLAGS, FlagPoints
 from .reductions import Reduction, parse_reduction
+from .staging import Stage, places_of
 
 __all__ = [
     "Kernel",

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ....protocol import MOMENT_COLUMNS, Readings, merge_moments, natural_key
+from ...protocol import MOMENT_COLUMNS, Readings, merge_moments, natural_key
 from .part import Figures
 
 __all__ = ["Gathering", "Merged", "Tensors", "WholeStep"]

@@ -16,11 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ....protocol import Compressor, Empty, Peaks, Projection, Tile
-from ...points import Shards
-from ..compressing.compression_error import CompressionError
-from ..compressing.compressors import Kernel, copy_values, make_kernel, partial_projection
-from ..staging import Stage
+from ...protocol import Compressor, Empty, Peaks, Projection, Tile
+from ..points import Shards
+from .compression_error import CompressionError
+from .compressors import Kernel, copy_values, make_kernel, partial_projection
+from .staging import Stage
 
 __all__ = ["Cut", "PieceJoin", "cut_of", "join_pieces"]
 

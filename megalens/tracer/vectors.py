@@ -10,9 +10,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ...protocol import ProtocolError
-from ..errors import plain_text
-from .stored import READERS, Stored
+from ..protocol import ProtocolError
+from .errors import plain_text
+from .vector_files import READERS, Stored
 
 __all__ = ["load_vectors"]
 

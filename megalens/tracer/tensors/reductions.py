@@ -18,7 +18,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from ....protocol import ProtocolError
+from ...protocol import ProtocolError
 
 __all__ = ["Reduction", "parse_reduction"]
 

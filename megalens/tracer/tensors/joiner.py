@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from ....protocol import MOMENT_COLUMNS, layer_name
-from ...moments import merge_pieces
-from ...points import FLAGS
-from ..batch import NO_ERROR, Batch, Row, RowMeta, StepRows, identity_of
-from ..staging import Stage, StagePool, places_of
+from ...protocol import MOMENT_COLUMNS, layer_name
+from ..moments import merge_pieces
+from ..points import FLAGS
+from .batch import NO_ERROR, Batch, Row, RowMeta, StepRows, identity_of
 from .pieces import join_pieces
+from .staging import Stage, StagePool, places_of
 
 __all__ = ["Joiner", "Waiting", "pack_pieces"]
 

@@ -13,14 +13,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ....protocol import MOMENT_COLUMNS, FrameTemplate, StepReadings, stream_schema
-from ....protocol.arrow_columns import arrow_column
-from ...errors import said
+from ...protocol import MOMENT_COLUMNS, FrameTemplate, StepReadings, stream_schema
+from ...protocol.arrow_columns import arrow_column
+from ..errors import said
 from .gathering import Gathering, Merged, WholeStep
 from .part import Figures, MeasuredStep, NameList
 
 if TYPE_CHECKING:
-    from ...host import Host
+    from ..host import Host
 
 __all__ = ["Collector", "MemberCollector", "RootCollector", "MomentFrames", "pack", "unpack"]
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ....protocol import Compressor, Empty, NoOp, Peaks, Projection, Tile
+from ...protocol import Compressor, Empty, NoOp, Peaks, Projection, Tile
 
 __all__ = ["CompressionError", "compression_error"]
 
