@@ -22,11 +22,10 @@ from .graph_probes import GraphProbes
 from .instrument import SPAN_KINDS, Instrument
 from .passes import PassHooks
 from .points import ModelPoints
-from .sending.checkpoints import AUDIT, CHECKPOINT_BYTES, checkpoint_rows
 from .sending.hub_process import HubAddress, HubProcess
 from .sending.peers import Rendezvous, StepStart
 from .sending.producer import Producer
-from .sending.scalars import ScalarLog
+from .sending.training_log import AUDIT, CHECKPOINT_BYTES, ScalarLog, checkpoint_rows
 from .sending.worker import StepCost
 from .step_scope import ForgottenStep, StepHandle, StepScope
 from .tensors.config import PHASES, TracingPlan, settings_from

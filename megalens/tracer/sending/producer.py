@@ -32,7 +32,7 @@ from ..errors import as_protocol_error, plain_text
 from .hub_connection import HubConnection
 from .hub_link import HubLink
 from .hub_process import HubAddress, HubProcess
-from .scalars import ScalarQueue
+from .training_log import ScalarQueue
 from .worker import IGatherer, Rows, StepCost, Worker
 
 __all__ = ["Control", "Producer"]

@@ -17,7 +17,7 @@ import pyarrow as pa
 from ...protocol import FrameTemplate
 from ...protocol.messages_generated import Message
 from ..health import ProducerHealth
-from .scalars import ScalarRow
+from .training_log import ScalarRow
 
 __all__ = ["IGatherer", "Rows", "StepCost", "Task", "Worker"]
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -12,16 +15,19 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from ...protocol import stream_schema
+from ...protocol import shown_text, stream_schema
 from ...protocol.arrow_columns import arrow_column
 from ..errors import plain_text
 from ..place import to_host
 
-__all__ = ["SCALARS", "ScalarLog", "ScalarQueue", "ScalarRow"]
+__all__ = ["ScalarLog", "ScalarQueue", "ScalarRow", "CHECKPOINT_BYTES", "AUDIT", "checkpoint_rows"]
 
 SCALARS = "scalars"
 _SECONDS = 0.2
 _KEPT = 10_000
+
+AUDIT = "audit"
+CHECKPOINT_BYTES = 512
 
 
 class ScalarRow(NamedTuple):
@@ -124,3 +130,37 @@ def _table(rank: int, rows: Sequence[tuple[int, float, str, float, str]]) -> pa.
         arrow_column(units, pa.utf8()),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=stream_schema(SCALARS))
+
+
+"""About what one row takes while it waits."""
+
+_LONGEST_NAME = 80
+
+
+# That the training saved itself, as a row of the stream ``audit``.
+def checkpoint_rows(saved: Any, step: int) -> dict[str, list[Any]]:
+    """Return the row that says what was saved after a step.
+
+    Parameters
+    ----------
+    saved : str, bytes, os.PathLike or None
+        Where it lies, or its name. Only the last part of a path is kept, and nothing of what an address asks for: what a recording says is read by others.
+    step : int
+        The step after which it was saved.
+    """
+    detail = {} if saved is None else {"name": _name_of(saved)}
+    return {
+        "step": [step],
+        "time": [time.time()],
+        "who": ["tracer"],
+        "action": ["checkpoint"],
+        "detail": [json.dumps(detail, ensure_ascii=False)],
+    }
+
+
+def _name_of(saved: Any) -> str:
+    text = os.fsdecode(saved) if isinstance(saved, (bytes, os.PathLike)) else str(saved)
+    if "://" in text:
+        # Such as the signature of a storage's address.
+        text = re.split(r"[?#]", text, maxsplit=1)[0]
+    return shown_text(re.split(r"[/\\]", text.rstrip("/\\"))[-1], _LONGEST_NAME)
