@@ -132,7 +132,7 @@ def _connect(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace, record: Path | None) -> int:
-    from ..hub.dialects.errors import DialectError
+    from ..hub.dialects.dialect import DialectError
     from ..hub.dialects.follow import follow
     from ..hub.errors import HubError
     from ..protocol import ProtocolError
@@ -192,10 +192,10 @@ def _plan(arguments: argparse.Namespace) -> Translation:
 
 
 def _serve(arguments: argparse.Namespace) -> int:
-    from ..hub.dialects.errors import DialectError
+    from ..hub.dialects.dialect import DialectError
     from ..hub.dialects.gateway import Gateway
+    from ..hub.dialects.hub_gateway import address_of
     from ..hub.dialects.inference_gateway import InferenceGateway
-    from ..hub.dialects.local_server import address_of
     from ..hub.discovery import find_hub
 
     command, host = arguments.command, arguments.host

@@ -12,7 +12,7 @@ from websockets.frames import Frame, Opcode
 from websockets.protocol import State
 
 from ..protocol.connection import binary_head
-from .bounded_connection import BoundedConnection, HalfOpen
+from .connections import BoundedConnection, HalfOpen
 
 __all__ = ["BatchConnection"]
 

@@ -21,13 +21,11 @@ from ..protocol.messages_generated import (
     StreamStatus,
 )
 from ..protocol.messages_generated import RunState as State
-from .announcements import Announcements
+from .figures import Reports, StreamFigures
+from .job import Announcements, Ranks
 from .live_frame import LiveFrame
 from .options import HubOptions
-from .ranks import Ranks
-from .reports import Reports
 from .resumed import other_words
-from .stream_figures import StreamFigures
 
 __all__ = ["RunState"]
 

@@ -17,11 +17,10 @@ from ..protocol import shown_text
 from ..protocol.messages_generated import Limits
 from ..protocol.version import own_versions
 from .batch_connection import BatchConnection
-from .bounded_connection import HalfOpen
 from .clients import Clients
+from .connections import HalfOpen, check_upgrade, select_subprotocol
 from .discovery import HubEntry, process_identity, remove_entry, write_entry
 from .errors import HubError
-from .handshake import check_upgrade, select_subprotocol
 from .minute_log import MinuteLog
 from .options import HubOptions
 from .process import count_places, new_run_id, process_runs

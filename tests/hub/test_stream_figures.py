@@ -3,8 +3,8 @@
 import pyarrow as pa
 from hub_process import tensors
 
+from megalens.hub.figures import StreamFigures
 from megalens.hub.live_frame import admit_frame
-from megalens.hub.stream_figures import StreamFigures
 from megalens.protocol import FrameChecker, decode_frame, encode_frame
 
 

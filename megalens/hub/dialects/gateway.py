@@ -17,8 +17,7 @@ from ...protocol.messages_generated import CompressorSetting, FlagSetting
 from ..discovery import HubEntry
 from .dialect import DIALECTS
 from .generation_writer import numbers_json
-from .hub_gateway import HubGateway, refusal_text
-from .local_server import GatewayClient, error_text
+from .hub_gateway import GatewayClient, HubGateway, error_text, refusal_text
 from .peer_message import is_shape
 from .peer_request import reduction_of
 

@@ -19,9 +19,7 @@ from ...protocol import (
     read_ranges,
 )
 from ...protocol.messages_generated import Config, ConfigPatch, FlagSetting
-from .dialect import Dialect, Translation
-from .errors import DialectError
-from .pass_counter import PassCounter
+from .dialect import Dialect, DialectError, Translation
 from .peer_generation import PeerGeneration
 from .peer_message import (
     MOST_LAYERS,
@@ -34,7 +32,7 @@ from .peer_message import (
 )
 from .peer_request import asked_config, compressor_text, default_config, peer_request
 from .rows import LeftOut, PlacedRow
-from .stage_counter import StageCounter
+from .step_counters import PassCounter, StageCounter
 
 __all__ = ["PeerRows"]
 

@@ -12,9 +12,8 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 from ...protocol import EMBEDDING, ProtocolError, compressor_infos, shown_text
 from ...protocol.messages_generated import Announce, Config, ConfigPatch, FlagInfo, Status
 from ...protocol.version import own_version
-from ..direct_connect import DirectConnect
-from .dialect import DIALECTS, Dialect, Translation
-from .errors import DialectError
+from ..connections import DirectConnect
+from .dialect import DIALECTS, Dialect, DialectError, Translation
 from .hosted_run import HostedRun
 from .peer_message import BadMessage, TensorRow, read_message
 from .peer_rows import PeerRows

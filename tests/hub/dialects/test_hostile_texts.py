@@ -7,8 +7,7 @@ import pytest
 from peers import Peer, input_tokens, say, start, tracer_layer
 from translation import plan, translate
 
-from megalens.hub.dialects.dialect import DIALECTS
-from megalens.hub.dialects.errors import DialectError
+from megalens.hub.dialects.dialect import DIALECTS, DialectError
 from megalens.hub.dialects.peer_message import BadMessage, read_message, read_update
 from megalens.hub.dialects.rows import LeftOut
 from megalens.hub.dialects.translator import detect

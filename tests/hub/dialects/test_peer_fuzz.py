@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from megalens.hub.dialects.dialect import DIALECTS
-from megalens.hub.dialects.pass_counter import PassCounter
 from megalens.hub.dialects.peer_message import (
     PADDING,
     BadMessage,
@@ -17,6 +16,7 @@ from megalens.hub.dialects.peer_message import (
     read_prompts,
     read_update,
 )
+from megalens.hub.dialects.step_counters import PassCounter
 
 SMALL = st.integers(-3, 9)
 ODD = st.one_of(

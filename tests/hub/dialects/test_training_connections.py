@@ -14,7 +14,7 @@ from peers import (
 from translation import plan, record, sends, translate
 
 from megalens.hub.dialects import translator
-from megalens.hub.dialects.errors import DialectError
+from megalens.hub.dialects.dialect import DialectError
 
 
 @pytest.mark.slow

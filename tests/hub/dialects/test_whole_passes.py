@@ -9,7 +9,7 @@ from pipeline import stream
 from translation import plan, record, sends, small, translate
 
 from megalens.hub.dialects.dialect import DIALECTS
-from megalens.hub.dialects.stage_counter import StageCounter
+from megalens.hub.dialects.step_counters import StageCounter
 
 LAYERS, MICRO_BATCHES = 2, 4
 FLAGS = ("QKV_mat_mul", "MLP1_mat_mul", "MLP2_mat_mul")
