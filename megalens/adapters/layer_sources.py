@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,12 +13,9 @@ from torch import Tensor, nn
 from ..protocol import expert_part
 from ..tracer import Shards, Source, TracerError
 from .layer_roles import Mixture
-from .paths import below, path_and_item
 from .sizes import ModelSizes, halves, input_features, output_features
+from .table import LayerTable, below, path_and_item
 from .torch_place import input_shards, output_shards
-
-if TYPE_CHECKING:
-    from .adapter import Adapter
 
 __all__ = ["EXPERT_FLAGS", "LAYER_FLAGS", "LayerSources"]
 
@@ -189,7 +186,7 @@ class LayerSources:
 
     Parameters
     ----------
-    table : Adapter
+    table : LayerTable
         What is where below the layer.
     layer : torch.nn.Module
         The layer.
@@ -197,7 +194,7 @@ class LayerSources:
         Of the whole model.
     """
 
-    def __init__(self, table: Adapter, layer: nn.Module, sizes: ModelSizes) -> None:
+    def __init__(self, table: LayerTable, layer: nn.Module, sizes: ModelSizes) -> None:
         self._table, self._layer, self._sizes = table, layer, sizes
         # Experts, latent attention, and linear layers that the layer calls itself may work on all tokens of the batch in one row.
         flat = table.mixture is not None or table.kv is not None or (table.fc2 or ".").isidentifier()

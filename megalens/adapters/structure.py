@@ -12,8 +12,8 @@ from torch import nn
 from ..tracer import ModelPoints, TracerError
 from .adapter import Adapter
 from .layer_roles import LayerRoles, layer_roles
-from .paths import find
 from .sizes import bare, hidden_size, text_config, unwrapped
+from .table import find
 
 __all__ = ["Structure", "StructureAdapter", "embeddings_of", "structure_of", "GPT_TABLE"]
 
