@@ -9,10 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .model import GPT, GPTConfig
-    from .part import GPTPart
+    from .model import GPT, ByteTokenizer, GPTConfig, GPTPart
     from .text import Corpus, load_corpus
-    from .tokenizer import ByteTokenizer
     from .train import Progress, TrainConfig, Trainer
 
 __all__ = [
@@ -28,10 +26,13 @@ __all__ = [
 ]
 
 _HOMES = {
-    ".model": ("GPT", "GPTConfig"),
-    ".part": ("GPTPart",),
+    ".model": (
+        "GPT",
+        "GPTConfig",
+        "GPTPart",
+        "ByteTokenizer",
+    ),
     ".text": ("Corpus", "load_corpus"),
-    ".tokenizer": ("ByteTokenizer",),
     ".train": ("Progress", "TrainConfig", "Trainer"),
 }
 

@@ -38,9 +38,8 @@ from ..slices import find_slices
 from ..tracer import Tracer
 from ..tracer.tensors.plan import CONTROLS
 from .checkpoint import save_checkpoint
-from .model import GPT
+from .model import GPT, ByteTokenizer
 from .text import load_corpus
-from .tokenizer import ByteTokenizer
 from .train import Progress, TrainConfig, Trainer
 
 __all__ = ["main", "ask_for_text"]

@@ -6,8 +6,7 @@ from live_run import eventually
 
 import megalens
 from megalens.demo.__main__ import ask_for_text
-from megalens.demo.model import GPT, GPTConfig
-from megalens.demo.tokenizer import ByteTokenizer
+from megalens.demo.model import GPT, ByteTokenizer, GPTConfig
 
 pytestmark = pytest.mark.slow
 
