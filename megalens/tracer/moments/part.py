@@ -15,9 +15,11 @@ from torch import Tensor
 
 from ...protocol import MOMENT_COLUMNS, MOMENT_POWERS, Readings, merge_moments
 from ..place import to_host
-from .hooks.loss_scale import Scale
 
-__all__ = ["Figures", "MeasuredRows", "MeasuredStep", "NameList"]
+__all__ = ["Figures", "MeasuredRows", "MeasuredStep", "NameList", "Scale"]
+
+Scale = float | Tensor
+"""Loss scale: a number, or a tensor of one element on the device that knows it."""
 
 
 # The names of a process's tensors, by which rows travel as numbers.

@@ -12,11 +12,9 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from ...errors import TracerError
+from ..part import Scale
 
-__all__ = ["UNKNOWN_SCALE", "LossScale", "Scale"]
-
-Scale = float | Tensor
-"""A number, or a tensor of one element on the device that knows it."""
+__all__ = ["UNKNOWN_SCALE", "LossScale"]
 
 UNKNOWN_SCALE = (
     "By what the loss is multiplied is not known: the model runs in float16 without a GradScaler, or there are several. Gradients of parameters are measured as the optimizer takes them, maybe clipped (gradient_stage pre_step), and all others "
