@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from .instruments.monitor.trainermon.trainermon import TrainerMon
     from .instruments.monitor.training_monitor import monitor
     from .instruments.pipeline import split
-    from .instruments.pipeline.errors import PipelineError
-    from .instruments.pipeline.split.errors import SplitError
+    from .instruments.pipeline.errors import PipelineError, SplitError
     from .pictures.engine.errors import EngineError
     from .pictures.report.errors import ReportError
     from .pictures.widgets.errors import WidgetError
@@ -110,9 +109,11 @@ _HOMES = {
     ".pictures.engine.errors": ("EngineError",),
     ".instruments.generation.errors": ("GenerationError",),
     ".hub.errors": ("HubError",),
-    ".instruments.pipeline.errors": ("PipelineError",),
+    ".instruments.pipeline.errors": (
+        "PipelineError",
+        "SplitError",
+    ),
     ".pictures.report.errors": ("ReportError",),
-    ".instruments.pipeline.split.errors": ("SplitError",),
     ".tracer.errors": ("TracerError",),
     ".pictures.widgets.errors": ("WidgetError",),
     ".api.notebook": ("NotebookRun", "connect", "open", "open_all"),

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from ..protocol.old_names import flags_from_text, words_from_text
+from ..protocol.settings import flags_from_text, words_from_text
 from ..tracer.errors import TracerError
 from ..tracer.tensors.plan import CONTROLS
 from ..tracer.tracer import Tracer

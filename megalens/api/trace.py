@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from ..adapters.find import find_adapter
+from ..protocol import RUNS_FOLDER
 from ..protocol.messages_generated import Model
 from ..slices import find_slices, load
 from ..tracer.budget.budget import parse_budget
@@ -28,9 +29,6 @@ from ..tracer.tracer import Tracer
 from .keywords import takes_keywords
 
 __all__ = ["model_points", "trace"]
-
-# Where the Jupyter server looks for recordings.
-_RUNS = "megalens-runs"
 
 
 @takes_keywords(TraceSettings)
@@ -137,7 +135,7 @@ def _hub(settings: TraceSettings) -> tuple[HubProcess | None, HubAddress | None]
 
 def _resumed_folder(resume: str | Path, record: str | Path | None) -> Path:
     """Return the run folder that is meant by its path, or by the id of its run."""
-    places = [Path(resume), Path(record or _RUNS) / resume]
+    places = [Path(resume), Path(record or RUNS_FOLDER) / resume]
     for place in places:
         if (place / "run.json").is_file():
             return place

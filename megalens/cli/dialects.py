@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..hub.terminal import ask_to_stop
-from ..protocol import parse_json, shown_text
+from ..protocol import RUNS_FOLDER, parse_json, shown_text
 from .hub import count, seconds
 
 if TYPE_CHECKING:
@@ -42,9 +42,9 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
             parser.add_argument(
                 "--into",
                 type=Path,
-                default=Path("megalens-runs"),
+                default=Path(RUNS_FOLDER),
                 metavar="DIR",
-                help="record in DIR/<run id> (default: megalens-runs)",
+                help=f"record in DIR/<run id> (default: {RUNS_FOLDER})",
             )
         parser.set_defaults(run=run)
     for name, client, dialect in (

@@ -11,7 +11,7 @@ from websockets.asyncio.server import ServerConnection
 from websockets.frames import Frame, Opcode
 from websockets.protocol import State
 
-from ..protocol.connection import binary_head
+from ..protocol.connection import NO_MASK, binary_head
 from .connections import BoundedConnection, HalfOpen
 
 __all__ = ["BatchConnection"]
@@ -22,8 +22,7 @@ _DATA = (Opcode.TEXT, Opcode.BINARY)
 _MOST_HEAD_BYTES = 16 * 1024
 # Of a binary message whose length takes eight bytes, not compressed: then the length, and the mask that a sender on this machine leaves at zero.
 _LONG_HEAD = b"\x82\xff"
-_NO_MASK = bytes(4)
-_HEAD_BYTES = len(_LONG_HEAD) + 8 + len(_NO_MASK)
+_HEAD_BYTES = len(_LONG_HEAD) + 8 + len(NO_MASK)
 _MOST_AHEAD = 64
 """Memory is taken for so many times what has come, at most."""
 
@@ -116,7 +115,7 @@ class BatchConnection(BoundedConnection, ServerConnection, asyncio.BufferedProto
         if (
             self.take_frame is None
             or len(data) < _HEAD_BYTES
-            or data[10:_HEAD_BYTES] != _NO_MASK
+            or data[10:_HEAD_BYTES] != NO_MASK
             or not len(data) - _HEAD_BYTES < length <= _MOST_AHEAD * len(data)
             or (most is not None and length > most)
         ):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ..protocol import (
+    MOST_RUN_FILE_BYTES,
     ProtocolError,
     attempt_folders,
     check_definition,
@@ -25,7 +26,6 @@ from .errors import HubError
 
 __all__ = ["other_words", "read_resumed", "set_aside"]
 
-_MAX_HEADER_BYTES = 8 * 1024 * 1024
 _FORMAT = 2
 _FILES = (".arrows", ".index", ".parquet")
 _END_SECONDS = 20.0
@@ -43,7 +43,7 @@ def read_resumed(folder: Path) -> RunFile:
     """
     shown = shown_text(str(folder), 200)
     try:
-        header = read_json_file(folder / "run.json", _MAX_HEADER_BYTES)
+        header = read_json_file(folder / "run.json", MOST_RUN_FILE_BYTES)
         check_definition("RunFile", header, "run.json")
     except FileNotFoundError:
         raise HubError(

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from ..protocol import STREAMS, CheckedBody, Streams, compressor_infos
+from ..protocol import STREAMS, SUBPROTOCOL, CheckedBody, Streams, compressor_infos
 from ..protocol.messages_generated import (
     Announce,
     Config,
@@ -187,7 +187,7 @@ class RunState:
         job = self.job.merged()
         hello: Hello = {
             "type": "hello",
-            "protocol": "megalens.v2",
+            "protocol": SUBPROTOCOL,
             "run": self.run.copy(),
             "seq": self.seq,
             "config": self.config,

@@ -10,7 +10,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-__all__ = ["arrow_batch", "arrow_column", "message_header", "table_field", "u32"]
+__all__ = [
+    "CONTINUATION",
+    "MESSAGE_PREFIX",
+    "arrow_batch",
+    "arrow_column",
+    "message_header",
+    "table_field",
+    "u32",
+]
 
 _NUMBERS: dict[Any, np.dtype[Any]] = {
     pa.int32(): np.dtype("<i4"),
@@ -19,6 +27,9 @@ _NUMBERS: dict[Any, np.dtype[Any]] = {
     pa.float64(): np.dtype("<f8"),
 }
 
+MESSAGE_PREFIX = struct.Struct("<Ii")
+"""What every message of an Arrow stream begins with: :data:`CONTINUATION`, and the length of its metadata."""
+CONTINUATION = 0xFFFFFFFF
 _LONG = struct.Struct("<q")
 
 

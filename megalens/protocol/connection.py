@@ -6,11 +6,11 @@ import struct
 import time
 from collections.abc import Callable
 
-__all__ = ["binary_head", "Pace"]
+__all__ = ["NO_MASK", "binary_head", "Pace"]
 
 _SHORT, _LONG = struct.Struct("!BBH"), struct.Struct("!BBQ")
 _WHOLE_BINARY = 0x82
-_NO_MASK = bytes(4)
+NO_MASK = bytes(4)
 
 
 def binary_head(length: int, *, masked: bool) -> bytes:
@@ -23,7 +23,7 @@ def binary_head(length: int, *, masked: bool) -> bytes:
     masked : bool
         Whether it says that the message is masked, as a client's must: with zeros, which leave it as it is.
     """
-    mask, key = (0x80, _NO_MASK) if masked else (0, b"")
+    mask, key = (0x80, NO_MASK) if masked else (0, b"")
     if length < 126:
         return bytes((_WHOLE_BINARY, mask | length)) + key
     if length < 1 << 16:

@@ -10,8 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from .arrow_columns import message_header, table_field, u32
+from .arrow_columns import CONTINUATION, MESSAGE_PREFIX, message_header, table_field, u32
 from .errors import ProtocolError
+from .ranges import LAST_STEP
 from .streams import STREAMS, Stream, Streams
 
 __all__ = [
@@ -37,13 +38,10 @@ _MAX_CELL_BYTES = 1 << 20
 _END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 # What the hub rewrites: bits at 6, sequence number at 8.
 _STAMP = struct.Struct("<HQ")
-_MOST_STEP = 2**53 - 1
 # What a sender writes anew from frame to frame: sequence number at 8, step, time.
 _NEWEST = struct.Struct("<Qqq")
 
-_PREFIX = struct.Struct("<Ii")
 _NO_NULLS = bytes(8)
-_CONTINUATION = 0xFFFFFFFF
 _SCHEMA, _RECORD_BATCH = 1, 3
 _MAX_BATCHES = 4096
 
@@ -78,8 +76,8 @@ def check_arrow_stream(body: memoryview, stream: str, schema_bytes: int = 0) -> 
     starts = [0] if schema_bytes else []
     try:
         while True:
-            marker, length = _PREFIX.unpack_from(body, at)
-            if marker != _CONTINUATION or length < 0 or length % 8:
+            marker, length = MESSAGE_PREFIX.unpack_from(body, at)
+            if marker != CONTINUATION or length < 0 or length % 8:
                 raise _bad_arrow_stream(stream, "has a message without its length")
             begin, at = at, at + 8
             if length == 0:
@@ -363,9 +361,9 @@ def decode_frame(data: bytes | bytearray | memoryview, streams: Streams = STREAM
             expected=f"{HEADER_BYTES + length} bytes",
             got=f"{len(view)} bytes",
         )
-    if not -1 <= step <= _MOST_STEP:
+    if not -1 <= step <= LAST_STEP:
         # No message could tell it.
-        raise _bad("A data frame has a step out of range.", expected=f"-1 to {_MOST_STEP}", got=str(step))
+        raise _bad("A data frame has a step out of range.", expected=f"-1 to {LAST_STEP}", got=str(step))
     stream = _stream_name(name)
     return Frame(stream, seq, step, time_us, rows, bits, view[HEADER_BYTES:], streams.get(stream))
 

@@ -18,6 +18,9 @@ __all__ = [
     "MOMENT_READINGS",
     "MOMENT_STATISTICS",
     "MOMENT_STATS",
+    "RAW_MOMENTS_FOLDER",
+    "RAW_SUMS",
+    "SCALED_STATS",
     "merge_moments",
     "moments_from_raw_sums",
     "near_zero_share",
@@ -44,6 +47,13 @@ MOMENT_COLUMNS = ("count", "mean", "m2", "m3", "m4", "min", "max", *_COUNTS)
 
 MOMENT_POWERS = np.array([0, 1, 2, 3, 4, 1, 1] + [0] * len(_COUNTS), np.float64)
 """With what power of a factor each of them grows when the values are multiplied by it."""
+
+RAW_SUMS = ("count", "sum_1", "sum_2", "sum_3", "sum_4")
+"""Count and raw sums of powers, as files of raw moments have them."""
+RAW_MOMENTS_FOLDER = "training_stats"
+"""The folder that holds the files of raw moments of one run."""
+SCALED_STATS = ("dgrad", "residual_dgrad")
+"""What files of raw moments hold multiplied by the loss scale: gradients inside of the backward pass."""
 
 _ADDED = ("count", "m2", "m3", "m4")
 

@@ -1,4 +1,4 @@
-"""JSON that others wrote: read with bounds on everything that Python's own parser leaves open."""
+"""What others wrote, read with bounds: JSON, texts that are shown, files and folders that others may write to."""
 
 from __future__ import annotations
 
@@ -14,12 +14,26 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, BinaryIO
 
-__all__ = ["parse_json", "shown_text", "attempt_folders", "open_plain", "read_json_file", "replace_file"]
+__all__ = [
+    "MOST_RUN_FILE_BYTES",
+    "MOST_WHOLE",
+    "RUNS_FOLDER",
+    "attempt_folders",
+    "open_plain",
+    "parse_json",
+    "read_json_file",
+    "replace_file",
+    "shown_text",
+]
 
 _MOST_DEPTH = 32
 _MOST_VALUES = 2_000_000
-# The largest that a browser's numbers hold, so that every reader can.
-_MOST_INT = 2**53 - 1
+MOST_WHOLE = 2**53 - 1
+"""The largest whole number that a browser's numbers hold, so that every reader can."""
+MOST_RUN_FILE_BYTES = 8 * 1024 * 1024
+"""Largest ``run.json``."""
+RUNS_FOLDER = "megalens-runs"
+"""Where recordings lie unless somebody says otherwise, and where the Jupyter server looks for them."""
 _MOST_DIGITS = 17
 _LONG_NUMBER = re.compile(r"[0-9]{16}")
 
@@ -76,9 +90,9 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _bounded(text: str) -> int:
     # Digits are counted first: to read 4,300 of them takes long, and of more Python refuses.
-    value = int(text) if len(text) <= _MOST_DIGITS else _MOST_INT + 1
-    if abs(value) > _MOST_INT:
-        raise ValueError(f"a whole number must be at most {_MOST_INT}, got {text:.30}")
+    value = int(text) if len(text) <= _MOST_DIGITS else MOST_WHOLE + 1
+    if abs(value) > MOST_WHOLE:
+        raise ValueError(f"a whole number must be at most {MOST_WHOLE}, got {text:.30}")
     return value
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from .errors import ProtocolError, must_be
 from .messages_generated import ErrorCode
 from .old_names import warn_old
+from .outside import MOST_WHOLE
 
 __all__ = [
     "EMBEDDING",
@@ -31,7 +32,7 @@ __all__ = [
 
 EMBEDDING = -1
 
-LAST_STEP = 2**53 - 1
+LAST_STEP = MOST_WHOLE
 """The end of what is open: whole numbers in JavaScript, too."""
 
 

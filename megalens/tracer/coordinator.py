@@ -23,8 +23,7 @@ from .announcement import add_members, announcement, job_notes, parts_notes
 from .budget.budget import BudgetKeeper
 from .errors import TracerError, as_protocol_error, plain_text
 from .health import ProducerHealth
-from .host import Host
-from .instrument import Instrument
+from .instrument import Host, Instrument
 from .instruments import Instruments
 from .points import ModelPoints
 from .recovery import Recovery, ViewerWatch

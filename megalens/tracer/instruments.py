@@ -15,7 +15,7 @@ from .errors import TracerError, said
 from .instrument import Instrument
 
 if TYPE_CHECKING:
-    from .host import Host
+    from .instrument import Host
 
 __all__ = ["Instruments", "GROUP", "instruments_from"]
 

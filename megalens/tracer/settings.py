@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..protocol import is_whole
+from ..protocol import PHASES, is_whole
 from ..protocol.messages_generated import Phase
 from .errors import TracerError
 from .instrument import Instrument
 from .place import Place
 from .points import IAdapter
-from .tensors.config import CONTROLS, PHASES
+from .tensors.config import CONTROLS
 
 __all__ = ["TraceSettings"]
 

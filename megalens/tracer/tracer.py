@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from ..protocol import COMMON_SETTINGS, named_flags, pipeline_settings
+from ..protocol import COMMON_SETTINGS, PHASES, named_flags, pipeline_settings
 from ..protocol.messages_generated import Config, Control, Phase, Status
 from .coordinator import Coordinator
 from .errors import TracerError, plain_text, said
@@ -28,7 +28,7 @@ from .sending.producer import Producer
 from .sending.training_log import AUDIT, CHECKPOINT_BYTES, ScalarLog, checkpoint_rows
 from .sending.worker import StepCost
 from .step_scope import ForgottenStep, StepHandle, StepScope
-from .tensors.config import PHASES, TracingPlan, settings_from
+from .tensors.config import TracingPlan, settings_from
 from .tensors.instrument import TensorTracer
 
 __all__ = ["StepHandle", "Tracer"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ...protocol import MegalensError, shown_text
 from ...protocol.messages_generated import CompressorSetting, Config, Phase
 
-__all__ = ["DIALECTS", "Dialect", "FlagFacts", "Translation", "DialectError"]
+__all__ = ["DIALECTS", "GROUP_TILES", "Dialect", "FlagFacts", "Translation", "DialectError"]
 
 
 class DialectError(MegalensError):
@@ -116,6 +116,10 @@ _MEGATRONAPP_NUMBERS = {
     4: "MLP1_mat_mul",
     5: "MLP2_mat_mul",
 }
+
+
+GROUP_TILES = {"QKV": 96, "MLP": 64}
+"""Entries of MegatronApp's ``compressor_config``, with the tiles that its page asks for."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...protocol import Compressor, ProtocolError, Tile, compressor_from_setting
 from ...protocol.messages_generated import CompressorSetting, Config, FlagSetting
-from .dialect import Dialect
+from .dialect import GROUP_TILES, Dialect
 
 __all__ = [
     "asked_config",
@@ -19,7 +19,6 @@ __all__ = [
     "reduction_of",
 ]
 
-_TILES = {"QKV": 96, "MLP": 64}
 
 # Peers reduce twice, on each rank and again after the gather, so only what changes nothing the second time keeps its meaning.
 _PEER = {
@@ -237,7 +236,7 @@ def _shared_compressors(dialect: Dialect, chosen: Mapping[str, Compressor]) -> d
                 field=f"{field}.params.tiles",
             )
     result = {}
-    for group, tiles in _TILES.items():
+    for group, tiles in GROUP_TILES.items():
         tile = groups.get(group, Tile(tiles))
         field = next((f"flags.{name}" for name in chosen if dialect.flags[name].group == group), "flags")
         method = peer_reduction(tile.reduction, f"{field}.compressor.params.reduction")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from ...protocol import GENERATION_ENDED
 from .peer_message import is_shape
 
 __all__ = ["TensorKey", "WrittenPass", "WrittenPasses"]
@@ -17,7 +18,6 @@ __all__ = ["TensorKey", "WrittenPass", "WrittenPasses"]
 TensorKey = tuple[int, str, str]
 """Layer, flag and part."""
 _Place = tuple[int, int]
-_ENDED = ("finished", "cancelled", "failed")
 _TOKEN = ("generation", "sequence", "position", "kind", "id", "text", "piece", "logit", "probability")
 _READ = ("tensor_step", "tensor_pass")
 _CANDIDATES = ("candidate_ids", "candidate_texts", "candidate_logits", "candidate_probabilities")
@@ -93,7 +93,7 @@ class WrittenPasses:
     @property
     def ended(self) -> bool:
         """Whether no more tokens come."""
-        return self.state in _ENDED
+        return self.state in GENERATION_ENDED
 
     @property
     def done(self) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...protocol import MegalensError, shown_text
-from ...protocol.old_names import flags_from_text
+from ...protocol.settings import flags_from_text
 
 if TYPE_CHECKING:
     from ...hub.dialects.inference_gateway import ServedInference

@@ -15,11 +15,10 @@ from torch import Tensor
 
 from ...tracer.tensors.plan import TracingPlan
 from ...tracer.tensors.values import Window
-from .attention import ATTENTION, attention_probabilities, with_attention
 from .decoding import evaluating
 from .effects import compared
 from .errors import GenerationError
-from .hidden import HiddenStates, Passes
+from .hidden import ATTENTION, HiddenStates, Passes, attention_probabilities, with_attention
 from .job import GenerationJob
 from .language_model import LanguageModel, Reading
 from .lens import LensReader, Readout

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ...runs.errors import ClientError
 from ...runs.query import StepChoice
 from .files.megascan_files import TimelineError
-from .pipeline_metrics import pipeline_metrics as metrics_of
+from .pipeline_passes import pipeline_metrics as metrics_of
 from .spans import Spans
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from .gathering import Gathering, Merged, WholeStep
 from .part import Figures, MeasuredStep, NameList
 
 if TYPE_CHECKING:
-    from ..host import Host
+    from ..instrument import Host
 
 __all__ = ["Collector", "MemberCollector", "RootCollector", "MomentFrames", "pack", "unpack"]
 

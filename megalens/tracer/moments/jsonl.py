@@ -9,14 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from ...protocol import MOMENT_COLUMNS, MOMENT_POWERS, raw_sums_from_moments
+from ...protocol import (
+    MOMENT_COLUMNS,
+    MOMENT_POWERS,
+    RAW_MOMENTS_FOLDER,
+    RAW_SUMS,
+    SCALED_STATS,
+    raw_sums_from_moments,
+)
 from .gathering import Merged, WholeStep
 
 __all__ = ["JsonlFiles"]
 
 _BY = {"param": "param", "grad": "param"}
-_SUMS = ("count", "sum_1", "sum_2", "sum_3", "sum_4")
-_SCALED = ("dgrad", "residual_dgrad")
 
 
 class JsonlFiles:
@@ -32,7 +37,7 @@ class JsonlFiles:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder / "training_stats"
+        self._folder = folder / RAW_MOMENTS_FOLDER
         self._failed = False
         self.warn: Callable[[str], None] = lambda text: None
 
@@ -62,22 +67,22 @@ class JsonlFiles:
         known = bool(np.isfinite(scale))
         rows = merged.rows
         stage = merged.gradient_stage
-        if merged.stat in _SCALED:
+        if merged.stat in SCALED_STATS:
             stage = "backward_scaled"
             if known:
                 rows = rows * scale**MOMENT_POWERS
         sums = raw_sums_from_moments({name: rows[:, at] for at, name in enumerate(MOMENT_COLUMNS)})
-        columns = [sums[name].tolist() for name in _SUMS]
+        columns = [sums[name].tolist() for name in RAW_SUMS]
         record: dict[str, Any] = {"iter": whole.step}
         if whole.samples >= 0:
             record["consumed_train_samples"] = whole.samples
         record["stat"] = stat
         if stage:
             record["gradient_stage"] = stage
-        if merged.stat in _SCALED and known:
+        if merged.stat in SCALED_STATS and known:
             record["loss_scale"] = scale
         record["values"] = {
-            name: dict(zip(_SUMS, figures, strict=True))
+            name: dict(zip(RAW_SUMS, figures, strict=True))
             for name, figures in zip(merged.tensors.names, zip(*columns, strict=True), strict=True)
         }
         return record

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from ...protocol import LEAST_RANKS, RANK_SCALAR, StepReadings
+from ...protocol import LEAST_RANKS, RANK_SCALAR, SCALED_STATS, StepReadings
 from ...protocol.messages_generated import Announce, Statistics, Status
 from ..errors import TracerError
 from ..instrument import Instrument
@@ -22,8 +22,7 @@ from .collector import Collector, MemberCollector, RootCollector
 from .features import WeightFeatures
 from .gathering import WholeStep
 from .hooks.communication import Communication
-from .hooks.gradients import GradientMoment
-from .hooks.loss_scale import UNKNOWN_SCALE, LossScale
+from .hooks.gradients import UNKNOWN_SCALE, GradientMoment, LossScale
 from .hooks.own_gradients import UNREDUCED, OwnGradients
 from .hooks.sites import MomentProbe, Sites, probes_of
 from .hooks.values import ParamRows, local_values
@@ -33,14 +32,14 @@ from .part import MeasuredRows, MeasuredStep, NameList
 from .points import MomentPoints, ParamPoint
 
 if TYPE_CHECKING:
-    from ..host import Host
+    from ..instrument import Host
     from ..tracer import Tracer
 
 __all__ = ["StatisticsLogger"]
 
 _clock = time.perf_counter_ns
 _SITE_STATS = frozenset(("activation", "dgrad", "residual", "residual_dgrad", *SEEN))
-_SCALED = frozenset(("dgrad", "residual_dgrad"))
+_SCALED = frozenset(SCALED_STATS)
 
 
 class StatisticsLogger(Instrument):

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ...protocol import (
+    PHASES,
     AddVector,
     BitFlip,
     Perturbation,
@@ -42,7 +43,6 @@ __all__ = [
     "replica_of_weight",
 ]
 
-_PHASES: tuple[Phase, ...] = ("train", "eval", "generate")
 _SEED = 0
 _STEPS = 100
 
@@ -321,7 +321,7 @@ def _site_plan(
     layers = tuple(layer for layer in asked if layer in own and layer not in refused)
     if isinstance(kind, BitFlip):
         _check_bit(kind, name, layers, points, f"{where}.kind.params.bit")
-    phases = tuple(each for each in _PHASES if each in given.get("phases", (phase,)))
+    phases = tuple(each for each in PHASES if each in given.get("phases", (phase,)))
     vectors = _vectors(kind, name, points, folders, where) if isinstance(kind, AddVector) else None
     return SitePlan(name, kind, layers, phases, vectors)
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...protocol import (
     EMBEDDING,
+    PASSES,
+    PHASES,
     Empty,
     NoOp,
     Peaks,
@@ -29,8 +31,6 @@ from .compression_error import CompressionError
 from .compressors import make_kernel, suited_compressor
 from .plan import (
     CONTROLS,
-    PASSES,
-    PHASES,
     CostReduction,
     FlagPlan,
     ModePlan,
@@ -41,7 +41,7 @@ from .plan import (
 if TYPE_CHECKING:
     from ..perturb import PerturbPlan
 
-__all__ = ["CONTROLS", "PHASES", "TracingPlan", "change_plan", "settings_from"]
+__all__ = ["CONTROLS", "TracingPlan", "change_plan", "settings_from"]
 
 
 _OTHERS = ("perturb", "mode", "budget", "instruments")

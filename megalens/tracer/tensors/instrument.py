@@ -19,7 +19,7 @@ from .plan import TracingPlan
 from .sender import STREAM, LeaderSender, MemberSender
 
 if TYPE_CHECKING:
-    from ..host import Host
+    from ..instrument import Host
 
 __all__ = ["TensorTracer"]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from ...protocol import Compressor
-from ...protocol.messages_generated import Config, Control, FlagSetting, Mode, Pass, Phase
+from ...protocol.messages_generated import Config, Control, FlagSetting, Mode, Phase
 from ..budget.budget import Ladder
 from ..points import FLAGS
 from .compression_error import CompressionError
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CONTROLS",
-    "PASSES",
-    "PHASES",
     "FlagPlan",
     "ModePlan",
     "TracingPlan",
@@ -30,8 +28,6 @@ __all__ = [
     "apply_cost_reduction",
 ]
 
-PHASES: tuple[Phase, ...] = ("train", "eval", "generate")
-PASSES: tuple[Pass, ...] = ("forward", "backward")
 CONTROLS: tuple[Control, ...] = ("pause", "watched", "perturb", "generate")
 
 _FEWEST_TILES = 8

@@ -23,13 +23,13 @@ from .held import HeldTensor, held_columns
 from .joiner import Joiner, pack_pieces
 
 if TYPE_CHECKING:
-    from ..host import Host
+    from ..instrument import Host
 
 __all__ = ["LeaderSender", "MemberSender", "TensorSender"]
 
 STREAM = "tensors"
 _FRAME_BYTES = 32 << 20
-_ROW_BYTES = 60 << 20
+_MOST_TENSOR_BYTES = 60 << 20
 _TOGETHER_BYTES = 24 << 20
 
 _KNOWN = 65536
@@ -287,10 +287,10 @@ class LeaderSender(TensorSender):
 
     def _send_rows(self, steps: Sequence[StepRows]) -> None:
         rows = [row for each in steps for row in each.rows]
-        if len(rows) == 1 and rows[0].values.nbytes > _ROW_BYTES:
+        if len(rows) == 1 and rows[0].values.nbytes > _MOST_TENSOR_BYTES:
             self._host.lose(1, "unsent")
             self._host.warn(
-                f"{rows[0].meta.flag} is larger than one message may be ({_ROW_BYTES >> 20} MiB). Compress it more."
+                f"{rows[0].meta.flag} is larger than one message may be ({_MOST_TENSOR_BYTES >> 20} MiB). Compress it more."
             )
             return
         table, counts = tensors_table(steps, self._host.place.rank, self._texts)

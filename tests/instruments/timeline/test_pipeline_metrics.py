@@ -12,7 +12,7 @@ from span_rows import table
 
 import megalens
 from megalens.instruments.timeline.files.megascan_files import TimelineError
-from megalens.instruments.timeline.pipeline_metrics import pipeline_metrics
+from megalens.instruments.timeline.pipeline_passes import pipeline_metrics
 from megalens.instruments.timeline.spans import Spans
 from megalens.runs import ClientError
 

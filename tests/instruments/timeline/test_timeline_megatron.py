@@ -12,8 +12,7 @@ from shape import LAYOUTS, MICRO_BATCHES, STEPS
 
 from megalens.instruments.timeline import analyse
 from megalens.instruments.timeline.pipeline_answer import pipeline_steps, whole_steps
-from megalens.instruments.timeline.pipeline_metrics import pipeline_metrics
-from megalens.instruments.timeline.pipeline_passes import pipeline_passes
+from megalens.instruments.timeline.pipeline_passes import pipeline_metrics, pipeline_passes
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

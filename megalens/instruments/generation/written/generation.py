@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ....protocol import parse_json, shown_text
+from ....protocol import GENERATION_ENDED, parse_json, shown_text
 from ....protocol.messages_generated import GenerateRequest
 from ....runs.errors import ClientError, whole
 from ....runs.query import LayerChoice, Query
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Generation", "generations_of"]
 
-_OVER = ("finished", "cancelled", "failed")
 _SHOWN_CHARACTERS = 400
 
 _NONE = np.empty((0, 0), np.float32)
@@ -103,7 +102,7 @@ class Generation:
     @property
     def over(self) -> bool:
         """Whether nothing more will come."""
-        return self.state in _OVER
+        return self.state in GENERATION_ENDED
 
     @property
     def place(self) -> int:
@@ -236,7 +235,7 @@ class Generation:
                 told = int(newest["tokens"])
                 request = self.request
                 progress(told, int(request.get("tokens", 0)) * int(newest["sequences"]))
-            return newest["state"] in _OVER
+            return newest["state"] in GENERATION_ENDED
 
         if not self._run._await("generations", done, timeout):
             live = self._run.live

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, distributed
 
-from .errors import StageError
+from ..errors import StageError
 from .inbox import Arrival, Inbox, Key, Spec
 
 __all__ = ["Link", "Sent", "spec_of", "tell_received", "tell_sent", "connect"]

@@ -22,7 +22,7 @@ from .settings import TimelineSettings
 from .step_clock import StepClock
 
 if TYPE_CHECKING:
-    from ....tracer.host import Host
+    from ....tracer.instrument import Host
 
 __all__ = ["TimelineInstrument", "traced"]
 

@@ -16,9 +16,9 @@ from ....tracer.errors import said
 from .step_clock import DeviceTimes, Marks, StepClock, clock_number
 
 if TYPE_CHECKING:
-    from ....tracer.host import Host
+    from ....tracer.instrument import Host
 
-__all__ = ["ROW_BYTES", "STREAM", "Span", "SpanSender", "computed_ns", "SlowRanks", "medians_of_others"]
+__all__ = ["SPAN_BYTES", "STREAM", "Span", "SpanSender", "computed_ns", "SlowRanks", "medians_of_others"]
 
 STREAM = "spans"
 _ALARMS = "alarms"
@@ -28,7 +28,7 @@ _PASSES = ("forward", "backward", "wgrad")
 _TRAFFIC = ("collective", "send", "receive")
 _FLUSH_SECONDS = 0.5
 _MOST_ROWS = 20_000
-ROW_BYTES = 8 * (len(_NUMBERS) + len(_TEXTS))
+SPAN_BYTES = 8 * (len(_NUMBERS) + len(_TEXTS))
 
 _RULE = "slow_rank"
 _WINDOW = 30
@@ -208,7 +208,7 @@ class SpanSender:
         """Take a step, in the training thread."""
         self._steps.append(_TimedStep(step, spans, summed, self._clock.take()))
         # Rows of several steps go together: neither a rank that is found slow over many steps nor a picture that is made twice a second waits for one.
-        if not self._host.later(self._take, ROW_BYTES * len(spans), patient=True):
+        if not self._host.later(self._take, SPAN_BYTES * len(spans), patient=True):
             with contextlib.suppress(IndexError):
                 self._clock.give(self._steps.pop().marks)
             self._host.lose(len(spans), "waiting")
