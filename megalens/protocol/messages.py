@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 from .contract import SchemaCheck, contract_json, schema_check
 from .errors import ProtocolError
@@ -22,7 +22,7 @@ __all__ = [
     "encode_message",
 ]
 
-SUBPROTOCOL = "megalens.v2"
+SUBPROTOCOL: Final = "megalens.v2"
 _SCHEMA: dict[str, Any] = contract_json("messages.schema.json")
 _DEFINITIONS: dict[str, str] = {
     _SCHEMA["$defs"][name]["properties"]["type"]["const"]: name
