@@ -17,7 +17,7 @@ __all__ = ["follow_moves"]
 _MOVED = {
     "client": "runs",
     "client.alarms": "instruments.monitor.alarms",
-    "client.direction": "instruments.generation.written.direction",
+    "client.direction": "instruments.generation.written.generations",
     "client.generation": "instruments.generation.written.generation",
     "contrast": "instruments.generation.contrast",
     "dialects": "hub.dialects",

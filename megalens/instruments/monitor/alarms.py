@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ...runs.query import StepChoice
-from .anomaly import first_anomaly as first_among
-from .anomaly import reached
+from .alarm import first_anomaly as first_among
+from .alarm import reached
 
 if TYPE_CHECKING:
     from pandas import DataFrame

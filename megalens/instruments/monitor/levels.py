@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...protocol import RANK_SCALAR
-from .anomaly import MODULE_END
+from .alarm import MODULE_END
 
 __all__ = ["Levels", "Past", "median_of", "direction_of", "module_order", "places"]
 

@@ -11,8 +11,7 @@ import pyarrow as pa
 
 from ...protocol import MOMENT_COLUMNS, Readings, StepReadings
 from ...runs import Run
-from .alarm import Alarm
-from .anomaly import first_anomaly
+from .alarm import Alarm, first_anomaly
 from .own_rules import installed_rules
 from .settings import WatchSettings
 from .watch import Watch

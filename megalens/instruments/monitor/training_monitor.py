@@ -20,8 +20,7 @@ from ...tracer.errors import TracerError
 from ...tracer.moments.logger import StatisticsLogger
 from ...tracer.tracer import Tracer
 from .actions import TrainingStopped, actions_from
-from .alarm import Alarm
-from .anomaly import first_anomaly
+from .alarm import Alarm, first_anomaly
 from .instrument import MonitorInstrument
 from .own_rules import read_rules
 from .trainermon.as_monitor import TrainerMonRules, monitor_options

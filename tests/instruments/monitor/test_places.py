@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judging import judged, readings, step
 
-from megalens.instruments.monitor.alarm import Alarm
-from megalens.instruments.monitor.anomaly import first_anomaly, reached
+from megalens.instruments.monitor.alarm import Alarm, first_anomaly, reached
 from megalens.instruments.monitor.levels import direction_of, module_order, places
 from megalens.protocol import MOMENT_COLUMNS, Readings
 

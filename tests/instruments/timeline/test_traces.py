@@ -10,8 +10,7 @@ import pytest
 
 import megalens
 from megalens.instruments.timeline.analysis import analyse
-from megalens.instruments.timeline.files.chrome import write_chrome_trace
-from megalens.instruments.timeline.files.chrome_spans import kind_of
+from megalens.instruments.timeline.files.chrome import kind_of, write_chrome_trace
 from megalens.runs import ClientError
 
 FIXTURES = Path(__file__).parents[4] / "shared" / "fixtures" / "scan"

@@ -9,8 +9,7 @@ from typing import Any
 from ....protocol import MOMENT_COLUMNS, StepReadings
 from ..alarm import Alarm
 from .config import MonitorConfig
-from .operations import values_of
-from .rules import RecordedRules, rules_from
+from .rules import RecordedRules, rules_from, values_of
 
 __all__ = ["TrainerMonRules", "monitor_options"]
 

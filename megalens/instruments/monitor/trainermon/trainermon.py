@@ -30,13 +30,21 @@ from ....protocol.outside import parse_json
 from ....tracer.errors import said
 from .anomaly_writer import AnomalyWriter, tag_of
 from .calls import CallCollector, CallRows, StackedRows
-from .calls.communication import CollectiveCalls
+from .calls.collector import CollectiveCalls
 from .calls.features import FeatureRows, ModuleStacks, ModuleStructure
-from .config import ConfigFileError, MonitorConfig, checked_ops, read_config, read_time
+from .config import (
+    ConfigFileError,
+    MonitorConfig,
+    checked_ops,
+    read_config,
+    read_time,
+    squashed,
+    wants_module,
+    wants_parameter,
+)
 from .event_files import TensorBoardWriter, need_tensorboard
-from .operations import together, values_of
 from .optimizer_readings import OptimizerReadings
-from .targets import squashed, wants_module, wants_parameter
+from .rules import together, values_of
 from .writing import COMMUNICATION, ApiWriter, Line, Writer, rank_folder, writer_of
 
 __all__ = ["CommunicationShown", "StructureWritten", "TrainerMon"]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....protocol import join_numbers, ranges_text
-from .chrome_spans import SpanRow, kind_of, span_row
+from .chrome import SpanRow, kind_of, span_row
 from .trace_events import Event, TraceFile
 
 __all__ = ["KinetoTrace", "is_kineto", "kineto_trace"]
