@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .instruments import pipeline
     from .instruments.generation.errors import GenerationError
     from .instruments.generation.serving import serve
-    from .instruments.generation.written.generations import save_direction
+    from .instruments.generation.requests import save_direction
     from .instruments.monitor.trainermon.trainermon import TrainerMon
     from .instruments.monitor.training_monitor import monitor
     from .instruments.pipeline import split
@@ -104,7 +104,7 @@ _HOMES = {
         "ProtocolError",
         "Tile",
     ),
-    ".instruments.generation.written.generations": ("save_direction",),
+    ".instruments.generation.requests": ("save_direction",),
     ".runs.errors": ("ClientError",),
     ".pictures.engine.errors": ("EngineError",),
     ".instruments.generation.errors": ("GenerationError",),

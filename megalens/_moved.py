@@ -17,8 +17,8 @@ __all__ = ["follow_moves"]
 _MOVED = {
     "client": "runs",
     "client.alarms": "instruments.monitor.alarms",
-    "client.direction": "instruments.generation.written.generations",
-    "client.generation": "instruments.generation.written.generation",
+    "client.direction": "instruments.generation.requests",
+    "client.generation": "instruments.generation.written_text",
     "contrast": "instruments.generation.contrast",
     "dialects": "hub.dialects",
     "engine": "pictures.engine",

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, Protocol, TypeVar
 
-__all__ = ["Alarm", "Severity", "alarm_columns", "MODULE_END", "first_anomaly", "reached"]
+__all__ = ["Alarm", "Severity", "alarm_columns", "MODULE_END", "first_serious", "reached"]
 
 Severity = Literal["critical", "warning", "note"]
 
@@ -41,7 +41,7 @@ class IAlarm(Protocol):
 _Alarm = TypeVar("_Alarm", bound=IAlarm)
 
 
-def first_anomaly(alarms: Iterable[_Alarm]) -> _Alarm | None:
+def first_serious(alarms: Iterable[_Alarm]) -> _Alarm | None:
     """Return the alarm of severity critical or warning that came first, by (step, place); None where there is none."""
     serious = (alarm for alarm in alarms if alarm.severity != "note")
     return min(serious, key=_when, default=None)
@@ -58,7 +58,7 @@ def reached(alarms: Iterable[_Alarm], steps: int = 1) -> list[tuple[str, str, in
         Up to how many steps after it.
     """
     alarms = list(alarms)
-    first = first_anomaly(alarms)
+    first = first_serious(alarms)
     if first is None:
         return []
     after = [alarm for alarm in alarms if _when(first) <= _when(alarm) and alarm.step <= first.step + steps]

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ...runs.query import StepChoice
-from .alarm import first_anomaly as first_among
-from .alarm import reached
+from .alarm import first_serious, reached
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -33,7 +32,7 @@ def alarm_frame(table: pa.Table, rule: str | None = None, severity: str | None =
 def first_of(frame: DataFrame) -> dict[str, Any] | None:
     """Return the first anomaly among the rows of :func:`alarm_frame`, as ``run.first_anomaly()`` gives it."""
     rows = list(frame.itertuples(index=False, name="Alarm"))
-    first = first_among(rows)
+    first = first_serious(rows)
     return None if first is None else {**first._asdict(), "path": reached(rows)}
 
 

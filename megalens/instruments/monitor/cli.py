@@ -13,7 +13,7 @@ from typing import Any
 
 from ...protocol import MegalensError, shown_text
 from ...protocol.outside import parse_json
-from .trainermon.cli import add_commands as add_trainermon_commands
+from .trainermon.cli import add_trainermon_commands
 
 __all__ = ["add_commands"]
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from ...protocol import MOMENT_COLUMNS, Readings, StepReadings
 from ...runs import Run
-from .alarm import Alarm, first_anomaly
+from .alarm import Alarm, first_serious
 from .own_rules import installed_rules
 from .settings import WatchSettings
 from .watch import Watch
@@ -175,7 +175,7 @@ def count_alarms(
         serious = [alarm for alarm in alarms if alarm.severity != "note"]
         notes += len(alarms) - len(serious)
         rules.update(alarm.rule for alarm in serious)
-        first = first or first_anomaly(serious)
+        first = first or first_serious(serious)
         if enough():
             whole = False
             break

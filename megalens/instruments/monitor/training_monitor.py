@@ -20,7 +20,7 @@ from ...tracer.errors import TracerError
 from ...tracer.moments.logger import StatisticsLogger
 from ...tracer.tracer import Tracer
 from .actions import TrainingStopped, actions_from
-from .alarm import Alarm, first_anomaly
+from .alarm import Alarm, first_serious
 from .instrument import MonitorInstrument
 from .own_rules import read_rules
 from .trainermon.as_monitor import TrainerMonRules, monitor_options
@@ -229,5 +229,5 @@ class _Kept:
         found = self._watch.judge(step)
         self.alarms += found
         if self.first is None:
-            self.first = first_anomaly(found)
+            self.first = first_serious(found)
         return found

@@ -14,7 +14,7 @@ import pyarrow as pa
 from ...protocol import is_whole
 from .clocks import Clocks, clocks
 from .dependencies import Dependencies, dependencies
-from .files.megascan_files import TimelineError
+from .megascan_files import TimelineError
 from .megascan_verdict import MegascanVerdict, megascan_of_spans
 from .replay import WORK_KINDS, StepChanges, StepReplay
 from .spans import Spans, Work, work

@@ -15,7 +15,7 @@ from ...runs.answers.selection import StreamRows, check_cancelled
 from ...runs.errors import ClientError
 from ...runs.query import Query
 from .analysis import Analysis
-from .files.megascan_files import TimelineError
+from .megascan_files import TimelineError
 from .pipeline_passes import PipelinePasses, pipeline_passes
 from .spans import Bools, Integers, Spans
 from .timeline_answer import MOST_ROWS, STREAM, number_of, step_counts

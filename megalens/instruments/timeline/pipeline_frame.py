@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from ...runs.errors import ClientError
 from ...runs.query import StepChoice
-from .files.megascan_files import TimelineError
-from .pipeline_passes import pipeline_metrics as metrics_of
+from .megascan_files import TimelineError
+from .pipeline_passes import span_metrics
 from .spans import Spans
 
 if TYPE_CHECKING:
@@ -39,6 +39,6 @@ def pipeline_metrics(run: Run, steps: StepChoice = None) -> DataFrame:
     from pandas import DataFrame
 
     try:
-        return DataFrame(metrics_of(Spans.of(run.table("spans", steps))))
+        return DataFrame(span_metrics(Spans.of(run.table("spans", steps))))
     except TimelineError as error:
         raise ClientError(str(error), code="not-found") from error

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .analysis import Analysis
-from .files.megascan_files import TimelineError
+from .megascan_files import TimelineError
 from .spans import PASSES, Bools, Floats, Integers, Spans, ranks_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["PipelinePasses", "pipeline_passes", "pipeline_metrics"]
+__all__ = ["PipelinePasses", "pipeline_passes", "span_metrics"]
 
 _MOST_STAGES = 65_536
 _MOST_MICRO_BATCHES = 1 << 20
@@ -31,7 +31,7 @@ _ABSENT = -1
 _Row = tuple[str, int, int, float]
 
 
-def pipeline_metrics(spans: Spans) -> dict[str, list[str] | list[int] | list[float]]:
+def span_metrics(spans: Spans) -> dict[str, list[str] | list[int] | list[float]]:
     """Measure a pipeline, by the definitions of MegatronApp's ``profiling`` scripts. The first step is left out where there are several: it warms up.
 
     Parameters

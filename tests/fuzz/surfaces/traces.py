@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from megalens.instruments.timeline import analyse
-from megalens.instruments.timeline.files.megascan_files import TimelineError
+from megalens.instruments.timeline.megascan_files import TimelineError
 from megalens.runs import ClientError, open_run
 from tests.fuzz.mutate import json_text, mutated_tree
 from tests.fuzz.surface import Surface

@@ -10,10 +10,10 @@ from pathlib import Path
 from ....protocol import MegalensError, is_whole, shown_text
 from ....protocol.outside import parse_json
 
-__all__ = ["add_commands"]
+__all__ = ["add_trainermon_commands"]
 
 
-def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_trainermon_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the commands to the parser of ``megalens``."""
     parser = commands.add_parser(
         "anomalies",

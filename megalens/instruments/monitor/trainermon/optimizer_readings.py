@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ....adapters.megatron_gradients import Held, held_parameters, leaf_optimizers
 from ....tracer.moments.hooks.values import local_values
-from .calls.collector import gradient_of
+from .call_rows import gradient_of
 
 __all__ = ["OptimizerReadings", "update_histograms"]
 

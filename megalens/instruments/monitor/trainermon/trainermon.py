@@ -29,9 +29,7 @@ from ....protocol import MOMENT_COLUMNS, MegalensError, is_whole
 from ....protocol.outside import parse_json
 from ....tracer.errors import said
 from .anomaly_writer import AnomalyWriter, tag_of
-from .calls import CallCollector, CallRows, StackedRows
-from .calls.collector import CollectiveCalls
-from .calls.features import FeatureRows, ModuleStacks, ModuleStructure
+from .call_rows import CallCollector, CallRows, CollectiveCalls, StackedRows
 from .config import (
     ConfigFileError,
     MonitorConfig,
@@ -43,6 +41,7 @@ from .config import (
     wants_parameter,
 )
 from .event_files import TensorBoardWriter, need_tensorboard
+from .features import FeatureRows, ModuleStacks, ModuleStructure
 from .optimizer_readings import OptimizerReadings
 from .rules import together, values_of
 from .writing import COMMUNICATION, ApiWriter, Line, Writer, rank_folder, writer_of

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, distributed
 from torch.nn.parallel import DistributedDataParallel
 
-from ....protocol.ranges import join_numbers, ranges_text
-from ....tracer.collectives import COLLECTIVES, CollectiveHooks, Done, tensors_of
-from ....tracer.passes import after_backward
+from ...protocol.ranges import join_numbers, ranges_text
+from ...tracer.collectives import COLLECTIVES, CollectiveHooks, Done, tensors_of
+from ...tracer.passes import after_backward
 from .rows import Span
 
 __all__ = ["CommunicationHooks"]

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .....tracer.collectives import CollectiveHooks, Done, tensors_of
-from .....tracer.moments import measure
-from .....tracer.moments.hooks.values import local_values
+from ....tracer.collectives import CollectiveHooks, Done, tensors_of
+from ....tracer.moments import measure
+from ....tracer.moments.hooks.values import local_values
 from .features import FeatureHooks, FeatureRows
 
 __all__ = ["CallCollector", "CallRows", "StackedRows", "CollectiveCalls"]
@@ -24,7 +24,7 @@ Reduction = Callable[[Callable[[nn.Parameter, Tensor], None]], Callable[[], None
 
 _EPS = 1e-8
 _MOST_STACKS = 1000
-_OURS = str(Path(__file__).parents[4])
+_OURS = str(Path(__file__).parents[3])
 _LEFT_OUT = re.compile(r"torch[/\\]nn[/\\]modules[/\\]module\.py|[/\\](multiprocessing|debugpy)[/\\]")
 
 

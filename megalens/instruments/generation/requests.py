@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ....protocol import GenerationRequest, Perturbation, replace_file
-from ....runs.controls import build_perturb
-from ....runs.errors import ClientError, as_arguments, bad_argument, whole
-from ....runs.query import LayerChoice
-from .generation import Generation, generations_of
+from ...protocol import GenerationRequest, Perturbation, replace_file
+from ...runs.controls import build_perturb
+from ...runs.errors import ClientError, as_arguments, bad_argument, whole
+from ...runs.query import LayerChoice
+from .written_text import Generation, generations_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ....runs.run import Run
+    from ...runs.run import Run
 
 __all__ = ["direction", "generate", "generation", "generations", "save_direction"]
 

@@ -12,7 +12,7 @@ from typing import IO, Any
 
 import msgspec
 
-from ....protocol import shown_text
+from ...protocol import shown_text
 from .megascan_files import TimelineError
 
 __all__ = ["Event", "EventArguments", "TraceFacts", "TraceFile"]

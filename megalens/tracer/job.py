@@ -1,23 +1,99 @@
-"""What becomes of a change that was accepted and then could not be put on the model."""
+"""What a process knows of its job: its part in it, where the hub is, whether anybody looks, and which change could not be put on the model.
+
+Each of these is a small state with a name; :class:`~megalens.tracer.coordinator.Coordinator` reads them and decides.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import enum
 import time
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from ..protocol import ProtocolError
-from .sending.peers import Schedule, StepStart
+from .sending.hub_process import HubAddress
+from .sending.peers import Rendezvous, Schedule, StepStart
 from .tensors.instrument import TensorTracer
 from .tensors.plan import TracingPlan
 
-__all__ = ["Recovery", "ViewerWatch"]
+__all__ = ["HubRoute", "Recovery", "Role", "ViewerWatch"]
 
 _HUB_GONE_SECONDS = 5.0
+"""After so long without a hub nobody is waited for; chosen by hand, not measured."""
 
 
-# Whether anybody is there who could let a training go on that waits.
+class Role(enum.Enum):
+    """How a process takes part in what is agreed on; it never changes."""
+
+    ALONE = "alone"
+    """The only process: it decides by itself."""
+    LEADER = "leader"
+    """Rank 0 of several: it asks all of them, and answers viewers for the job."""
+    MEMBER = "member"
+    """Any other rank: it follows the leader."""
+
+
+@dataclass
+class HubRoute:
+    """Where the hub is, as one process knows it.
+
+    ::
+
+        leader   its own hub ─▶ joined ─▶ published to the others, again whenever it moves or whether anybody looks changes
+        member   nothing ─▶ heard of, from the leader ─▶ joined, once this process has something to send
+
+    Attributes
+    ----------
+    everywhere : bool
+        Whether the hub listens on all addresses of this host, so that other hosts reach it.
+    joined : HubAddress or None
+        The hub that this process sends to.
+    heard : HubAddress or None
+        Member: the hub that the leader named last.
+    published : HubAddress or None
+        Leader: the hub that the others were told of last.
+    watched : bool
+        Leader: whether anybody looks, as the others were told last.
+    """
+
+    everywhere: bool
+    joined: HubAddress | None = None
+    heard: HubAddress | None = None
+    published: HubAddress | None = None
+    watched: bool = True
+
+    @property
+    def waiting(self) -> HubAddress | None:
+        """The hub that was heard of and is not joined yet."""
+        return None if self.heard == self.joined else self.heard
+
+    def hear(self, message: Mapping[str, Any]) -> None:
+        """Member: take what :meth:`message` of the leader is."""
+        self.heard = HubAddress(str(message["url"]), str(message["token"]), message.get("run_id"))
+
+    def look(self, viewers: int) -> bool:
+        """Leader: note how many look; return whether the others are to be told of a change."""
+        changed = self.watched != (viewers > 0)
+        self.watched = viewers > 0
+        return changed and self.published is not None
+
+    def message(self) -> dict[str, Any]:
+        """Leader: return what the others are told of the published hub."""
+        assert self.published is not None
+        url = self.published.url
+        if self.everywhere:
+            # Other hosts reach it at this host's address.
+            url = url.replace("127.0.0.1", Rendezvous.own_address())
+        return {
+            "url": url,
+            "token": self.published.token,
+            "run_id": self.published.run_id,
+            "watched": self.watched,
+        }
+
+
 class ViewerWatch:
     """Follows the hub and its viewers, and asks for a pause or its end where the settings say that this depends on them.
 
@@ -137,9 +213,9 @@ class Recovery:
         if not version or version not in versions or version in self._asked:
             return None
         # The one that this asks for has the next number, if nobody else asks for anything.
-        again = version - 1 in self._asked
+        retried = version - 1 in self._asked
         self._asked = [*self._asked[-8:], version]
-        before = TracingPlan() if again else schedule.previous
+        before = TracingPlan() if retried else schedule.previous
         patch = before.patch_from(schedule.begun + 1)
         gone = {name: None for name in plan.asked if name not in before.asked}
         return {"perturb": None, **patch, "flags": {**gone, **patch["flags"]}}

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ....protocol import is_whole, must_be, no_such
-from ....tracer.errors import TracerError
+from ...protocol import is_whole, must_be, no_such
+from ...tracer.errors import TracerError
 
 __all__ = ["GRANULARITIES", "TimelineSettings"]
 

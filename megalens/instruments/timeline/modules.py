@@ -15,10 +15,10 @@ from torch.optim.optimizer import (
 )
 from torch.utils.data import dataloader
 
-from ....tracer.graph_probes import end_of
-from ....tracer.instrument import Instrument
-from ....tracer.own_hooks import hook_after, hook_before
-from ....tracer.passes import when_backpropagated
+from ...tracer.graph_probes import end_of
+from ...tracer.instrument import Instrument
+from ...tracer.own_hooks import hook_after, hook_before
+from ...tracer.passes import when_backpropagated
 from .rows import Span
 
 __all__ = ["ModuleHooks", "layers_of", "operations_of", "LoopHooks", "StageHooks"]

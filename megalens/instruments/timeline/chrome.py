@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from ....protocol import join_numbers, ranges_text
-from ..analysis import Analysis
-from ..spans import COMMUNICATION, KINDS
+from ...protocol import join_numbers, ranges_text
+from .analysis import Analysis
 from .megascan_files import TimelineError
+from .spans import COMMUNICATION, KINDS
 from .trace_events import Event
 
 __all__ = ["write_chrome_trace", "SpanRow", "chrome_spans", "kind_of", "span_row", "BEGIN", "END"]

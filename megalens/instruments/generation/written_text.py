@@ -9,17 +9,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ....protocol import GENERATION_ENDED, parse_json, shown_text
-from ....protocol.messages_generated import GenerateRequest
-from ....runs.errors import ClientError, whole
-from ....runs.query import LayerChoice, Query
-from ....runs.run_words import check_flag
+from ...protocol import GENERATION_ENDED, parse_json, shown_text
+from ...protocol.messages_generated import GenerateRequest
+from ...runs.errors import ClientError, whole
+from ...runs.query import LayerChoice, Query
+from ...runs.run_words import check_flag
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pandas import DataFrame
 
-    from ....runs.run import Run
+    from ...runs.run import Run
 
 __all__ = ["Generation", "generations_of"]
 

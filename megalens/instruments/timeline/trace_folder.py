@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ....protocol import replace_file, shown_text, stream_schema
-from ....runs.errors import ClientError
-from ....runs.foreign_files import ForeignFiles
-from ....runs.moments.rows.cache_folder import cache_folder, locked, trim_cache
-from ....runs.run_folder import RunFolder
+from ...protocol import replace_file, shown_text, stream_schema
+from ...runs.errors import ClientError
+from ...runs.foreign_files import ForeignFiles
+from ...runs.moments.rows.cache_folder import cache_folder, locked, trim_cache
+from ...runs.run_folder import RunFolder
 from .chrome import BEGIN, END, SpanRow, chrome_spans
 from .kineto import KinetoTrace, is_kineto, kineto_trace
 from .megascan_files import RankTrace, TimelineError, aggregate, read_rank_file, read_rank_files

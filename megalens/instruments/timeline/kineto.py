@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ....protocol import join_numbers, ranges_text
+from ...protocol import join_numbers, ranges_text
 from .chrome import SpanRow, kind_of, span_row
 from .trace_events import Event, TraceFile
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from ....tracer.errors import said
-from ....tracer.graph_probes import GraphProbes, end_of
-from ....tracer.instrument import Instrument
-from ....tracer.passes import when_backpropagated
-from ....tracer.place import Place
-from ....tracer.settings import TraceSettings
+from ...tracer.errors import said
+from ...tracer.graph_probes import GraphProbes, end_of
+from ...tracer.instrument import Instrument
+from ...tracer.passes import when_backpropagated
+from ...tracer.place import Place
+from ...tracer.settings import TraceSettings
 from .communication import CommunicationHooks
 from .modules import LoopHooks, ModuleHooks, StageHooks, layers_of, operations_of
 from .rows import Span, SpanSender
@@ -22,7 +22,7 @@ from .settings import TimelineSettings
 from .step_clock import StepClock
 
 if TYPE_CHECKING:
-    from ....tracer.instrument import Host
+    from ...tracer.instrument import Host
 
 __all__ = ["TimelineInstrument", "traced"]
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ....tracer.errors import said
+from ...tracer.errors import said
 from .step_clock import DeviceTimes, Marks, StepClock, clock_number
 
 if TYPE_CHECKING:
-    from ....tracer.instrument import Host
+    from ...tracer.instrument import Host
 
 __all__ = ["SPAN_BYTES", "STREAM", "Span", "SpanSender", "computed_ns", "SlowRanks", "medians_of_others"]
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ....protocol import MegalensError, shown_text
-from ....protocol.outside import parse_json
+from ...protocol import MegalensError, shown_text
+from ...protocol.outside import parse_json
 
 __all__ = ["Iteration", "RankTrace", "TimelineError", "read_rank_file", "read_rank_files", "aggregate"]
 
