@@ -96,7 +96,7 @@ class Coordinator:
         self._watch = ViewerWatch(lambda: self.schedule, self.change)
         self._places: list[RankPlace] = []
         self._hub = HubRoute(everywhere=process is not None and process.everywhere, joined=address)
-        # Where nobody sends, what is counted is told to nobody.
+        # Where nobody sends, what is counted is reported to nobody.
         self._unsent = ProducerHealth()
         self._recovery = Recovery(
             lambda: self.schedule, tensors, lambda *failed: self._health.failed(*failed)
@@ -418,16 +418,15 @@ class Coordinator:
 
     def _peers_changed(self) -> None:
         """Rank 0: somebody came, went or fell silent."""
-        peers, worker = self._led, self.worker
-        if not isinstance(worker, Producer):
+        if self.peers is None or not isinstance(self.worker, Producer):
             return
-        places = [] if peers is None else peers.members.places()
-        if peers is not None and len(places) != len(self._places):
+        places = self.peers.members.places()
+        if self._role is Role.LEADER and len(places) != len(self._places):
             self._places = places
             # Viewers are told once everybody is there; a job that never is complete is told with the status.
             if len(places) == self._points.place.world_size:
-                worker.reply(self.announcement)
-        worker.status_now()
+                self.worker.reply(self.announcement)
+        self.worker.status_now()
 
     def _beat(self) -> dict[str, Any]:
         """Return what rank 0 hears of this process twice a second."""
