@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from .hub.errors import HubError
     from .instruments import pipeline
     from .instruments.generation.errors import GenerationError
-    from .instruments.generation.serving import serve
     from .instruments.generation.requests import save_direction
+    from .instruments.generation.serving import serve
     from .instruments.monitor.trainermon.trainermon import TrainerMon
     from .instruments.monitor.training_monitor import monitor
     from .instruments.pipeline import split

@@ -16,7 +16,7 @@ __all__ = ["follow_moves"]
 # What the documentation names by its path. Deeper modules follow the longest path that they begin with.
 _MOVED = {
     "client": "runs",
-    "client.alarms": "instruments.monitor.alarms",
+    "client.alarms": "instruments.monitor.recorded",
     "client.direction": "instruments.generation.requests",
     "client.generation": "instruments.generation.written_text",
     "contrast": "instruments.generation.contrast",

@@ -12,9 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...protocol import RANK_SCALAR
-from .alarm import MODULE_END
 
-__all__ = ["Levels", "Past", "median_of", "direction_of", "module_order", "places"]
+__all__ = ["MODULE_END", "Levels", "Past", "median_of", "direction_of", "module_order", "places"]
+
+MODULE_END = re.compile(r"/(input|output)\d*$")
+"""What stands behind the name of a module in the name of a tensor at one of its ends."""
+
 
 Column = NDArray[np.float64]
 Rows = NDArray[np.intp]

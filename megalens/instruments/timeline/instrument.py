@@ -18,8 +18,7 @@ from ...tracer.settings import TraceSettings
 from .communication import CommunicationHooks
 from .modules import LoopHooks, ModuleHooks, StageHooks, layers_of, operations_of
 from .rows import Span, SpanSender
-from .settings import TimelineSettings
-from .step_clock import StepClock
+from .step_clock import StepClock, TimelineSettings
 
 if TYPE_CHECKING:
     from ...tracer.instrument import Host

@@ -17,6 +17,7 @@ from ...protocol import MOMENT_COLUMNS, FrameTemplate, StepReadings, stream_sche
 from ...protocol.arrow_columns import arrow_column
 from ..errors import said
 from .gathering import Gathering, Merged, WholeStep
+from .layout import COLUMNS
 from .part import Figures, MeasuredStep, NameList
 
 if TYPE_CHECKING:
@@ -31,8 +32,6 @@ STREAM = "moments"
 _FRAME_ROWS = 100_000
 _MOST_KNOWN = 8
 _Kind = tuple[tuple[object, ...], ...]
-
-_COLUMNS = len(MOMENT_COLUMNS)
 
 
 # Statistics on their way from one process of a job to rank 0.
@@ -93,8 +92,8 @@ def unpack(meta: Mapping[str, Any], payload: memoryview) -> tuple[list[str], lis
         n = int(part["rows"])
         ids = np.frombuffer(payload, np.int32, n, at).copy()
         at += 4 * n
-        rows = np.frombuffer(payload, np.float64, _COLUMNS * n, at).reshape(n, _COLUMNS).copy()
-        at += 8 * _COLUMNS * n
+        rows = np.frombuffer(payload, np.float64, COLUMNS * n, at).reshape(n, COLUMNS).copy()
+        at += 8 * COLUMNS * n
         scale = math.nan if part["loss_scale"] is None else float(part["loss_scale"])
         said = str(part["gradient_stage"]), scale, bool(part["counted"]), int(part["micro_batch"])
         figures.append(Figures(str(part["stat"]), ids, rows, *said))

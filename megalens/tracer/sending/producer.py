@@ -32,7 +32,7 @@ from ..errors import as_protocol_error, plain_text
 from .hub_connection import HubConnection
 from .hub_link import HubLink
 from .hub_process import HubAddress, HubProcess
-from .training_log import ScalarQueue
+from .training_log import MOST_SCALARS, SCALARS_SECONDS, ScalarQueue
 from .worker import IGatherer, Rows, StepCost, Worker
 
 __all__ = ["Control", "Producer"]
@@ -40,8 +40,6 @@ __all__ = ["Control", "Producer"]
 log = logging.getLogger("megalens")
 
 _STATUS_SECONDS = 1.0
-_SCALARS_SECONDS = 0.2
-_MOST_NUMBERS = 10_000
 _LAST_SECONDS = 5.0
 _HUB_SECONDS = 5.0
 _MOST_REFUSALS = 3
@@ -134,7 +132,7 @@ class Producer(Worker):
         self._sent = self._said_goodbye = False
         self._refusals = 0
         self._scalars = ScalarQueue(self.health.warn)
-        self._numbers: deque[tuple[int, str, float]] = deque(maxlen=_MOST_NUMBERS)
+        self._numbers: deque[tuple[int, str, float]] = deque(maxlen=MOST_SCALARS)
         self._counted = 0
         self._overhead_at = self._status_at = time.monotonic()
         self.run_id = None if address is None else address.run_id
@@ -291,7 +289,7 @@ class Producer(Worker):
         wait = self._hub.wait
         if wait is None:
             # Where nobody looks, numbers go once a second, with all else.
-            return _SCALARS_SECONDS if self.watched and len(self._scalars) else _STATUS_SECONDS
+            return SCALARS_SECONDS if self.watched and len(self._scalars) else _STATUS_SECONDS
         return min(_STATUS_SECONDS, max(0.01, wait))
 
     def _hub_came(self, hello: Hello) -> None:

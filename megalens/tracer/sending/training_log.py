@@ -23,8 +23,10 @@ from ..place import to_host
 __all__ = ["ScalarLog", "ScalarQueue", "ScalarRow", "CHECKPOINT_BYTES", "AUDIT", "checkpoint_rows"]
 
 SCALARS = "scalars"
-_SECONDS = 0.2
-_KEPT = 10_000
+SCALARS_SECONDS = 0.2
+"""How often numbers are sent that no other rows take along."""
+MOST_SCALARS = 10_000
+"""Numbers that wait; of more, those of the script are left out and of those on their way the oldest."""
 
 AUDIT = "audit"
 CHECKPOINT_BYTES = 512
@@ -58,7 +60,7 @@ class ScalarLog:
                 value, self._on_device = to_host(value), True
             else:
                 value = value.clone()
-        if len(self._rows) < _KEPT:
+        if len(self._rows) < MOST_SCALARS:
             self._rows.append(ScalarRow(step, time.time(), name, value, unit))
 
     def take(self) -> tuple[Sequence[ScalarRow], Any]:
@@ -84,7 +86,7 @@ class ScalarQueue:
 
     def __init__(self, warn: Callable[[str], None]) -> None:
         self._warn = warn
-        self._rows: deque[tuple[int, float, str, float, str]] = deque(maxlen=_KEPT)
+        self._rows: deque[tuple[int, float, str, float, str]] = deque(maxlen=MOST_SCALARS)
         self._sent_at = time.monotonic()
 
     def __len__(self) -> int:
@@ -93,7 +95,7 @@ class ScalarQueue:
     @property
     def due(self) -> bool:
         """Whether the last ones were sent long enough ago."""
-        return time.monotonic() - self._sent_at >= _SECONDS
+        return time.monotonic() - self._sent_at >= SCALARS_SECONDS
 
     def keep(self, row: ScalarRow) -> float | None:
         """Take a number as it was logged, and return it; a tensor is read now. None where it is no number."""

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from ...protocol import MOMENT_COLUMNS, layer_name
+from ...protocol import layer_name
 from ..moments import merge_pieces
+from ..moments.layout import COLUMNS
 from ..points import FLAGS
 from .batch import NO_ERROR, Batch, Row, RowMeta, StepRows, identity_of
 from .pieces import join_pieces
@@ -25,7 +26,6 @@ _FIRST_PATIENCE_SECONDS = 30.0
 _MOST_BYTES = 64 << 20
 _MOST_EARLY = 256
 
-_COLUMNS = len(MOMENT_COLUMNS)
 
 Key = tuple[int, int, int]
 """Number of the settings, step, batch within the step."""
@@ -239,7 +239,7 @@ class Joiner:
             self._tables[rank, number] = _PieceTable([row[:-1] for row in rows], shapes, places_of(shapes))
         identities, shapes, places = self._tables[rank, number]
         n = len(identities)
-        moments = np.frombuffer(payload, np.float64, _COLUMNS * n).reshape(n, _COLUMNS)
+        moments = np.frombuffer(payload, np.float64, COLUMNS * n).reshape(n, COLUMNS)
         at, squares = moments.nbytes, None
         if meta.get("measured"):
             squares = np.frombuffer(payload, np.float64, 3 * n, at).reshape(n, 3)

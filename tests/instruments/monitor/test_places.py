@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judging import judged, readings, step
 
-from megalens.instruments.monitor.alarm import Alarm, first_serious, reached
 from megalens.instruments.monitor.levels import direction_of, module_order, places
+from megalens.instruments.monitor.rule import Alarm, first_serious, reached
 from megalens.protocol import MOMENT_COLUMNS, Readings
 
 

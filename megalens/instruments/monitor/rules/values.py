@@ -10,9 +10,8 @@ import numpy as np
 
 from ....protocol import RANK_SCALAR
 from ....protocol.kinds import number
-from ..alarm import Severity
 from ..levels import median_of
-from ..rule import Finding, Rule
+from ..rule import Finding, Rule, Severity
 from ..table import StepTable
 
 __all__ = ["Dead", "NotFinite", "Overflow", "Collapse", "Drift", "Jump", "LossSpike"]

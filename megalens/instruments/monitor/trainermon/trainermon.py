@@ -28,7 +28,7 @@ from ....adapters.before_reduction import before_reduction
 from ....protocol import MOMENT_COLUMNS, MegalensError, is_whole
 from ....protocol.outside import parse_json
 from ....tracer.errors import said
-from .anomaly_writer import AnomalyWriter, tag_of
+from .anomalies import AnomalyWriter
 from .call_rows import CallCollector, CallRows, CollectiveCalls, StackedRows
 from .config import (
     ConfigFileError,
@@ -40,11 +40,20 @@ from .config import (
     wants_module,
     wants_parameter,
 )
-from .event_files import TensorBoardWriter, need_tensorboard
 from .features import FeatureRows, ModuleStacks, ModuleStructure
 from .optimizer_readings import OptimizerReadings
 from .rules import together, values_of
-from .writing import COMMUNICATION, ApiWriter, Line, Writer, rank_folder, writer_of
+from .writing import (
+    COMMUNICATION,
+    ApiWriter,
+    Line,
+    TensorBoardWriter,
+    Writer,
+    need_tensorboard,
+    rank_folder,
+    tag_of,
+    writer_of,
+)
 
 __all__ = ["CommunicationShown", "StructureWritten", "TrainerMon"]
 

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from .. import measure, measure_natively
-from ..layout import COLUMNS
+from ..layout import COLUMNS, TYPES
 
 __all__ = ["counted_here", "first_tensor", "half_precision", "local_values", "measurable", "ParamRows"]
 
-_TYPES = frozenset((torch.float32, torch.bfloat16, torch.float16, torch.float64))
+_TYPES = frozenset(TYPES)
 _PLAIN = (Tensor, nn.Parameter)
 
 
