@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-__all__ = ["ready_moment", "Held", "held_parameters", "leaf_optimizers"]
+__all__ = ["Held", "held_parameters", "leaf_optimizers", "ready_moment"]
 
 _PREPARE = "prepare_grads"
 Stop = Callable[[], None]

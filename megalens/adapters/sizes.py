@@ -11,15 +11,15 @@ from torch import Tensor, nn
 from ..protocol.messages_generated import Model
 
 __all__ = [
+    "INNER_NAMES",
     "ModelSizes",
+    "bare",
     "halves",
     "hidden_size",
     "input_features",
     "model_sizes",
     "output_features",
     "text_config",
-    "INNER_NAMES",
-    "bare",
     "unwrapped",
 ]
 

@@ -11,7 +11,7 @@ from torch import nn
 
 from ..tracer import Place, Shards
 
-__all__ = ["mesh_place", "torch_place", "cuts_input", "cuts_output", "input_shards", "output_shards"]
+__all__ = ["cuts_input", "cuts_output", "input_shards", "mesh_place", "output_shards", "torch_place"]
 
 
 # How ``parallelize_module`` lays a module's input and output out over the tensor-parallel ranks.

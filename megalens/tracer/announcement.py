@@ -26,7 +26,7 @@ from .points import FLAGS, ModelPoints
 from .sending.peers import Peers
 from .tensors.compressors import suited_compressor
 
-__all__ = ["announcement", "add_members", "job_notes", "parts_notes"]
+__all__ = ["add_members", "announcement", "job_notes", "parts_notes"]
 
 
 # What rank 0 tells of the other processes of its job.

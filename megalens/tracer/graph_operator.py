@@ -33,14 +33,14 @@ __all__ = [
     "VALUE",
     "changed",
     "compilations",
+    "compiles",
     "define_operators",
     "ended",
+    "guard_hooks",
     "listeners",
+    "release_hooks",
     "tell_whole",
     "told",
-    "compiles",
-    "guard_hooks",
-    "release_hooks",
 ]
 
 VALUE, GRADIENT, BEGINS, BEGINS_WITH_GRADIENTS, ENDS, BACKPROPAGATED, NO_TENSOR, SUBCLASS, ODD_OUTPUT = range(

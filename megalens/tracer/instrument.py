@@ -34,7 +34,7 @@ from .sending.peers import Peers
 from .sending.producer import Producer
 from .sending.worker import IGatherer, Rows, Worker
 
-__all__ = ["IGatherer", "Instrument", "Rows", "Host"]
+__all__ = ["Host", "IGatherer", "Instrument", "Rows"]
 
 SPAN_KINDS = ("user", "data", "checkpoint", "optimizer", "forward", "backward", "wgrad")
 

@@ -13,16 +13,16 @@ from .graph_probes import GraphPass, passes_of
 from .own_hooks import hook_after, hook_before
 
 __all__ = [
+    "OUTSIDE",
+    "TRAINING",
     "IPassSink",
+    "MicroBatches",
     "PassHooks",
+    "Unproven",
     "after_backward",
     "hook_passes",
     "left_out_sentence",
     "when_backpropagated",
-    "OUTSIDE",
-    "TRAINING",
-    "MicroBatches",
-    "Unproven",
 ]
 
 TRAINING = "train"

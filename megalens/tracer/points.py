@@ -12,15 +12,15 @@ from ..protocol.messages_generated import Model
 from .place import Place
 
 __all__ = [
+    "FLAGS",
     "NO_EXPERTS",
+    "FlagKind",
     "FlagPoints",
     "IAdapter",
     "ModelPoints",
     "Shards",
     "SitePoints",
     "Source",
-    "FLAGS",
-    "FlagKind",
 ]
 
 Shards = Literal["none", "features", "uneven", "sequence", "heads"]

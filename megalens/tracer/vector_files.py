@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..protocol import parse_json
 
-__all__ = ["LimitedFile", "READERS", "Stored", "pt_tensors"]
+__all__ = ["READERS", "LimitedFile", "Stored", "pt_tensors"]
 
 _MOST_AT_ONCE = 4 << 20
 _MOST_PICKLED = 1 << 20

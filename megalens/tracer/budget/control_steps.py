@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["SHARE", "Design", "control_step", "Shift", "ShiftEstimate", "OwnCost"]
+__all__ = ["SHARE", "Design", "OwnCost", "Shift", "ShiftEstimate", "control_step"]
 
 SHARE = 1 / 16
 

@@ -14,12 +14,12 @@ from .points import FeaturePoint, ParamPoint
 
 __all__ = [
     "PowerIteration",
+    "WeightFeatures",
     "attention_entropy",
     "attention_largest",
     "attention_probabilities",
     "router_entropy",
     "router_similarity",
-    "WeightFeatures",
 ]
 
 MOST_ROWS = 64

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from megalens.protocol import MOMENT_COLUMNS
 
-__all__ = ["layout_of", "rows_of", "COLUMNS", "NEAR_ZERO", "TYPES"]
+__all__ = ["COLUMNS", "NEAR_ZERO", "TYPES", "layout_of", "rows_of"]
 
 
 # What a measured row holds, and of which numbers.

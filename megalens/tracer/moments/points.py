@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ..graph_probes import WHOLE
 
-__all__ = ["BeforeReduction", "FeaturePoint", "ParamPoint", "ResidualPoint", "SitePoint", "MomentPoints"]
+__all__ = ["BeforeReduction", "FeaturePoint", "MomentPoints", "ParamPoint", "ResidualPoint", "SitePoint"]
 
 
 @dataclass(frozen=True)

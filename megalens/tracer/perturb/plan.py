@@ -31,16 +31,16 @@ from ..vectors import load_vectors
 from .arithmetic import FLOATS, is_sharded
 
 __all__ = [
+    "SITES",
     "PerturbPlan",
     "SitePlan",
-    "perturb_plan",
-    "SITES",
-    "site_infos",
-    "refused_layers",
     "owner_of_weight",
+    "perturb_plan",
     "piece_of_output",
+    "refused_layers",
     "replica_of_output",
     "replica_of_weight",
+    "site_infos",
 ]
 
 _SEED = 0

@@ -20,7 +20,7 @@ from ...protocol.arrow_columns import arrow_column
 from ..errors import plain_text
 from ..place import to_host
 
-__all__ = ["ScalarLog", "ScalarQueue", "ScalarRow", "CHECKPOINT_BYTES", "AUDIT", "checkpoint_rows"]
+__all__ = ["AUDIT", "CHECKPOINT_BYTES", "ScalarLog", "ScalarQueue", "ScalarRow", "checkpoint_rows"]
 
 SCALARS = "scalars"
 SCALARS_SECONDS = 0.2

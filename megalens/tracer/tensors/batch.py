@@ -127,12 +127,12 @@ __all__ = [
     "Row",
     "RowMeta",
     "StepRows",
+    "TensorReading",
     "identity_of",
+    "reading_of",
     "split_rows",
     "tensors_table",
     "unknown_moments",
-    "TensorReading",
-    "reading_of",
 ]
 
 

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CONTROLS",
+    "LADDER",
+    "CostReduction",
     "FlagPlan",
     "ModePlan",
     "TracingPlan",
-    "LADDER",
-    "CostReduction",
     "apply_cost_reduction",
 ]
 

@@ -18,13 +18,13 @@ from .pieces import Cut
 from .probes import TensorProbe
 
 __all__ = [
+    "Window",
     "errors_of",
     "in_rows",
     "local_piece",
     "moments_of",
     "moments_of_each",
     "shape_of",
-    "Window",
 ]
 
 _MEASURED_VALUES = 1 << 20

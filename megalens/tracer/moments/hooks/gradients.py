@@ -19,7 +19,7 @@ from ..points import ParamPoint
 from .own_gradients import UNREDUCED, OwnGradients
 from .values import ParamRows, first_tensor, half_precision
 
-__all__ = ["GradientMoment", "UNKNOWN_SCALE", "LossScale"]
+__all__ = ["UNKNOWN_SCALE", "GradientMoment", "LossScale"]
 
 _WATCHED = 4
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from .. import measure, measure_natively
 from ..layout import COLUMNS, TYPES
 
-__all__ = ["counted_here", "first_tensor", "half_precision", "local_values", "measurable", "ParamRows"]
+__all__ = ["ParamRows", "counted_here", "first_tensor", "half_precision", "local_values", "measurable"]
 
 _TYPES = frozenset(TYPES)
 _PLAIN = (Tensor, nn.Parameter)

@@ -12,14 +12,14 @@ from .peers import Peers
 from .schedule import Schedule, StepStart
 
 __all__ = [
-    "Schedule",
     "Agreement",
     "Channel",
     "ChannelError",
-    "Peers",
-    "Rendezvous",
-    "Message",
-    "Proposal",
     "Members",
+    "Message",
+    "Peers",
+    "Proposal",
+    "Rendezvous",
+    "Schedule",
     "StepStart",
 ]

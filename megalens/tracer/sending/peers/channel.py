@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Channel", "ChannelError", "MessageKind", "Message", "Outbox"]
+__all__ = ["Channel", "ChannelError", "Message", "MessageKind", "Outbox"]
 
 _HEADER = struct.Struct("<4sIIQ")
 _MAGIC = b"MLC1"

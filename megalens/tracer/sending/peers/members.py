@@ -21,7 +21,7 @@ from ....protocol.messages_generated import RankCondition, RankPlace, RankState
 from ...place import Place
 from .channel import Channel, ChannelError, Message, MessageKind
 
-__all__ = ["Members", "Rendezvous", "PeerListener"]
+__all__ = ["Members", "PeerListener", "Rendezvous"]
 
 _SILENT_SECONDS = 2.0
 
