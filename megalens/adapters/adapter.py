@@ -1,4 +1,4 @@
-"""An adapter is a small table: where in a transformer's layer each trace point is."""
+"""From a table of paths to the trace points of a model."""
 
 from __future__ import annotations
 

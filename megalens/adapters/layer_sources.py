@@ -1,4 +1,4 @@
-"""Where each flag's tensor can be seen in one layer of a table."""
+"""Where each flag's tensor can be seen in one layer of a table, and how a tensor that holds several is cut."""
 
 from __future__ import annotations
 

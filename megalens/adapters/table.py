@@ -1,4 +1,4 @@
-"""What an adapter's table says: dotted paths of modules in a transformer's layer."""
+"""What an adapter's table says: dotted paths of modules in a transformer's layer, such as ``attn.scores``, or ``attn[1]`` for the second value that a module returns."""
 
 from __future__ import annotations
 

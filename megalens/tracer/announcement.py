@@ -1,4 +1,4 @@
-"""What a tracer tells its hub about the run: the ``announce`` message."""
+"""What a tracer tells its hub about the run and its job: the ``announce`` message, and rank 0's words about the others."""
 
 from __future__ import annotations
 

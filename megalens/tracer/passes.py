@@ -1,4 +1,4 @@
-"""Forward and backward passes, as hooks on the modules whose call is one forward pass see them."""
+"""Forward and backward passes as hooks on the model see them, and to which micro-batch each belongs."""
 
 from __future__ import annotations
 
@@ -30,8 +30,6 @@ OUTSIDE = "outside"
 """Phase of what runs between steps, or inside of them without gradients: it is neither traced nor perturbed."""
 
 
-# Which micro-batch the model is at: in a forward pass, in its backward pass, or in what is computed again for
-# it.
 class Unproven:
     """A forward pass in evaluation mode, of which only its backward pass says that it is a micro-batch.
 

@@ -1,4 +1,4 @@
-"""Where a process stands in its job."""
+"""Where a process stands in its job, and copies from its device that the step does not wait for."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from ..protocol.messages_generated import RankPlace
 __all__ = ["Place", "to_host"]
 
 
-# Copies from a device that the step does not wait for.
 def to_host(data: Tensor) -> Tensor:
     """Start a copy into pinned memory. It is complete once an event that is recorded after it is."""
     host = empty(data.shape, dtype=data.dtype, pin_memory=True)

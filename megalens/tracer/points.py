@@ -1,4 +1,4 @@
-"""What an adapter tells the tracer about a model: where each flag's tensor can be seen."""
+"""What an adapter tells the tracer about a model: the catalogue of flags, and where the tensor of each can be seen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which steps are control steps: a random few in which nothing is traced, the same ones on every rank."""
+"""Measuring what tracing costs: a random few control steps in which nothing is traced, the same on every rank, and how much longer the others take."""
 
 from __future__ import annotations
 

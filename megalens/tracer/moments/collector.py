@@ -1,4 +1,4 @@
-"""Where the moments of a step go from the training thread: on rank 0 into rows, on the others to rank 0."""
+"""From the training thread to rank 0: a process's figures are packed for it, and there they become frames of the stream ``moments``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What attention, routers and weights are like, in numbers: pure functions of tensors, bounded in cost."""
+"""What attention, routers and weights are like, in numbers: pure functions of bounded cost, and the weights that are measured before a step."""
 
 from __future__ import annotations
 

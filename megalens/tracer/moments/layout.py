@@ -1,4 +1,4 @@
-"""How a tensor's values lie in memory."""
+"""What a measured row holds, and how a tensor's values lie in memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from megalens.protocol import MOMENT_COLUMNS
 __all__ = ["COLUMNS", "NEAR_ZERO", "TYPES", "layout_of", "rows_of"]
 
 
-# What a measured row holds, and of which numbers.
 COLUMNS = len(MOMENT_COLUMNS)
 """Figures of a row, in the order of :data:`megalens.protocol.MOMENT_COLUMNS`."""
 

@@ -1,4 +1,4 @@
-"""What one process has of one statistic at one step, on its way from the training thread to the producer thread."""
+"""What one process measured of one step, on its way from the training thread to the producer thread, and the names that its rows refer to by number."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ Scale = float | Tensor
 """Loss scale: a number, or a tensor of one element on the device that knows it."""
 
 
-# The names of a process's tensors, by which rows travel as numbers.
 class NameList:
     """Names in the order in which they came; they are only ever added.
 

@@ -1,4 +1,4 @@
-"""What each kind does to a tensor. Never in place, differentiable, and without a synchronisation."""
+"""What each kind of perturbation does to a tensor, with random numbers of its own. Never in place, differentiable, and without a synchronisation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One perturbed module: what its hooks do."""
+"""The hooks that perturb a module, put on while a perturbation is armed and taken off again."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ _MARK = "_megalens_perturbed"
 _MOST_REASONS = 20
 
 
-# The hooks that perturb, put on while a perturbation is armed and taken off again.
 class Installed:
     """Perturbations that are on. Calling it takes them off, and leaves the model as it was; safe twice.
 

@@ -1,4 +1,4 @@
-"""From a ``Perturb`` object to a plan that hooks can follow."""
+"""From a ``Perturb`` object to a plan that hooks can follow: where a module can be perturbed, and who draws the same numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers of the training loop on their way to the hub: the stream ``scalars``."""
+"""What a script logs on its way to the hub: numbers (the stream ``scalars``) and checkpoints (rows of ``audit``)."""
 
 from __future__ import annotations
 
@@ -139,7 +139,6 @@ def _table(rank: int, rows: Sequence[tuple[int, float, str, float, str]]) -> pa.
 _LONGEST_NAME = 80
 
 
-# That the training saved itself, as a row of the stream ``audit``.
 def checkpoint_rows(saved: Any, step: int) -> dict[str, list[Any]]:
     """Return the row that says what was saved after a step.
 

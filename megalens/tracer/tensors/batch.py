@@ -1,4 +1,4 @@
-"""What the training thread hands to the producer thread, and how it becomes Arrow rows there."""
+"""What the training thread hands to the producer thread, how it becomes Arrow rows there, and the short way that the next tensor of a probe takes."""
 
 from __future__ import annotations
 

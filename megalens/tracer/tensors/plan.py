@@ -1,4 +1,4 @@
-"""What is in force, as the hooks follow it. Never changed: every patch makes another plan."""
+"""What is in force, as the hooks follow it, and what of it is given up for the budget. A plan never changes: every patch makes another one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,6 @@ _PARTS = {"Tile": ("tiles", 96), "Peaks": ("cells", 256)}
 """By compressor the parameter that says how many parts there are at most, and its default."""
 
 
-# What of traced tensors is given up for the budget, laid over what the user asked for.
 @dataclass(frozen=True)
 class CostReduction:
     """What is given up. The default gives up nothing.

@@ -1,4 +1,4 @@
-"""What is done with one traced tensor, whatever flag it is of."""
+"""What is done with one traced tensor, whatever flag it is of: its piece, its positions, its moments, its compression error."""
 
 from __future__ import annotations
 
@@ -30,7 +30,6 @@ __all__ = [
 _MEASURED_VALUES = 1 << 20
 
 
-# Which positions of a forward pass are reported, where a model computes some again.
 @dataclass(frozen=True, eq=False)
 class Window:
     """Positions to take of every tensor of a pass, by sample.

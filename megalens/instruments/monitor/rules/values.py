@@ -1,4 +1,4 @@
-"""Rules about values as such: what is no number, what soon will be none, what does nothing."""
+"""Rules over the values of one tensor: as such (no number, soon none, all zero), and against the level of its last steps."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ....tracer.collectives import CollectiveHooks, Done, tensors_of
 from ....tracer.moments import measure
 from ....tracer.moments.hooks.values import local_values
-from .features import FeatureHooks, FeatureRows
+from .readings import FeatureHooks, FeatureRows, gradient_of
 
 __all__ = ["CallCollector", "CallRows", "StackedRows", "CollectiveCalls"]
 
@@ -416,12 +416,6 @@ class CallCollector:
         self._handles, self._stops, self._kept = [], [], []
         if self._features is not None:
             self._features.close()
-
-
-def gradient_of(parameter: Tensor, main: bool = True) -> Tensor | None:
-    """Return a parameter's gradient; Megatron's own where there is one."""
-    found = getattr(parameter, "main_grad", None) if main else None
-    return parameter.grad if found is None else found
 
 
 def _joined(several: Iterable[CallRows]) -> CallRows:

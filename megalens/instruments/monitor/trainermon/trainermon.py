@@ -40,8 +40,7 @@ from .config import (
     wants_module,
     wants_parameter,
 )
-from .features import FeatureRows, ModuleStacks, ModuleStructure
-from .optimizer_readings import OptimizerReadings
+from .readings import FeatureRows, ModuleStacks, ModuleStructure, OptimizerReadings
 from .rules import together, values_of
 from .writing import (
     COMMUNICATION,

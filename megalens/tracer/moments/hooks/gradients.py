@@ -1,4 +1,4 @@
-"""At which moment of a step its gradients are measured: complete, unscaled and before clipping."""
+"""When the gradients of a step are measured: complete, without the loss scale, and before clipping."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ UNKNOWN_SCALE = (
 _listening: weakref.WeakSet[LossScale] = weakref.WeakSet()
 
 
-# The factor by which the loss is multiplied in mixed precision.
 class LossScale:
     """Reads the scale without waiting for a device.
 

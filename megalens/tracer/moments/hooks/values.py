@@ -1,4 +1,4 @@
-"""Which values of a tensor this process has and counts."""
+"""Which values of a tensor this process holds and counts, and measuring the tensors of all parameters at once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ _TYPES = frozenset(TYPES)
 _PLAIN = (Tensor, nn.Parameter)
 
 
-# Measuring a tensor of every parameter at once: its values, or its gradient.
 class ParamRows:
     """Measures the same tensors in step after step, which a training step waits for: so each is asked as little as can be, and no memory is taken anew.
 

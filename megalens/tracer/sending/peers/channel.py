@@ -1,4 +1,4 @@
-"""Messages over one non-blocking TCP socket."""
+"""Messages over one non-blocking TCP socket, and those that other threads have waiting for it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ _READ_BYTES = 1 << 20
 _EARLY_BYTES = 64 << 20
 
 
-# What other threads want to have sent.
 class Outbox:
     """Messages on their way to the peers' thread. Those of instruments wait for a leader that is not found yet: the first steps may be over before.
 

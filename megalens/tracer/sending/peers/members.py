@@ -1,4 +1,4 @@
-"""Who is there: what rank 0 has heard of every process of the job."""
+"""How the processes of a job find each other and let each other in, and what rank 0 has heard of each."""
 
 from __future__ import annotations
 
@@ -35,8 +35,6 @@ _ANSWER_SECONDS = 5.0
 _CONNECT_SECONDS = 2.0
 
 
-# Where the processes of a job find each other and let each other in.
-#
 # How two processes of a job let each other in: both show that they know the secret, which itself never
 # crosses the wire.
 class Handshake:
@@ -273,7 +271,6 @@ class PeerListener:
 """How many of these this process has made: every process makes them in one order, so it tells the keys of one from those of another."""
 
 
-# How the processes of a job find each other: through the job's own store.
 class Rendezvous:
     """Keys in the store of a job. Never waits: what is not there yet is asked for again.
 
