@@ -26,12 +26,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    ".model": (
-        "GPT",
-        "GPTConfig",
-        "GPTPart",
-        "ByteTokenizer",
-    ),
+    ".model": ("GPT", "ByteTokenizer", "GPTConfig", "GPTPart"),
     ".text": ("Corpus", "load_corpus"),
     ".train": ("Progress", "TrainConfig", "Trainer"),
 }

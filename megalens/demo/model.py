@@ -28,58 +28,6 @@ from .cache import Cache, LayerCache
 __all__ = ["GPT", "GPTConfig", "GPTPart", "ByteTokenizer"]
 
 
-class ByteTokenizer:
-    """Text to byte ids and back. It has the ``decode`` that the tracer asks a tokenizer for."""
-
-    vocab_size = 256
-
-    def encode(self, text: str) -> list[int]:
-        """Return the ids of the UTF-8 bytes of ``text``."""
-        return list(text.encode("utf-8"))
-
-    def decode(self, ids: Iterable[int] | Tensor) -> str:
-        """Return the text of some ids; bytes that are no UTF-8 by themselves become U+FFFD."""
-        numbers = ids.tolist() if isinstance(ids, Tensor) else [int(i) for i in ids]
-        return bytes(numbers).decode("utf-8", "replace")
-
-    def token_bytes(self, token: int) -> bytes:
-        """Return the byte that an id stands for."""
-        return bytes([token])
-
-    def tensor(self, text: str) -> Tensor:
-        """Return the ids of ``text`` as ``[1, S]`` int64."""
-        return torch.tensor([self.encode(text)], dtype=torch.long)
-
-
-# Part of the demo's GPT, for trainings that cut it into stages.
-class GPTPart(nn.Module):
-    """An equal share of the layers, with the embedding on the first part and the head on the last.
-
-    Parameters
-    ----------
-    model : GPT
-        Whose layers are taken, not copied.
-    number, of : int
-        Which part, counted from 0, of how many; the number of layers has to divide.
-    """
-
-    def __init__(self, model: GPT, number: int, of: int) -> None:
-        super().__init__()
-        each = len(model.blocks) // of
-        self.blocks = nn.ModuleList(model.blocks[number * each : (number + 1) * each])
-        self.first = nn.ModuleList([model.embedding, model.positions]) if number == 0 else None
-        self.last = nn.Sequential(model.norm, model.head) if number == of - 1 else None
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return hidden states ``[batch, sequence, hidden]``, of the last part logits; ``x`` are tokens ``[batch, sequence]`` for the first."""
-        if self.first is not None:
-            embedding, positions = self.first
-            x = embedding(x) + positions(torch.arange(x.shape[1], device=x.device))
-        for block in self.blocks:
-            x = block(x)
-        return x if self.last is None else self.last(x)
-
-
 @dataclass(frozen=True)
 class GPTConfig:
     """Sizes of the model."""
@@ -226,3 +174,54 @@ class GPT(nn.Module):
         for block in blocks:
             for linear in (block.attention.projection, block.mlp.fc2):
                 nn.init.normal_(linear.weight, std=0.02 / math.sqrt(2 * self.config.layers))
+
+
+class GPTPart(nn.Module):
+    """Part of the model, for trainings that cut it into stages: an equal share of the layers, with the embedding on the first part and the head on the last.
+
+    Parameters
+    ----------
+    model : GPT
+        Whose layers are taken, not copied.
+    number, of : int
+        Which part, counted from 0, of how many; the number of layers has to divide.
+    """
+
+    def __init__(self, model: GPT, number: int, of: int) -> None:
+        super().__init__()
+        each = len(model.blocks) // of
+        self.blocks = nn.ModuleList(model.blocks[number * each : (number + 1) * each])
+        self.first = nn.ModuleList([model.embedding, model.positions]) if number == 0 else None
+        self.last = nn.Sequential(model.norm, model.head) if number == of - 1 else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return hidden states ``[batch, sequence, hidden]``, of the last part logits; ``x`` are tokens ``[batch, sequence]`` for the first."""
+        if self.first is not None:
+            embedding, positions = self.first
+            x = embedding(x) + positions(torch.arange(x.shape[1], device=x.device))
+        for block in self.blocks:
+            x = block(x)
+        return x if self.last is None else self.last(x)
+
+
+class ByteTokenizer:
+    """Text to byte ids and back. It has the ``decode`` that the tracer asks a tokenizer for."""
+
+    vocab_size = 256
+
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of the UTF-8 bytes of ``text``."""
+        return list(text.encode("utf-8"))
+
+    def decode(self, ids: Iterable[int] | Tensor) -> str:
+        """Return the text of some ids; bytes that are no UTF-8 by themselves become U+FFFD."""
+        numbers = ids.tolist() if isinstance(ids, Tensor) else [int(i) for i in ids]
+        return bytes(numbers).decode("utf-8", "replace")
+
+    def token_bytes(self, token: int) -> bytes:
+        """Return the byte that an id stands for."""
+        return bytes([token])
+
+    def tensor(self, text: str) -> Tensor:
+        """Return the ids of ``text`` as ``[1, S]`` int64."""
+        return torch.tensor([self.encode(text)], dtype=torch.long)

@@ -25,13 +25,11 @@ _MANY_RANKS = 256
 _OWN_NUMBER = -1
 _OWN = str(_OWN_NUMBER)
 
-_SECONDS = 30.0
-_LEAST_SECONDS_HUB_COST = 2.0
+_COST_SECONDS, _LEAST_COST_SECONDS = 30.0, 2.0
 
 
-# What the hub's own process costs.
 class HubCost:
-    """CPU time of this process in the last half minute, as per cent of a processor core: of training steps that follow each other that is per cent of step time.
+    """What the hub costs: CPU time of this process in the last half minute, as per cent of a processor core: of training steps that follow each other that is per cent of step time.
 
     Parameters
     ----------
@@ -47,7 +45,7 @@ class HubCost:
         """Read the clocks; a few times a second."""
         now = time.monotonic()
         self._samples.append((now, time.process_time(), self._recorder_seconds()))
-        while now - self._samples[0][0] > _SECONDS:
+        while now - self._samples[0][0] > _COST_SECONDS:
             self._samples.popleft()
 
     def added_to(self, overhead: Overhead) -> Overhead:
@@ -55,7 +53,7 @@ class HubCost:
         if not self._samples:
             return overhead
         (began, cpu, recorded), (now, all_cpu, all_recorded) = self._samples[0], self._samples[-1]
-        if now - began < _LEAST_SECONDS_HUB_COST:
+        if now - began < _LEAST_COST_SECONDS:
             return overhead
         recorder = 100 * (all_recorded - recorded) / (now - began)
         hub = max(0.0, 100 * (all_cpu - cpu) / (now - began) - recorder)

@@ -94,9 +94,8 @@ class Change:
         return due
 
 
-# What a change is called in the ``audit`` stream.
 def audit_actions(patch: ConfigPatch) -> list[tuple[str, dict[str, Any]]]:
-    """Return what a patch does, as (action, the part of the patch that does it): one or several of configure, perturb, disarm, pause, resume, step, budget."""
+    """Return what a patch does as the ``audit`` stream calls it, as (action, the part of the patch that does it): one or several of configure, perturb, disarm, pause, resume, step, budget."""
     actions: list[tuple[str, dict[str, Any]]] = []
     if "perturb" in patch:
         actions.append(("disarm" if patch["perturb"] is None else "perturb", {"perturb": patch["perturb"]}))

@@ -1,4 +1,4 @@
-"""Who may open a WebSocket to the hub."""
+"""Connections to a hub: who may open one, how many may be half open, and what the other side can make a connection hold and do."""
 
 from __future__ import annotations
 
@@ -19,7 +19,16 @@ from websockets.typing import Subprotocol
 
 from ..protocol import SUBPROTOCOL, Pace
 
-__all__ = ["check_upgrade", "select_subprotocol", "DirectConnect", "BoundedConnection", "HalfOpen"]
+if TYPE_CHECKING:
+    from websockets.asyncio.connection import Connection
+else:
+    Connection = object
+
+__all__ = ["BoundedConnection", "DirectConnect", "HalfOpen", "check_upgrade", "select_subprotocol"]
+
+_PONG = b"\x8a"
+_MOST_FRAGMENTS = 4096
+_CONTROLS_AT_ONCE, _CONTROLS_A_SECOND = 1000, 50.0
 
 
 def check_upgrade(
@@ -72,19 +81,6 @@ def select_subprotocol(connection: ServerConnection, offered: Sequence[Subprotoc
     return next((name for name in offered if name.startswith("megalens.")), None)
 
 
-# Connecting to a hub at the very address that was named.
-class DirectConnect(connect):
-    """Never follows a redirect: another host must get neither the token nor the connection. What answers is bounded in what it can make this side hold."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, create_connection=BoundedClientConnection, **kwargs)
-
-    def process_redirect(self, exc: Exception) -> Exception | str:
-        """Let the redirect be the error that it is."""
-        return exc
-
-
-# What the other side of a WebSocket can make a connection hold and do, bounded.
 class HalfOpen:
     """Lets few connections be half open at once, and always the newest.
 
@@ -129,16 +125,6 @@ class HalfOpen:
         for transport in list(self._waiting):
             self.end(transport)
             transport.abort()
-
-
-if TYPE_CHECKING:
-    from websockets.asyncio.connection import Connection
-else:
-    Connection = object
-
-_PONG = b"\x8a"
-_MOST_FRAGMENTS = 4096
-_CONTROLS_AT_ONCE, _CONTROLS_A_SECOND = 1000, 50.0
 
 
 class BoundedConnection(Connection):
@@ -210,3 +196,14 @@ class BoundedConnection(Connection):
 
 class BoundedClientConnection(BoundedConnection, ClientConnection):
     """A connection to a hub that need not be one of ours."""
+
+
+class DirectConnect(connect):
+    """Connects to a hub at the very address that was named, and never follows a redirect: another host must get neither the token nor the connection. What answers is bounded in what it can make this side hold."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, create_connection=BoundedClientConnection, **kwargs)
+
+    def process_redirect(self, exc: Exception) -> Exception | str:
+        """Let the redirect be the error that it is."""
+        return exc

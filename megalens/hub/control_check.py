@@ -1,4 +1,4 @@
-"""What the hub can check of the part of a patch that does more than look."""
+"""What the hub can check of a patch before a producer sees it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ _WORDS = {
 }
 
 
-# What the hub can check of a configuration patch before a producer sees it.
 def check_patch(
     patch: ConfigPatch,
     flags: list[FlagInfo],

@@ -1,4 +1,4 @@
-"""The figures that the processes of a job say of themselves, added up."""
+"""The figures of ``status``: what the processes of a job report of themselves, and what has come of each stream."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _ALIKE: tuple[Literal["perturbed_steps", "armed_steps", "left_out_passes"], ...]
     "armed_steps",
     "left_out_passes",
 )
+"""What processes of a job count alike."""
 
 _MEAN_STEPS = 32
 _MOST_COUNT = 2**53
 _MOST_TEXT = 500
-"""What processes of a job count alike."""
 
 
 class Reports:
@@ -100,10 +100,9 @@ def _instruments(reports: Iterable[Status]) -> dict[str, Any]:
     return {name: state for report in reports for name, state in report.get("instruments", {}).items()}
 
 
-# What has come of each stream: the ``streams`` member of ``status``.
 @dataclass
 class StreamFigures:
-    """Rows, bytes, steps and non-finite values of one stream, counted as its policy says.
+    """Rows, bytes, steps and non-finite values of one stream, counted as its policy says: a member of ``status.streams``.
 
     Attributes
     ----------

@@ -139,7 +139,6 @@ def _model_text(message: Announce) -> str:
     return f"{name} of {layers} layers" + (f" and hidden size {hidden}" if hidden else "")
 
 
-# How each process of the job is: what was heard of it, from itself or from others, and how long ago.
 @dataclass(slots=True)
 class _Own:
     """A process that is, or was, connected itself."""

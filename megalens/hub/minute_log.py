@@ -1,4 +1,4 @@
-"""Telling of trouble that strangers can make as often as they like."""
+"""Reports of trouble that strangers can make as often as they like, bounded."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ _MOST, _MOST_ALIKE = 200, 8
 _NUMBERS = re.compile(r"\d+")
 
 
-# Which warnings become rows of the stream ``audit``.
 class WarningLog:
-    """Lets each sentence through once. Of those that differ by their numbers only, and of all together, no more than a reader wants: they are recorded for good, and whoever sends them decides how many there are."""
+    """Chooses which warnings become rows of the stream ``audit``: lets each sentence through once. Of those that differ by their numbers only, and of all together, no more than a reader wants: they are recorded for good, and whoever sends them decides how many there are."""
 
     def __init__(self) -> None:
         self._seen: set[str] = set()

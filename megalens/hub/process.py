@@ -1,22 +1,19 @@
-"""Whether another process is there."""
+"""What a hub asks of the operating system: room for connections, memory that stays, whether a process runs."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
 import os
-import re
-import secrets
-import time
 from dataclasses import dataclass
 
-from .options import HubOptions
-
-__all__ = ["process_runs", "new_run_id", "count_places", "keep_freed_memory"]
-
-_MOST_LETTERS = 40
+__all__ = ["Places", "count_places", "keep_freed_memory", "process_runs"]
 
 _OWN_FILES = 64
+"""What a hub holds open besides connections: the recording, its port, libraries, and a reserve for files that the recorder opens later."""
+# More half open than the system hands over at once: whoever comes to speak has been read before others can push him out.
+_MOST_HALF_OPEN = 256
+_MOST_BACKLOG = 64
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
 _MIB = 1024 * 1024
@@ -40,13 +37,6 @@ def keep_freed_memory() -> None:
             mallopt(parameter, value)
 
 
-"""What a hub holds open besides: the recording, its port, libraries, and a reserve for files that the recorder opens later."""
-# More half open than the system hands over at once: whoever comes to speak has been read before others can push him out.
-_MOST_HALF_OPEN = 256
-_MOST_BACKLOG = 64
-
-
-# How many connections the system lets a hub have.
 @dataclass(frozen=True)
 class Places:
     """How many connections there may be.
@@ -83,17 +73,6 @@ def count_places() -> Places:
     half_open = max(4, min(_MOST_HALF_OPEN, soft // 4))
     backlog = max(1, min(_MOST_BACKLOG, soft // 16))
     return Places(max(soft - _OWN_FILES - half_open - backlog, 1), half_open, backlog)
-
-
-# The id of a new run, which is its folder's name too.
-def new_run_id(name: str) -> str:
-    """Return an id that no other run has: when it began, what can be written of its name in any file system, and a random end."""
-    words = re.sub(r"[^A-Za-z0-9._]+", "-", "" if name == HubOptions.name else name)[:_MOST_LETTERS].strip(
-        "-."
-    )
-    return "-".join(
-        filter(None, (time.strftime("%Y%m%d-%H%M%S", time.gmtime()), words, secrets.token_hex(4)))
-    )
 
 
 def process_runs(pid: int) -> bool:

@@ -24,15 +24,13 @@ from .stream_file import StreamFile
 
 __all__ = ["GivenUp", "RecordingFolder", "pack_stream"]
 
-
 _PIECES = 256
-
+"""A bounded recording gives up its oldest rows in pieces of about one part in so many of its bytes."""
 _DICTIONARY_BYTES = 16 * 1024 * 1024
 # What else a reader wants to know of a stream before it reads its rows: the stream's own business.
 _INDEXES = {"moments": MomentIndex}
 
 
-# Turning a finished ``.arrows`` file into Parquet.
 def pack_stream(source: Path, stream: str | Stream) -> Path:
     """Write the rows of ``source`` to Parquet beside it, and remove ``source`` once they are safely on disk.
 
@@ -146,9 +144,6 @@ def _codecs(fast: tuple[str, ...], columns: list[str]) -> dict[str, Any]:
         "compression": {name: "lz4" if name in fast else "zstd" for name in columns},
         "compression_level": {name: 3 for name in columns if name not in fast},
     }
-
-
-"""A bounded recording gives up its oldest rows in pieces of about so many of its bytes."""
 
 
 @dataclass(frozen=True)

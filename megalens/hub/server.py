@@ -22,8 +22,8 @@ from .connections import HalfOpen, check_upgrade, select_subprotocol
 from .discovery import HubEntry, process_identity, remove_entry, write_entry
 from .errors import HubError
 from .minute_log import MinuteLog
-from .options import HubOptions
-from .process import count_places, new_run_id, process_runs
+from .options import HubOptions, new_run_id
+from .process import count_places, process_runs
 from .publisher import Publisher
 from .recorder import Recorder
 from .resumed import read_resumed, set_aside

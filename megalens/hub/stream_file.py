@@ -14,10 +14,9 @@ from ..protocol import FIRST_BYTES, CheckedBody, IndexWriter, Stream, index_path
 
 __all__ = ["StreamFile", "StreamPiece", "StepRanges"]
 
-_MOST = 1000
+_MOST_RANGES = 1000
 
 
-# Which steps something lacks, as few ranges.
 class StepRanges:
     """A set of steps kept as inclusive ranges. Past 1,000 ranges the closest two become one, so it never says too little."""
 
@@ -37,7 +36,7 @@ class StepRanges:
                 merged[-1][1] = max(merged[-1][1], high)
             else:
                 merged.append([low, high])
-        if len(merged) > _MOST:
+        if len(merged) > _MOST_RANGES:
             gap = min(range(1, len(merged)), key=lambda i: merged[i][0] - merged[i - 1][1])
             merged[gap - 1][1] = merged[gap][1]
             del merged[gap]

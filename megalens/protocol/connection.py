@@ -1,4 +1,4 @@
-"""The head of a WebSocket frame, for who writes frames of a megabyte past the library's copies."""
+"""What both ends of a connection use: how often somebody may do something, and heads of frames that go past the library's copies."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ def binary_head(length: int, *, masked: bool) -> bytes:
     return _LONG.pack(_WHOLE_BINARY, mask | 127, length) + key
 
 
-# How often somebody may do something.
 class Pace:
     """A few at once, and then so many a second.
 

@@ -1,4 +1,4 @@
-"""Where the language-neutral contract files are."""
+"""The language-neutral contract: where its files are, and JSON values held against its schemas (the twin of ``src/protocol/schema-check.ts``)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,6 @@ _OBJECT_WORDS = frozenset(
 )
 
 
-# Checks of JSON values against the schemas of the contract. The twin of ``src/protocol/schema-check.ts``.
 class Misfit(NamedTuple):
     """Where a value does not fit its schema, and why.
 

@@ -31,61 +31,6 @@ __all__ = [
 ]
 
 EMBEDDING = -1
-
-LAST_STEP = MOST_WHOLE
-"""The end of what is open: whole numbers in JavaScript, too."""
-
-
-# Which steps a person means: the one place where ``steps=`` is read.
-def read_steps(value: Any, field: str = "steps", pairs: Any = tuple) -> Ranges | None:
-    """Return inclusive ranges of steps, or None for all.
-
-    Parameters
-    ----------
-    value : int, slice, range, iterable of int, str or None
-        ``10``, ``slice(10, 20)`` and ``range(10, 20)`` (without 20, as everywhere in Python; a slice may be open), ``[10, 20]`` (these two), ``"10-19,30"``.
-    field : str
-        Its name, for the error.
-    pairs : type or tuple of types
-        Sequences in which two steps are the first and the last, as they were before, with a DeprecationWarning.
-
-    Raises
-    ------
-    ProtocolError
-        ``bad-parameter``, naming the field.
-    """
-    if isinstance(value, pairs) and len(value) == 2 and _is_span(value):
-        first, last = value[0] or 0, LAST_STEP if value[1] is None else int(value[1])
-        end = ", None" if value[1] is None else f", {last + 1}"
-        warn_old(
-            f"{field}={value!r} is read as first and last step for one release more: write slice({int(first)}{end})."
-        )
-        value = slice(first, last + 1)
-    try:
-        if isinstance(value, slice):
-            start, stop = (None if end is None else end.__index__() for end in (value.start, value.stop))
-            if value.step not in (None, 1) or (start or 0) < 0 or (stop or 0) < 0:
-                raise ValueError(value)
-            last = LAST_STEP if stop is None else stop - 1
-            return ((start or 0, last),) if last >= (start or 0) else ()
-        ranges = read_ranges(value, field)
-        if any(low < 0 for low, _ in ranges or ()):
-            raise ValueError(value)
-        return ranges
-    except (ValueError, TypeError, AttributeError) as error:
-        expected = "a step, slice(10, 20), range(10, 20), or a list of steps, all from 0"
-        raise must_be(f"{field}=…", expected, value, field) from error
-
-
-def _is_span(pair: Any) -> bool:
-    """Whether two entries, taken for first and last, are other steps than the two."""
-    first, last = pair
-    if first is None or last is None:
-        return True
-    whole = all(hasattr(step, "__index__") and not isinstance(step, bool) for step in pair)
-    return whole and int(last) - int(first) > 1
-
-
 """What stands in place of a layer, counted from 0, for tensors that are no layer's: the embedding. The one number below 0 that a text may name."""
 
 Ranges = tuple[tuple[int, int], ...]
@@ -96,6 +41,9 @@ _PIECE = re.compile(r"[ \t]*(-1|[0-9]{1,15})(?:[ \t]*-[ \t]*([0-9]{1,15}))?[ \t]
 _MOST_CHARACTERS = 10_000
 _MOST_NUMBERS = 100_000
 _TEXTS = "'all' or ranges such as '0-3,7'"
+
+LAST_STEP = MOST_WHOLE
+"""The end of what is open: whole numbers in JavaScript, too."""
 
 
 def read_ranges(value: Any, field: str, code: ErrorCode = "bad-parameter") -> Ranges | None:
@@ -218,3 +166,52 @@ def _whole(value: Any) -> int:
     if isinstance(value, bool):
         raise TypeError("a truth value is no number")
     return int(value.__index__())
+
+
+def read_steps(value: Any, field: str = "steps", pairs: Any = tuple) -> Ranges | None:
+    """Return the steps that a person means by ``steps=…`` as inclusive ranges, or None for all.
+
+    Parameters
+    ----------
+    value : int, slice, range, iterable of int, str or None
+        ``10``, ``slice(10, 20)`` and ``range(10, 20)`` (without 20, as everywhere in Python; a slice may be open), ``[10, 20]`` (these two), ``"10-19,30"``.
+    field : str
+        Its name, for the error.
+    pairs : type or tuple of types
+        Sequences in which two steps are the first and the last, as they were before, with a DeprecationWarning.
+
+    Raises
+    ------
+    ProtocolError
+        ``bad-parameter``, naming the field.
+    """
+    if isinstance(value, pairs) and len(value) == 2 and _is_span(value):
+        first, last = value[0] or 0, LAST_STEP if value[1] is None else int(value[1])
+        end = ", None" if value[1] is None else f", {last + 1}"
+        warn_old(
+            f"{field}={value!r} is read as first and last step for one release more: write slice({int(first)}{end})."
+        )
+        value = slice(first, last + 1)
+    try:
+        if isinstance(value, slice):
+            start, stop = (None if end is None else end.__index__() for end in (value.start, value.stop))
+            if value.step not in (None, 1) or (start or 0) < 0 or (stop or 0) < 0:
+                raise ValueError(value)
+            last = LAST_STEP if stop is None else stop - 1
+            return ((start or 0, last),) if last >= (start or 0) else ()
+        ranges = read_ranges(value, field)
+        if any(low < 0 for low, _ in ranges or ()):
+            raise ValueError(value)
+        return ranges
+    except (ValueError, TypeError, AttributeError) as error:
+        expected = "a step, slice(10, 20), range(10, 20), or a list of steps, all from 0"
+        raise must_be(f"{field}=…", expected, value, field) from error
+
+
+def _is_span(pair: Any) -> bool:
+    """Whether two entries, taken for first and last, are other steps than the two."""
+    first, last = pair
+    if first is None or last is None:
+        return True
+    whole = all(hasattr(step, "__index__") and not isinstance(step, bool) for step in pair)
+    return whole and int(last) - int(first) > 1

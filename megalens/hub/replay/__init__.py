@@ -22,7 +22,6 @@ __all__ = ["Replay", "Replayer", "play", "serve"]
 _FOREVER = 1e9
 
 
-# Replaying from the command line: the replay, its hub, the progress.
 async def play(
     folder: str, speed: float | None, *, loop: bool, first: int | None, wait_for_viewer: bool, linger: float
 ) -> None:

@@ -32,7 +32,6 @@ _LONGEST_GAP = 60.0
 _CHUNK_BYTES = 24 << 20
 
 
-# The order and the times of a recording.
 @dataclass(frozen=True)
 class Chunk:
     """Rows of one stream that follow each other and belong to one step.
@@ -122,9 +121,8 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.Table]:
     yield pa.Table.from_batches([batch])
 
 
-# What a replay tells its hub about the run: what the recording says of it, and that it is a replay.
 def announcement(folder: RunFolder, config: Config, speed: float | None) -> Announce:
-    """Return the ``announce`` message.
+    """Return the ``announce`` message of a replay: what the recording says of the run, and that it is a replay.
 
     Parameters
     ----------
