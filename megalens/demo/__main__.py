@@ -58,6 +58,7 @@ STATISTICS: dict[str, Any] = {
     "residual": 10,
     "residual_dgrad": 50,
 }
+"""Every how many steps each is logged."""
 
 PROMPT = "The "
 TEXT_EVERY = 100
@@ -97,7 +98,6 @@ def ask_for_text(tracer: Tracer, step: int) -> None:
             )
 
 
-"""Every how many steps each is logged."""
 BROKEN_BATCH = 150
 """Reached within a minute on two cores."""
 

@@ -46,6 +46,7 @@ __all__ = [
 VALUE, GRADIENT, BEGINS, BEGINS_WITH_GRADIENTS, ENDS, BACKPROPAGATED, NO_TENSOR, SUBCLASS, ODD_OUTPUT = range(
     9
 )
+"""What an operator tells."""
 
 _SKIPS = "skip_nnmodule_hook_guards"
 _open: set[int] = set()
@@ -90,8 +91,6 @@ def release_hooks(owner: int) -> None:
         if not _open:
             setattr(dynamo.config, _SKIPS, _skipped_before)
 
-
-"""What an operator tells."""
 
 listeners: dict[int, Any] = {}
 """By number of a module what hears of it; until its probes are closed."""

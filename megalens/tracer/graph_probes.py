@@ -58,6 +58,7 @@ __all__ = [
 ]
 
 WHOLE = -1
+"""In place of an item: everything that a module is given or gives."""
 
 _LOST = {
     NO_TENSOR: "compiled code has no tensor there",
@@ -193,7 +194,6 @@ class _Watch:
             watchers.remove(watcher)
 
 
-"""In place of an item: everything that a module is given or gives."""
 _numbers = itertools.count(1)
 
 

@@ -23,6 +23,7 @@ _FRAME_ROWS = 1000
 _SEEDLESS = "The peer draws without a seed, and says neither the entropy nor what temperature, top-k and top-p made of the probabilities."
 _Row = dict[str, Any]
 _Place = tuple[int, int]
+"""Step and micro-batch of a forward pass."""
 
 
 class PeerText:
@@ -87,7 +88,6 @@ def _alphabet() -> dict[str, bytes]:
     return {sign: bytes([byte]) for sign, byte in zip(signs, [*kept, *others], strict=True)}
 
 
-"""Step and micro-batch of a forward pass."""
 _START = (1, 0)
 
 

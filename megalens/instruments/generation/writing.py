@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Writing", "GatheredPasses"]
 
 _TOLD_EVERY = 0.25
+"""Seconds between two rows that say how far a sweep is."""
 
 _SECONDS = 0.05
 """Less than an eye notices."""
@@ -134,7 +135,6 @@ def _joined(columns: list[Any]) -> Any:
     return [value for column in columns for value in column]
 
 
-"""Seconds between two rows that say how far a sweep is."""
 _TOLD_TEXT = 1.0
 """The same of a text."""
 

@@ -31,6 +31,7 @@ __all__ = ["DeviceTimes", "Marks", "StepClock", "clock_number", "TimelineSetting
 
 _MOST_SPARE = 4096
 _MOST_MARKS = 40_000
+"""Both ends of as many spans as a step may have."""
 
 GRANULARITIES = ("off", "steps", "phases", "layers", "operations")
 
@@ -132,7 +133,6 @@ class TimelineSettings:
         }
 
 
-"""Both ends of as many spans as a step may have."""
 _TRIES = 3
 _CLOCK_BITS = 48
 """Of a number that tells machines apart: among 10,000 of them two are taken for one in fewer than one job of a million."""

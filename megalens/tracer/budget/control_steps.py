@@ -11,6 +11,7 @@ import numpy as np
 __all__ = ["SHARE", "Design", "OwnCost", "Shift", "ShiftEstimate", "control_step"]
 
 SHARE = 1 / 16
+"""Share of the steps that are left untraced to compare with."""
 
 _BLOCKS = 256
 _Z95 = 1.959964
@@ -140,8 +141,6 @@ class ShiftEstimate:
             return Shift(value, -math.inf, math.inf)
         return Shift(value, float(ordered[outside - 1]), float(ordered[-outside]))
 
-
-"""Share of the steps that are left untraced to compare with."""
 
 _MASK = (1 << 64) - 1
 _FEWEST = 8

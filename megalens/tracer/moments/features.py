@@ -23,6 +23,7 @@ __all__ = [
 ]
 
 MOST_ROWS = 64
+"""Query rows of each head that are looked at, evenly over the sequence with its last."""
 
 _NORMS = ("kernel_norm", "stable_rank")
 
@@ -90,7 +91,6 @@ def _is_whole(point: ParamPoint) -> bool:
     )
 
 
-"""Query rows of each head that are looked at, evenly over the sequence with its last."""
 MOST_SAMPLES = 4
 """Samples of which probabilities are computed anew."""
 MOST_TOKENS = 4096

@@ -20,6 +20,7 @@ FLOATS: dict[torch.dtype, torch.dtype] = {
     torch.float32: torch.int32,
     torch.float64: torch.int64,
 }
+"""Types that can be perturbed, with the integers of the same width."""
 
 _BITS = 31
 
@@ -125,9 +126,6 @@ class RandomValues:
     def _room(self, dtype: torch.dtype) -> Tensor:
         # Contiguous whatever the tensor is, so that numbers depend on its shape alone.
         return torch.empty(self._shape, dtype=dtype, device=self._device)
-
-
-"""Types that can be perturbed, with the integers of the same width."""
 
 
 def perturbed(x: Tensor, kind: Perturbation, key: tuple[object, ...], vector: Tensor | None = None) -> Tensor:

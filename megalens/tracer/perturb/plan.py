@@ -51,6 +51,7 @@ SITES = {
     "calculation": "MLP output",
     "system": "Between layers",
 }
+"""Sites by name, with what people are told."""
 
 SAME_TENSOR = {"calculation": "MLP2_mat_mul", "system": "HiddenStates"}
 """By site the flag that shows what is perturbed there."""
@@ -173,9 +174,6 @@ def _below(points: ModelPoints, test: Callable[[nn.Module], bool]) -> Iterator[n
 def _is_flat(module: nn.Module) -> bool:
     kind = type(module)
     return kind.__name__ == "FullyShardedDataParallel" and kind.__module__.startswith("torch.distributed")
-
-
-"""Sites by name, with what people are told."""
 
 
 # Where perturbations can be done, as viewers are told.

@@ -30,6 +30,7 @@ MOST_SCALARS = 10_000
 
 AUDIT = "audit"
 CHECKPOINT_BYTES = 512
+"""About what one row takes while it waits."""
 
 
 class ScalarRow(NamedTuple):
@@ -133,8 +134,6 @@ def _table(rank: int, rows: Sequence[tuple[int, float, str, float, str]]) -> pa.
     ]
     return pa.RecordBatch.from_arrays(columns, schema=stream_schema(SCALARS))
 
-
-"""About what one row takes while it waits."""
 
 _LONGEST_NAME = 80
 

@@ -23,6 +23,7 @@ from .pieces import PieceJoin
 from .staging import Stage, places_of
 
 NO_ERROR = math.nan
+"""The compression error of a row for which it was not measured; this very object."""
 
 
 # Tensors that lie alike, step after step: all that is done with them but their address is prepared.
@@ -111,8 +112,6 @@ def reading_of(
     known = [item for item in items if item is not None]
     return TensorReading(seen, plan, known, metas, nbytes) if views and len(known) == len(items) else None
 
-
-"""The compression error of a row for which it was not measured; this very object."""
 
 KNOWN = MOMENT_COLUMNS.index("nan_count")
 """How many columns of moments stand before the counts of what is not finite."""

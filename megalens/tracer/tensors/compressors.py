@@ -28,6 +28,7 @@ __all__ = [
 ]
 
 Kernel = Callable[[Tensor, int], Tensor]
+"""Takes a detached tensor ``[samples, ..., features]`` and its layer; gives a new float32 tensor that shares no memory with it."""
 
 _MOST_TILES = 96
 _FEWEST_TILES = 24
@@ -58,8 +59,6 @@ def suited_compressor(flag: str, here: FlagPoints | None) -> Compressor:
     tiles = max(dividing, default=_MOST_TILES)
     return Tile(tiles, "rms" if kind is None or kind.signed else "mean")
 
-
-"""Takes a detached tensor ``[samples, ..., features]`` and its layer; gives a new float32 tensor that shares no memory with it."""
 
 _SQUARES = {
     form.format(name): name == "rms"

@@ -29,6 +29,7 @@ __all__ = [
 ]
 
 CONTROLS: tuple[Control, ...] = ("pause", "watched", "perturb", "generate")
+"""What a training script can allow viewers to do beyond looking."""
 
 _FEWEST_TILES = 8
 _PARTS = {"Tile": ("tiles", 96), "Peaks": ("cells", 256)}
@@ -137,7 +138,6 @@ LADDER = Ladder(
     apply_cost_reduction,
 )
 """Stages in which compression of tensors is given up."""
-"""What a training script can allow viewers to do beyond looking."""
 _MEASURED = 50
 """The compressor's error is measured in the first traced step and every so many after it."""
 

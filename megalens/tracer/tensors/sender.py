@@ -31,6 +31,7 @@ STREAM = "tensors"
 _FRAME_BYTES = 32 << 20
 _MOST_TENSOR_BYTES = 60 << 20
 _TOGETHER_BYTES = 24 << 20
+"""Steps that are sent together are no more than this: what the worker lets wait, and the step that ends the wait, go in one message."""
 
 _KNOWN = 65536
 
@@ -123,9 +124,6 @@ class PieceGatherer:
         lost, self._lost = self._lost, self._joiner.lost_rows
         if lost != self._lost:
             self._host.lose(self._lost - lost, "unjoined")
-
-
-"""Steps that are sent together are no more than this: what the worker lets wait, and the step that ends the wait, go in one message."""
 
 
 class TensorSender:

@@ -33,6 +33,7 @@ __all__ = [
 ]
 
 OPS = ("norm", "min", "max", "zeros", "nans", "id", "mean", "shape", "dtype")
+"""Operations over a tensor, by the names of their columns."""
 
 # The last occurrence counts, of the first of them that there is.
 _RULES = tuple(
@@ -65,7 +66,6 @@ def wants_parameter(config: MonitorConfig, chunk: int, name: str) -> bool:
     return any(name.startswith(each) or squashed(name).startswith(each) for each in several)
 
 
-"""Operations over a tensor, by the names of their columns."""
 FORMATS = ("csv", "tensorboard", "api")
 L2_HOOKS = ("linear_hook", "attention_hook", "moe_router_weight_hook", "moe_router_logit_hook")
 STAMP = "%b%d_%H-%M-%S"

@@ -30,6 +30,7 @@ COLUMNS = {
     "moe_router_weight_hook": ("router_weight_similarity",),
     "moe_router_logit_hook": ("per_token_expert_entropy",),
 }
+"""The columns of each kind of file."""
 
 _NONE = Held(None)
 
@@ -140,7 +141,6 @@ def _text(value: Any) -> str:
     )
 
 
-"""The columns of each kind of file."""
 _SUFFIXES = {"attention_hook": "attention", "linear_hook": "linear"}
 _ITERATIONS = 3
 

@@ -12,6 +12,7 @@ import numpy as np
 __all__ = ["AnomalyNan", "AnomalyTurbulence", "RecordedRules", "rules_from", "together", "values_of"]
 
 _KEPT = 0.99
+"""What of the remembered size a new value leaves."""
 
 
 def values_of(row: Mapping[str, float], ops: Sequence[str], *, scalar: bool) -> dict[str, float]:
@@ -67,9 +68,6 @@ def together(several: Sequence[Mapping[str, float]]) -> dict[str, float]:
         op: _TOGETHER[op]([each[op] for each in several]).item() if op in _TOGETHER else math.nan
         for op in several[0]
     }
-
-
-"""What of the remembered size a new value leaves."""
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,7 @@ _MOST_LINES = 1_000_000
 _NDIGITS = 6
 
 COMMUNICATION = "cc"
+"""The kind of lines of communication operations, named as ``all_reduce.pre_0``."""
 
 _CELL, _WIDE = 8, 480
 _MARGIN = 40
@@ -200,8 +201,6 @@ def _module(name: str) -> Any:
             f"Files of TensorBoard need {name.partition('.')[0].replace('PIL', 'pillow')}: pip install 'megalens[tensorboard]'."
         ) from error
 
-
-"""The kind of lines of communication operations, named as ``all_reduce.pre_0``."""
 
 _FILES = {COMMUNICATION: "other"}
 # What a kind of file is called in tags.

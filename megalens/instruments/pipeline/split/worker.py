@@ -30,6 +30,7 @@ __all__ = [
 _WORDS = {"F": "forward pass", "R": "recomputation", "B": "backward pass"}
 
 _Saved = tuple[Sequence[Any], Sequence[Any]]
+"""Of a recomputed micro-batch the stage's inputs and outputs."""
 
 
 @contextmanager
@@ -178,9 +179,6 @@ def mean_of(losses: Sequence[Tensor]) -> Tensor | None:
         return None
     every = torch.stack(list(losses))
     return every.to(torch.promote_types(every.dtype, torch.float32)).mean()
-
-
-"""Of a recomputed micro-batch the stage's inputs and outputs."""
 
 
 class BackwardProcess(SplitWorker):

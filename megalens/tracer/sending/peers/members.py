@@ -26,6 +26,7 @@ __all__ = ["Members", "PeerListener", "Rendezvous"]
 _SILENT_SECONDS = 2.0
 
 _made = 0
+"""How many of these this process has made: every process makes them in one order, so it tells the keys of one from those of another."""
 
 log = logging.getLogger("megalens")
 
@@ -266,9 +267,6 @@ class PeerListener:
         del self._dialled[channel]
         channel.trusted = True
         self._came(rank, channel, None)
-
-
-"""How many of these this process has made: every process makes them in one order, so it tells the keys of one from those of another."""
 
 
 class Rendezvous:
