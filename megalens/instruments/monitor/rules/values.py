@@ -256,6 +256,8 @@ def _last(now: StepTable, at: int) -> np.ndarray:
 
 # Steps for which a loss that rose stays, and by how many times its noise it rises.
 _STAYS, _RISE = 8, 3.0
+# An exponent that rises by fewer doublings above its level does not count as growing.
+_GROWS_BITS = 0.05
 # Doublings of the gradient's norm.
 _LARGE_NORM = 5.0
 _WORDS = {
@@ -362,8 +364,8 @@ class Overflow(Rule):
             return
         past = now.past("peak")
         left = now.layout.limits - now.peak
-        grows = (past.off > 0.05) & (past.seen >= 4) & (now.loss_scale == 1)
-        # The level is the median of the last eight: about four steps ago.
+        grows = (past.off > _GROWS_BITS) & (past.seen >= 4) & (now.loss_scale == 1)
+        # The level is the median of the last eight values, as of about four steps ago: a quarter of the distance is a step's pace.
         soon = (left < past.off / 4 * self.steps) & (left < 4 * self.bits)
         rows = np.flatnonzero(grows & ((left < self.bits) | soon))
         if len(rows):
