@@ -39,6 +39,7 @@ __all__ = ["Host", "IGatherer", "Instrument", "Rows"]
 SPAN_KINDS = ("user", "data", "checkpoint", "optimizer", "forward", "backward", "wgrad")
 
 _OTHER_ROW_BYTES = 256
+"""Of rows whose size is not known yet."""
 """Kinds of the spans that a script says itself: see :meth:`Instrument.span_begins`."""
 
 
@@ -196,8 +197,6 @@ class Instrument:
     def superseded(self) -> None:
         """Give way to another of the same name, which gets all messages from now on."""
 
-
-"""Of rows whose size is not known yet."""
 
 
 class Host:
