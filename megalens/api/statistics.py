@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 from ..adapters.find import find_moments
 from ..protocol import StepReadings, is_whole
 from ..tracer.errors import TracerError
-from ..tracer.moments.gathering import WholeStep
+from ..tracer.moments.gathering import CompleteStep
 from ..tracer.moments.hooks.gradients import LossScale
 from ..tracer.moments.intervals import STATE, Intervals
 from ..tracer.moments.jsonl import JsonlFiles
@@ -270,7 +270,7 @@ class _Judged:
     def __init__(self, judge: Callable[[StepReadings], None], files: JsonlFiles | None) -> None:
         self._judge, self._files = judge, files
 
-    def __call__(self, whole: WholeStep) -> None:
+    def __call__(self, whole: CompleteStep) -> None:
         """Take a step."""
         if self._files is not None:
             self._files(whole)

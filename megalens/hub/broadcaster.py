@@ -103,10 +103,10 @@ class Broadcaster:
         self._hello: tuple[int, str] = (-1, "")
         self._short_hello: tuple[float, str] = (float("-inf"), "")
         self._hello_due = False
-        self._hello_told = float("-inf")
-        self._status_told = float("-inf")
-        self._producers_told = self._cost_read = float("-inf")
-        self._viewers_told = -1
+        self._hello_sent = float("-inf")
+        self._status_sent = float("-inf")
+        self._producers_sent = self._cost_read = float("-inf")
+        self._viewers_sent = -1
 
     def hello(self, resumed: HelloResumed | None = None) -> str:
         """Return the text of ``hello`` as of now."""
@@ -133,7 +133,7 @@ class Broadcaster:
     def announce(self, *, at_once: bool = False) -> None:
         """Have viewers told what the run is now; ``at_once`` where they cannot read what follows without it."""
         self._hello_due = True
-        if at_once or time.monotonic() - self._hello_told >= _HELLO_SECONDS:
+        if at_once or time.monotonic() - self._hello_sent >= _HELLO_SECONDS:
             self._tell_hello()
 
     def status(self, viewer: Session, shared: str | None = None) -> str:
@@ -145,10 +145,10 @@ class Broadcaster:
     def tick(self, *, changed: bool) -> bool:
         """Tell what is due, and return whether viewers were told the ``status``."""
         now = time.monotonic()
-        if self._hello_due and now - self._hello_told >= _HELLO_SECONDS:
+        if self._hello_due and now - self._hello_sent >= _HELLO_SECONDS:
             self._tell_hello()
         viewers = len(self._viewers)
-        if viewers != self._viewers_told or now - self._producers_told >= _MOST_SECONDS:
+        if viewers != self._viewers_sent or now - self._producers_sent >= _MOST_SECONDS:
             self._tell_producers()
         if now - self._cost_read >= _MOST_SECONDS:
             self._cost_read = now
@@ -156,9 +156,9 @@ class Broadcaster:
         # What a thousand processes do is a hundred kB.
         many = len(self._state.attached) > _MANY_RANKS
         least = 2 * _LEAST_SECONDS if many else _LEAST_SECONDS
-        if now - self._status_told < (least if changed else _MOST_SECONDS):
+        if now - self._status_sent < (least if changed else _MOST_SECONDS):
             return False
-        self._status_told = now
+        self._status_sent = now
         if viewers:
             shared = self._shared_status()
             for viewer in list(self._viewers.values()):
@@ -183,7 +183,7 @@ class Broadcaster:
         return _json(status)
 
     def _tell_hello(self) -> None:
-        self._hello_due, self._hello_told = False, time.monotonic()
+        self._hello_due, self._hello_sent = False, time.monotonic()
         if self._viewers:
             text = self.hello()
             for viewer in list(self._viewers.values()):
@@ -191,11 +191,11 @@ class Broadcaster:
 
     def somebody_looks(self) -> None:
         """Tell producers at once of the first viewer: while nobody looked, they let steps wait for one another."""
-        if self._viewers_told <= 0:
+        if self._viewers_sent <= 0:
             self._tell_producers()
 
     def _tell_producers(self) -> None:
-        self._viewers_told, self._producers_told = len(self._viewers), time.monotonic()
+        self._viewers_sent, self._producers_sent = len(self._viewers), time.monotonic()
         state = self._state
         text = encode_message(
             {"type": "status", "state": state.state, "step": state.step, "viewers": len(self._viewers)}

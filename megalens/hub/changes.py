@@ -58,7 +58,7 @@ class Change:
     refused: bool = False
     _accepted: dict[int, Configured] = field(default_factory=dict)
     _applied: dict[int, Configured] = field(default_factory=dict)
-    told: set[bool] = field(default_factory=set)
+    reported: set[bool] = field(default_factory=set)
 
     def answer(self, producer: int, message: Configured) -> None:
         """Take one producer's ``configured``."""
@@ -84,11 +84,11 @@ class Change:
         """Return the ``configured`` messages that are due: each kind once, when the last producer has said it, with the latest step."""
         due: list[Configured] = []
         for applied, answers in ((False, self._accepted), (True, self._applied)):
-            if applied in self.told or not answers or self.producers - set(answers):
+            if applied in self.reported or not answers or self.producers - set(answers):
                 continue
             if self.refused and not applied:
                 continue
-            self.told.add(applied)
+            self.reported.add(applied)
             last = max(answers.values(), key=lambda answer: int(answer["step"]))
             due.append({**last, "applied": applied})
         return due
@@ -290,7 +290,7 @@ class Changes:
             return
         known = self._changes.pop(change.id, None)
         asker = self._viewers.get(change.viewer)
-        if known and message is None and asker and not change.refused and True not in change.told:
+        if known and message is None and asker and not change.refused and True not in change.reported:
             error: ErrorMessage = {
                 "type": "error",
                 "code": "no-producer",

@@ -33,10 +33,10 @@ _CONTROLS_AT_ONCE, _CONTROLS_A_SECOND = 1000, 50.0
 
 def check_upgrade(
     own_token: str,
-    places: Callable[[], int] = lambda: 1,
+    free: Callable[[], int] = lambda: 1,
     refused: Callable[[str], None] = lambda why: None,
 ) -> Callable[[ServerConnection, Request], Response | None]:
-    """Return the check of a handshake: no browser, the right token, the one path, a place left. It answers with what to refuse with, or None.
+    """Return the check of a handshake: no browser, the right token, the one path, room for one more. It answers with what to refuse with, or None.
 
     ``refused`` is told why, in a few words.
     """
@@ -61,7 +61,7 @@ def check_upgrade(
             return response
         if request.path.partition("?")[0] != "/":
             return connection.respond(http.HTTPStatus.NOT_FOUND, "A hub listens at the path / only.\n")
-        if places() < 1:
+        if free() < 1:
             refused("connections turned away because every place is taken")
             return connection.respond(
                 http.HTTPStatus.SERVICE_UNAVAILABLE,
@@ -110,7 +110,7 @@ class HalfOpen:
         self._waiting[transport] = str(address[0]) if address else ""
         while len(self._waiting) > max(1, self._most()):
             [(crowd, _)] = Counter(self._waiting.values()).most_common(1)
-            oldest = next(each for each, place in self._waiting.items() if place == crowd)
+            oldest = next(each for each, host in self._waiting.items() if host == crowd)
             self.end(oldest)
             oldest.abort()
             self._cut_off()

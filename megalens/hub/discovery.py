@@ -23,7 +23,7 @@ __all__ = [
     "process_identity",
     "remove_entry",
     "runtime_folder",
-    "told_apart",
+    "id_at_address",
     "write_entry",
 ]
 
@@ -162,7 +162,7 @@ def find_hub(name_or_id: str | None = None, folder: Path | None = None) -> HubEn
     return next((hub for hub in hubs if hub.name == name_or_id), None)
 
 
-def told_apart(run: str, address: str) -> str:
+def id_at_address(run: str, address: str) -> str:
     """Return the id of a hub that says it is a run which another hub is: the same whenever it says so at this address."""
     return f"{run[:80]}.at-{hashlib.sha256(address.encode()).hexdigest()[:8]}"
 

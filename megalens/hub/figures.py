@@ -147,7 +147,7 @@ class StreamFigures:
         sizes = sizes or list(self._step_bytes.values())
         return sum(sizes) / len(sizes) if sizes else None
 
-    def told(self, dropped: int = 0) -> StreamStatus:
+    def status(self, dropped: int = 0) -> StreamStatus:
         """Return the stream's entry of ``status`` for a viewer to which so many of its rows were not sent."""
         told: StreamStatus = {
             "rows": self.rows,

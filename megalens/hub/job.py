@@ -22,7 +22,7 @@ __all__ = ["Announcements", "Ranks"]
 _Info = TypeVar("_Info", FlagInfo, SiteInfo)
 
 _SILENT_SECONDS = 2.0
-_SAYS: tuple[RankCondition, ...] = ("training", "paused", "idle")
+_ALIVE: tuple[RankCondition, ...] = ("training", "paused", "idle")
 
 
 class Announcements:
@@ -146,13 +146,13 @@ class _Own:
     heard: float
     attached: bool = True
     ended: RankCondition = "finished"
-    said: RankCondition = "idle"
+    condition: RankCondition = "idle"
     step: int = 0
     step_at: float | None = None
 
 
 @dataclass(slots=True)
-class _Told:
+class _Reported:
     """A process that another one tells of."""
 
     by: int
@@ -173,13 +173,13 @@ class Ranks:
 
     idle_seconds: float
     _own: dict[int, _Own] = field(default_factory=dict)
-    _told: dict[int, _Told] = field(default_factory=dict)
+    _reported: dict[int, _Reported] = field(default_factory=dict)
     _names: dict[int, str] = field(default_factory=dict)
 
     def clear(self) -> None:
         """Forget everything: another job begins."""
         self._own.clear()
-        self._told.clear()
+        self._reported.clear()
         self._names.clear()
 
     def came(self, announce: Announce, now: float) -> None:
@@ -199,30 +199,30 @@ class Ranks:
         own = self._own[rank]
         own.heard = now
         if step > own.step:
-            own.step, own.step_at, own.said = step, now, "training"
+            own.step, own.step_at, own.condition = step, now, "training"
 
     def report(self, rank: int, status: Status, now: float) -> None:
         """Take a process's own ``status``, with all that it says of others."""
         self.heard(rank, now, status["step"])
         # Frames may come late; what a process says of itself holds, also when it went back to an earlier step.
         self._own[rank].step = status["step"]
-        if status["state"] in _SAYS:
-            self._own[rank].said = status["state"]
+        if status["state"] in _ALIVE:
+            self._own[rank].condition = status["state"]
         for entry in status.get("ranks", ()):
             other = entry["rank"]
             if "name" in entry:
                 self._names[other] = entry["name"]
             heard = now - entry.get("seconds", 0.0)
-            known = self._told.get(other)
+            known = self._reported.get(other)
             if other != rank and (known is None or known.by == rank or known.heard < heard):
-                self._told[other] = _Told(rank, heard, entry["state"], entry["step"])
+                self._reported[other] = _Reported(rank, heard, entry["state"], entry["step"])
 
     def forgive(self, seconds: float) -> None:
         """Count time in which the hub itself stood still to nobody."""
         for own in self._own.values():
             own.heard += seconds
-        for told in self._told.values():
-            told.heard += seconds
+        for reported in self._reported.values():
+            reported.heard += seconds
 
     def name(self, rank: int, *, at_start: bool = False) -> str:
         """Return what people are told, such as ``rank 3 (tp 1, pp 1) on node-2``; with a capital at the start of a sentence."""
@@ -239,11 +239,13 @@ class Ranks:
 
     def pauses(self) -> bool:
         """Whether a process that is connected said last that it waits because somebody asked for it."""
-        return any(own.attached and own.said == "paused" for own in self._own.values())
+        return any(own.attached and own.condition == "paused" for own in self._own.values())
 
     def silent(self, now: float) -> list[int]:
         """Return the ranks of which nothing was heard for 2 s."""
-        return [rank for rank in sorted({*self._own, *self._told}) if self._state(rank, now)[0] == "silent"]
+        return [
+            rank for rank in sorted({*self._own, *self._reported}) if self._state(rank, now)[0] == "silent"
+        ]
 
     def lost(self) -> list[int]:
         """Return the ranks whose connection ended without a goodbye."""
@@ -252,7 +254,7 @@ class Ranks:
     def states(self, now: float) -> list[RankState]:
         """Return the ``ranks`` member of ``status``."""
         states: list[RankState] = []
-        for rank in sorted({*self._own, *self._told}):
+        for rank in sorted({*self._own, *self._reported}):
             state, step, heard = self._state(rank, now)
             seconds = round(max(now - heard, 0.0), 1)
             states.append(
@@ -267,18 +269,18 @@ class Ranks:
         return states
 
     def _state(self, rank: int, now: float) -> tuple[RankCondition, int, float]:
-        own, told = self._own.get(rank), self._told.get(rank)
-        if own is None or (not own.attached and told is not None and told.heard > own.heard):
-            assert told is not None
-            silent = told.state in _SAYS and now - told.heard > _SILENT_SECONDS
-            return "silent" if silent else told.state, told.step, told.heard
+        own, reported = self._own.get(rank), self._reported.get(rank)
+        if own is None or (not own.attached and reported is not None and reported.heard > own.heard):
+            assert reported is not None
+            silent = reported.state in _ALIVE and now - reported.heard > _SILENT_SECONDS
+            return "silent" if silent else reported.state, reported.step, reported.heard
         if not own.attached:
             return own.ended, own.step, own.heard
         if now - own.heard > _SILENT_SECONDS:
             return "silent", own.step, own.heard
-        if own.said == "training" and (own.step_at is None or now - own.step_at > self.idle_seconds):
+        if own.condition == "training" and (own.step_at is None or now - own.step_at > self.idle_seconds):
             return "idle", own.step, own.heard
-        return own.said, own.step, own.heard
+        return own.condition, own.step, own.heard
 
 
 def _name(place: RankPlace, layout: Layout) -> str:

@@ -12,7 +12,7 @@ __all__ = ["MinuteLog", "WarningLog"]
 _SECONDS = 60.0
 _MOST_KINDS = 32
 
-_MOST, _MOST_ALIKE = 200, 8
+_MOST_WARNINGS, _MOST_ALIKE = 200, 8
 _NUMBERS = re.compile(r"\d+")
 
 
@@ -26,7 +26,7 @@ class WarningLog:
     def new(self, warnings: Iterable[str]) -> Iterator[str]:
         """Give those that are to be recorded."""
         for text in warnings:
-            if text in self._seen or len(self._seen) >= _MOST:
+            if text in self._seen or len(self._seen) >= _MOST_WARNINGS:
                 continue
             form = _NUMBERS.sub("0", text)
             if self._alike[form] < _MOST_ALIKE:

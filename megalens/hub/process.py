@@ -7,7 +7,7 @@ import ctypes
 import os
 from dataclasses import dataclass
 
-__all__ = ["Places", "count_places", "keep_freed_memory", "process_runs"]
+__all__ = ["ConnectionLimits", "connection_limits", "keep_freed_memory", "process_runs"]
 
 _OWN_FILES = 64
 """What a hub holds open besides connections: the recording, its port, libraries, and a reserve for files that the recorder opens later."""
@@ -38,7 +38,7 @@ def keep_freed_memory() -> None:
 
 
 @dataclass(frozen=True)
-class Places:
+class ConnectionLimits:
     """How many connections there may be.
 
     Attributes
@@ -56,13 +56,13 @@ class Places:
     backlog: int
 
 
-def count_places() -> Places:
+def connection_limits() -> ConnectionLimits:
     """Raise the soft limit of open files as far as the system allows, and return how many connections fit below it."""
     try:
         import resource
     except ImportError:
         # Windows has no such limit worth a word.
-        return Places(2**31, _MOST_HALF_OPEN, _MOST_BACKLOG)
+        return ConnectionLimits(2**31, _MOST_HALF_OPEN, _MOST_BACKLOG)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft != hard:
         with contextlib.suppress(OSError, ValueError):
@@ -72,7 +72,7 @@ def count_places() -> Places:
         soft = 2**31
     half_open = max(4, min(_MOST_HALF_OPEN, soft // 4))
     backlog = max(1, min(_MOST_BACKLOG, soft // 16))
-    return Places(max(soft - _OWN_FILES - half_open - backlog, 1), half_open, backlog)
+    return ConnectionLimits(max(soft - _OWN_FILES - half_open - backlog, 1), half_open, backlog)
 
 
 def process_runs(pid: int) -> bool:

@@ -97,10 +97,10 @@ def set_aside(folder: Path, header: RunFile, first_step: int) -> None:
     HubError
         When the folder cannot be written.
     """
-    number = max((int(place.name) for place in attempt_folders(folder)), default=0) + 1
-    place = folder / "attempts" / str(number)
+    number = max((int(each.name) for each in attempt_folders(folder)), default=0) + 1
+    attempt = folder / "attempts" / str(number)
     run = header["run"]
-    said = {
+    superseded = {
         **header,
         "run": {
             **run,
@@ -110,12 +110,12 @@ def set_aside(folder: Path, header: RunFile, first_step: int) -> None:
         "superseded_from": first_step,
     }
     try:
-        place.mkdir(parents=True)
-        text = json.dumps(said, ensure_ascii=False, allow_nan=False, indent=1)
-        replace_file(place / "run.json", f"{text}\n".encode(), sync=True)
+        attempt.mkdir(parents=True)
+        text = json.dumps(superseded, ensure_ascii=False, allow_nan=False, indent=1)
+        replace_file(attempt / "run.json", f"{text}\n".encode(), sync=True)
         for file in sorted(folder.iterdir()):
             if file.suffix in _FILES and file.is_file() and not file.is_symlink():
-                os.replace(file, place / file.name)
+                os.replace(file, attempt / file.name)
     except OSError as error:
         raise HubError(
             f"Could not go on with the recording in {shown_text(str(folder), 200)}: {error.strerror or error}."
@@ -131,8 +131,8 @@ def other_words(header: Mapping[str, Any], message: Announce) -> str | None:
     older, newer = header.get("layout"), message["layout"]
     sizes = ("world_size", "tp", "pp", "dp")
     if older and newer and any(older.get(size) != newer.get(size) for size in sizes):
-        told = [", ".join(f"{size} {each.get(size)}" for size in sizes) for each in (older, newer)]
-        changes.append(f"laid out as {told[0]} and is now as {told[1]}")
+        sizes_of = [", ".join(f"{size} {each.get(size)}" for size in sizes) for each in (older, newer)]
+        changes.append(f"laid out as {sizes_of[0]} and is now as {sizes_of[1]}")
     return (
         f"This run goes on with something else than before: it was {', and '.join(changes)}."
         if changes

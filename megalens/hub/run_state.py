@@ -197,7 +197,7 @@ class RunState:
             "flags": job["flags"] if job else [],
             "compressors": job["compressors"] if job else compressor_infos(),
             "versions": {**self._versions, **(job["versions"] if job else {})},
-            "streams": self.streams.told(),
+            "streams": self.streams.declarations(),
         }
         if not job:
             return hello
@@ -242,7 +242,7 @@ class RunState:
 
     def stream_figures(self, dropped: Mapping[str, int]) -> dict[str, StreamStatus]:
         """Return the ``streams`` member of ``status`` for a viewer to which so many rows of each stream were not sent."""
-        return {name: figures.told(dropped.get(name, 0)) for name, figures in self._figures.items()}
+        return {name: figures.status(dropped.get(name, 0)) for name, figures in self._figures.items()}
 
     def _nonfinite(self) -> NonFinite:
         found = {name: figures.nonfinite for name, figures in self._figures.items() if figures.nonfinite}

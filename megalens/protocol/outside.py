@@ -121,7 +121,6 @@ def _deeper_than(value: Any, levels: int) -> bool:
     return True
 
 
-# Texts from outside as a terminal, a log and a page may have them.
 def shown_text(text: object, most: int | None = None) -> str:
     """Return a text with U+FFFD for every character that a terminal would obey instead of showing it: names, addresses and errors may hold any.
 
@@ -138,26 +137,24 @@ def shown_text(text: object, most: int | None = None) -> str:
     return _HIDDEN.sub("\ufffd", whole)
 
 
-# Where the earlier attempts of a recording lie whose training went back to a checkpoint.
 def attempt_folders(folder: Path) -> list[Path]:
-    """Return the run folders of the earlier attempts of a run folder, oldest first. No link is followed."""
+    """Return the run folders of earlier attempts, from before the training went back to a checkpoint, oldest first. No link is followed."""
     home = folder / "attempts"
     with suppress(OSError):
         if home.is_dir() and not home.is_symlink():
             numbered = [
-                place
-                for place in home.iterdir()
-                if place.name.isascii()
-                and place.name.isdecimal()
-                and len(place.name) < 10
-                and place.is_dir()
-                and not place.is_symlink()
+                each
+                for each in home.iterdir()
+                if each.name.isascii()
+                and each.name.isdecimal()
+                and len(each.name) < 10
+                and each.is_dir()
+                and not each.is_symlink()
             ]
-            return sorted(numbered, key=lambda place: int(place.name))
+            return sorted(numbered, key=lambda each: int(each.name))
     return []
 
 
-# Opening files of folders that others may write to.
 def replace_file(path: Path, content: bytes, *, mode: int = 0o666, sync: bool = False) -> None:
     """Put a file in the place of another, in one go.
 

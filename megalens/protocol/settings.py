@@ -330,7 +330,6 @@ def some_of(
     return list(dict.fromkeys(words))
 
 
-# What tracing may cost, as people write it.
 def parse_budget(budget: str | float | None, field: str = "budget") -> float | None:
     """Return a limit in per cent of step time from ``"1%"``, ``"0.5 %"``, ``1``, ``1.0`` or None for no limit.
 
@@ -367,14 +366,13 @@ def parse_budget(budget: str | float | None, field: str = "budget") -> float | N
     return float(value)
 
 
-# Flags as people write them in a shell.
 def words_from_text(text: str) -> list[str]:
-    """Return the words of a text with commas between them."""
+    """Return the words of a text from a shell, with commas between them."""
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
 def flags_from_text(text: str) -> Any:
-    """Read flag names with commas between them, or a JSON object of settings.
+    """Read flags as people write them in a shell: names with commas between them, or a JSON object of settings.
 
     Raises
     ------

@@ -212,7 +212,7 @@ class Streams(Mapping[str, Stream]):
             )
         return stream
 
-    def told(self) -> dict[str, DeclaredStream]:
+    def declarations(self) -> dict[str, DeclaredStream]:
         """Return the ``streams`` member of ``hello``: every declaration, without what is said of single columns."""
         return {name: _brief(stream.declaration) for name, stream in self._streams.items()}
 

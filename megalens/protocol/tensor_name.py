@@ -48,7 +48,6 @@ _ENOUGH = 6
 EXPERT = "expert"
 
 
-# Parts of tensors that are of one expert of a mixture.
 def expert_part(expert: int) -> str:
     """Return the name of the part that is of one expert, counted from 0: ``expert3``."""
     return f"{EXPERT}{expert}"

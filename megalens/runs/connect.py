@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from ..hub.discovery import HubEntry, find_hub, live_hubs, told_apart
+from ..hub.discovery import HubEntry, find_hub, id_at_address, live_hubs
 from ..protocol import RUNS_FOLDER
 from .errors import ClientError
 from .live import LiveRun
@@ -105,7 +105,7 @@ def _by_address(address: str, token: str | None, timeout: float) -> Run:
     def called(run: str) -> str:
         # Who has the token of the hub that the runtime file names is that hub, at whichever address.
         others = [hub for hub in live_hubs() if hub.id == run and hub.token != found]
-        return told_apart(run, address.rstrip("/")) if others else run
+        return id_at_address(run, address.rstrip("/")) if others else run
 
     # Who has its token may read what it records on this machine.
     folder = next((Path(hub.record) for hub in live_hubs() if hub.token == found and hub.record), None)

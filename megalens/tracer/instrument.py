@@ -74,8 +74,8 @@ class Instrument:
     def between_steps(self) -> None:
         """Do what was asked for and may take its time, before a step begins: the training waits for it."""
 
-    def step_begins(self, step: int, held: bool) -> None:
-        """Begin a step. One that is held is left out: to compare the cost with, or because a change is being agreed on by all ranks."""
+    def step_begins(self, step: int, untraced: bool) -> None:
+        """Begin a step. An untraced one is left out: to compare the cost with, or because all ranks are agreeing on a change."""
 
     def forward_begins(self, chunk: int) -> None:
         """Note that a forward pass begins, of one model chunk. Passes that are no training are not told of; where training is done in evaluation mode, neither is the first pass."""
@@ -196,7 +196,6 @@ class Instrument:
 
     def superseded(self) -> None:
         """Give way to another of the same name, which gets all messages from now on."""
-
 
 
 class Host:

@@ -21,6 +21,6 @@ def test_a_frame_of_several_steps_counts_for_each_of_them() -> None:
         frame, body = admit_frame(checker, decode_frame(data), data, seq)
         sizes += len(data)
         figures.add(frame, body)
-    told = figures.told()
+    told = figures.status()
     assert (told["first_step"], told["last_step"]) == (3, 8)
     assert figures.bytes_per_step() < sizes / 4

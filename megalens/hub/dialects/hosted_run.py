@@ -22,7 +22,7 @@ from ..server import Hub
 
 __all__ = ["HostedRun"]
 
-_ROOM_SECONDS = 2.0
+_WAIT_SECONDS = 2.0
 
 Configure = Callable[[str, ConfigPatch], Awaitable[None]]
 """Takes the id and the patch of a ``configure``; answers it by :meth:`ProducerLink.say`, or raises ``ProtocolError``."""
@@ -30,9 +30,8 @@ Configure = Callable[[str, ConfigPatch], Awaitable[None]]
 _OPEN_SECONDS = 10
 
 
-# A producer that is no training process: the connection of a translation or a replay to its hub.
 class ProducerLink:
-    """Speaks ``megalens.v2`` to a hub as its producer of rank 0. Sending waits for the socket, which is the back-pressure.
+    """Speaks ``megalens.v2`` to a hub as its producer of rank 0, for a translation or a replay. Sending waits for the socket, which is the back-pressure.
 
     Parameters
     ----------
@@ -166,9 +165,9 @@ class HostedRun:
         """Whether a viewer is attached."""
         return bool(self.hub.viewers)
 
-    async def room(self) -> None:
+    async def wait_for_viewers(self) -> None:
         """Wait until every viewer has taken most of what it is owed: rows that can wait need not be given up. A viewer that takes nothing is not waited for."""
-        until = time.monotonic() + _ROOM_SECONDS
+        until = time.monotonic() + _WAIT_SECONDS
         bound = self.hub.options.viewer_queue_bytes // 4
         while any(viewer.queue.bytes > bound for viewer in self.hub.viewers.values()):
             if self._crowded or time.monotonic() > until:

@@ -36,10 +36,6 @@ _LOCAL = r"localhost|127\.0\.0\.1|\[::1\]"
 _MOST_REQUEST = 1 << 20
 
 
-# A port for clients that bring no token: on loopback unless another address is given, and closed to pages of
-# other sites.
-#
-# One client of a gateway, with its bounded queue.
 class GatewayClient:
     """What waits for one client.
 
@@ -175,9 +171,8 @@ def _in_address(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-# A gateway's connection to the hub whose run it serves: one viewer like any other.
 class HubViewer:
-    """Joins a hub as a viewer, as an async context manager.
+    """Joins the hub whose run a gateway serves, as one viewer like any other; an async context manager.
 
     Parameters
     ----------

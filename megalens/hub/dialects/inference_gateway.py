@@ -28,15 +28,14 @@ _PHASES: list[Phase] = ["generate"]
 _TRAIN: list[Phase] = ["train"]
 
 _STREAMS = ("generations", "tokens", "tensors")
-_MOST_WAITING_CLIENT_TURN = 256 << 20
+_MOST_WAITING_BYTES = 256 << 20
 _TENSOR_SECONDS = 2.0
 _LARGE_VALUES = 1 << 16
 _LOST_TOKENS = "Tokens are missing: this machine could not take them as fast as they came."
 
 
-# The gateway of an inference hub beside something else: in a thread of its own.
 class ServedInference:
-    """Serves a live run in MegatronApp's dialect of inference until it is closed, or the run ends; as a context manager it closes itself.
+    """Serves a live run in MegatronApp's dialect of inference, in a thread of its own, until it is closed, or the run ends; as a context manager it closes itself.
 
     Parameters
     ----------
@@ -146,7 +145,7 @@ class ClientTurn:
         if frame.stream not in _STREAMS:
             return
         size = len(frame.body)
-        if self._bytes + size > _MOST_WAITING_CLIENT_TURN and frame.stream == "tensors":
+        if self._bytes + size > _MOST_WAITING_BYTES and frame.stream == "tensors":
             self._lost = True
             return
         self._bytes += size
@@ -170,7 +169,7 @@ class ClientTurn:
             if passes.ended and passes.state != "finished":
                 why = passes.message or "It was cancelled."
                 raise DialectError("refused", f"The generation did not finish. {why}")
-            for done in passes.whole(give_up=late):
+            for done in passes.complete(give_up=late):
                 await self._send(done)
         if not started:
             raise DialectError("refused", _LOST_TOKENS)

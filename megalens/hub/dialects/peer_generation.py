@@ -22,7 +22,7 @@ _NUMBER = 1
 _FRAME_ROWS = 1000
 _SEEDLESS = "The peer draws without a seed, and says neither the entropy nor what temperature, top-k and top-p made of the probabilities."
 _Row = dict[str, Any]
-_Place = tuple[int, int]
+_PassNumber = tuple[int, int]
 """Step and micro-batch of a forward pass."""
 
 
@@ -110,7 +110,7 @@ class PeerGeneration:
         self._padded = self._sequences = 0
         self._texts: list[PeerText] = []
         self._positions: list[int] = []
-        self._waiting: tuple[_Place, list[tuple[int, PeerToken, list[PeerToken]]]] = (_START, [])
+        self._waiting: tuple[_PassNumber, list[tuple[int, PeerToken, list[PeerToken]]]] = (_START, [])
         self._rows: list[_Row] = []
         self._states: list[_Row] = []
         self._asked = self._over = False
@@ -144,24 +144,24 @@ class PeerGeneration:
         self._state("running", 1, message=_SEEDLESS)
 
     def take(
-        self, candidates: Sequence[Sequence[PeerToken]], sampled: Sequence[PeerToken], place: _Place
+        self, candidates: Sequence[Sequence[PeerToken]], sampled: Sequence[PeerToken], number: _PassNumber
     ) -> None:
-        """Take what ends the forward pass at a place: the candidates of each sequence, and the token that it took."""
-        self.go_on(place)
+        """Take what ends the forward pass of a number: the candidates of each sequence, and the token that it took."""
+        self.go_on(number)
         for sequence, (token, others) in enumerate(zip(sampled, candidates, strict=True)):
             if token.id != PADDING:
                 self._waiting[1].append((sequence, token, [each for each in others if each.id != PADDING]))
-        self._waiting, self.step = (place, self._waiting[1]), place[0]
+        self._waiting, self.step = (number, self._waiting[1]), number[0]
         self.tokens += len(self._waiting[1])
 
-    def go_on(self, place: _Place | None) -> None:
-        """Take note that the peer reads the tokens that it took last, in the forward pass at a place; of None, that it does not."""
+    def go_on(self, number: _PassNumber | None) -> None:
+        """Take note that the peer reads the tokens that it took last, in the forward pass of a number; of None, that it does not."""
         at, waiting = self._waiting
-        if place is not None and place <= at:
+        if number is not None and number <= at:
             return
         self._waiting = (_START, [])
         for sequence, token, candidates in waiting:
-            self._put(sequence, token, candidates, at, None if place is None else (place, 0))
+            self._put(sequence, token, candidates, at, None if number is None else (number, 0))
 
     def end(self, state: str, step: int, message: str = "") -> None:
         """Say once that it is over: ``finished``, ``failed`` or ``cancelled``."""
@@ -209,8 +209,8 @@ class PeerGeneration:
         sequence: int,
         token: PeerToken,
         candidates: Sequence[PeerToken] | None,
-        place: _Place,
-        read: tuple[_Place, int] | None,
+        number: _PassNumber,
+        read: tuple[_PassNumber, int] | None,
     ) -> None:
         told = self._texts[sequence]
         kind, text = told.begin() if candidates is None else told.push(token.text)
@@ -219,7 +219,7 @@ class PeerGeneration:
         (tensor_step, tensor_pass), offset = read or ((-1, -1), -1)
         self._rows.append(
             {
-                "step": place[0],
+                "step": number[0],
                 "generation": _NUMBER,
                 "sequence": sequence,
                 "position": self._positions[sequence],

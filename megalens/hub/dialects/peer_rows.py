@@ -31,7 +31,7 @@ from .peer_message import (
     read_update,
 )
 from .peer_request import asked_config, compressor_text, default_config, peer_request
-from .rows import LeftOut, PlacedRow
+from .rows import LeftOut, NumberedRow
 from .step_counters import PassCounter, StageCounter
 
 __all__ = ["PeerRows"]
@@ -153,7 +153,7 @@ class PeerRows:
     plan : Translation
         What is asked.
     left_out : LeftOut
-        Where it is told what has no place.
+        Where it notes what has no pass.
 
     Raises
     ------
@@ -257,7 +257,7 @@ class PeerRows:
             raise BadMessage(f"updates of {first.flag} that were not asked for")
         number = self._place(first)
         if number is None:
-            reason, lost = self._counter.unplaced
+            reason, lost = self._counter.unnumbered
             self._left_out.leave_out(reason, lost=lost)
             return []
         step, micro_batch = divmod(number, self._plan.micro_batches)
@@ -273,10 +273,10 @@ class PeerRows:
         self.layers = max(self.layers, first.layer + 1)
         return [(row, step + 1, micro_batch) for row in rows]
 
-    def placed(self, row: TensorRow, step: int, micro_batch: int) -> PlacedRow | None:
+    def numbered(self, row: TensorRow, step: int, micro_batch: int) -> NumberedRow | None:
         """Return what is kept of a row in its place, or None when nobody wants it."""
-        kept = self.standing.keep(row, step)
-        if kept is None:
+        stored = self.standing.keep(row, step)
+        if stored is None:
             return None
         tiles = row.values.shape[-1] if row.values.ndim else 0
         text = "Unknown()"
@@ -286,7 +286,7 @@ class PeerRows:
             self._left_out.note(
                 "No start with a batch size came, so someone else's request is in force: with how many tiles is not known, and shapes are a guess."
             )
-        return PlacedRow(kept, step, micro_batch, self.dialect.phase, text, tuple(row.values.shape))
+        return NumberedRow(stored, step, micro_batch, self.dialect.phase, text, tuple(row.values.shape))
 
     def _end_pass(self, generation: PeerGeneration, message: Mapping[str, Any]) -> None:
         """Take the candidates, which end a forward pass."""
@@ -303,7 +303,7 @@ class PeerRows:
     def _place(self, row: TensorRow) -> int | None:
         if isinstance(self._counter, PassCounter) and row.flag == "MLP2_Plot":
             return max(self._counter.newest, 0)
-        return self._counter.place(row.layer, row.flag, row.values)
+        return self._counter.pass_of(row.layer, row.flag, row.values)
 
 
 def _input_tokens(prompts: list[list[PeerToken]]) -> TensorRow:

@@ -5,6 +5,12 @@ in that order begins the next pass. ``T1`` sends a recomputed pass again during 
 value to the last of the same layer and flag, and does not come after the one before it, is such a repeat and is left out.
 
 An inference hub ends every pass with the candidates for the next token, so its passes are told by them.
+
+In ``3606`` several processes send, the stages of a pipeline: each sends its layers in order, at its own pace. A flag that does not come after the
+one before it of the same layer begins that layer's next pass. Such a hub sends to whoever asks, from then on, in mid-pass too: after a connection a
+stage is counted from the first pass that it sends whole, once the stage before it is. Then the number may be too high by the passes that were under
+way between the two; that shows, at the latest at the end of the training step, by a pass that begins before the layer before has begun it, and is set
+right.
 """
 
 from __future__ import annotations
@@ -33,7 +39,7 @@ class PassCounter:
         In which order its hub sends.
     """
 
-    unplaced = ("repeats that a recomputed pass sent", False)
+    unnumbered = ("repeats that a recomputed pass sent", False)
     """Why an update has no number, and whether a row is lost by it."""
     behind = ahead = 0
 
@@ -49,7 +55,7 @@ class PassCounter:
         self._blocks: set[int] = set()
         self.newest = -1
 
-    def place(self, layer: int, flag: str, values: _Values) -> int | None:
+    def pass_of(self, layer: int, flag: str, values: _Values) -> int | None:
         """Return the pass of an update, or None for the repeat of one."""
         at = (layer, self._order.index(flag))
         if self._dialect.recomputes and self._repeats(at, flag, values):
@@ -81,7 +87,7 @@ class PassCounter:
         self._values[layer, flag] = values
         same = known is not None and known.shape == values.shape and known.tobytes() == values.tobytes()
         if same and at > (self._repeat or self._last):
-            # In its place: within a recomputed block the order rises, too.
+            # In its order: within a recomputed block the order rises, too.
             if self._repeat is None:
                 return False
         elif same and ((proves := _proves(values)) or self._block_follows(layer)):
@@ -109,14 +115,6 @@ def _proves(values: _Values) -> bool:
     return bool(finite.size) and finite.min() < finite.max()
 
 
-# Steps where the peer sends none, and several processes send: the stages of a pipeline, in ``3606``.
-#
-# Each stage sends its layers in order, at its own pace. A flag that does not come after the one before it of
-# the same layer begins that layer's next pass. Such a hub sends to whoever asks, from then on, in mid-pass
-# too: after a connection a stage is counted from the first pass that it sends whole, once the stage before it
-# is. Then the number may be too high by the passes that were under way between the two; that shows, at the
-# latest at the end of the training step, by a pass that begins before the layer before has begun it, and is
-# set right.
 class StageCounter:
     """Numbers the forward passes of each layer from 0.
 
@@ -128,7 +126,7 @@ class StageCounter:
         What was asked for.
     """
 
-    unplaced = ("updates of passes that had begun before the connection", True)
+    unnumbered = ("updates of passes that had begun before the connection", True)
     """Why an update has no number, and whether a row is lost by it."""
 
     def __init__(self, dialect: Dialect, flags: Collection[str]) -> None:
@@ -147,7 +145,7 @@ class StageCounter:
         self.ahead = 0
         self.newest = -1
 
-    def place(self, layer: int, flag: str, values: Any) -> int | None:
+    def pass_of(self, layer: int, flag: str, values: Any) -> int | None:
         """Return the pass of an update, or None for what is left of a pass that began before the connection."""
         order = self._order.index(flag)
         last = self._flag.get(layer)

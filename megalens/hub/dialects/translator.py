@@ -17,7 +17,7 @@ from .dialect import DIALECTS, Dialect, DialectError, Translation
 from .hosted_run import HostedRun
 from .peer_message import BadMessage, TensorRow, read_message
 from .peer_rows import PeerRows
-from .rows import LeftOut, PlacedRow, note_table, tensors_table
+from .rows import LeftOut, NumberedRow, note_table, tensors_table
 
 __all__ = ["Translator", "announcement", "MOST_BYTES", "detect"]
 
@@ -172,7 +172,7 @@ class Translator:
         self._announced_layers = 0
         self._left_out = LeftOut()
         self._peer = PeerRows(plan.dialect, plan, self._left_out) if plan.dialect is not None else None
-        self._rows: list[PlacedRow] = []
+        self._rows: list[NumberedRow] = []
         self._waiting_bytes = 0
         self._requests = 0
         self._done = False
@@ -411,10 +411,10 @@ class Translator:
         for row, step, micro_batch in rows:
             if step > self.step:
                 await self._begin(step)
-            placed = self._peer.placed(row, step, micro_batch)
-            if placed is not None:
-                self._rows.append(placed)
-                self._waiting_bytes += placed.row.values.nbytes
+            numbered = self._peer.numbered(row, step, micro_batch)
+            if numbered is not None:
+                self._rows.append(numbered)
+                self._waiting_bytes += numbered.row.values.nbytes
         generation = self._peer.generation
         if generation is not None and generation.step > self.step:
             await self._begin(generation.step)

@@ -338,7 +338,7 @@ class Replayer:
                 self._changed.clear()
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(self._changed.wait(), left)
-        await self._host.room()
+        await self._host.wait_for_viewers()
 
     async def _beat(self) -> None:
         while True:

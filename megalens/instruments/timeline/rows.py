@@ -29,6 +29,7 @@ _TRAFFIC = ("collective", "send", "receive")
 _FLUSH_SECONDS = 0.5
 _MOST_ROWS = 20_000
 SPAN_BYTES = 8 * (len(_NUMBERS) + len(_TEXTS))
+"""What one span takes on its way to rank 0, without its texts."""
 
 _RULE = "slow_rank"
 _WINDOW = 30
@@ -135,7 +136,6 @@ def medians_of_others(stages: np.ndarray, work: np.ndarray) -> np.ndarray:
     return like
 
 
-"""What one span takes on its way to rank 0, without its texts."""
 _NOT_BLOCKED_NS = 20_000
 """Between two events that are queued one after the other a device takes some µs."""
 

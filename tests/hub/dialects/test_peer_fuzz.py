@@ -62,7 +62,7 @@ def test_updates(dialect, messages):
         for row in rows:
             assert row.values.dtype == np.float32
             assert row.labels == [] or len(row.labels) == row.values.size
-        number = counter.place(rows[0].layer, rows[0].flag, rows[0].values)
+        number = counter.pass_of(rows[0].layer, rows[0].flag, rows[0].values)
         assert number is None or 0 <= number <= counter.newest <= before + 1
         before = counter.newest
 

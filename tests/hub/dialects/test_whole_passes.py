@@ -20,7 +20,7 @@ def counted(sent, counter=None):
     counter = counter or StageCounter(DIALECTS["3606"], FLAGS)
     found = defaultdict(list)
     for number, layer, message in sent:
-        placed = counter.place(layer, DIALECTS["3606"].numbers[message["update_type"]], None)
+        placed = counter.pass_of(layer, DIALECTS["3606"].numbers[message["update_type"]], None)
         if placed is not None:
             found[placed, max(layer, 0) // LAYERS].append((number, layer))
     return found, counter
