@@ -295,12 +295,12 @@ class _PartOfGroup:
     tp: int
 
     def __call__(self, data: Tensor) -> Sequence[Tensor]:
-        held = data.shape[-1]
+        width = data.shape[-1]
         # A rank's features never reach into a second group: several ranks share one.
-        first = self.tp * held % sum(self.groups.sizes)
+        first = self.tp * width % sum(self.groups.sizes)
         parts, begin = [], 0
         for size in self.groups.sizes:
-            low, high = (min(max(edge - first, 0), held) for edge in (begin, begin + size))
+            low, high = (min(max(edge - first, 0), width) for edge in (begin, begin + size))
             parts.append(data[..., low:high])
             begin += size
         return parts

@@ -14,7 +14,7 @@ from ..protocol import MOMENT_STATS
 from ..tracer import TracerError
 from ..tracer.moments.points import MomentPoints, ParamPoint, ResidualPoint, SitePoint
 from .before_reduction import before_reduction
-from .megatron_gradients import Held, held_parameters, leaf_optimizers, ready_moment
+from .megatron_gradients import OptimizerParam, leaf_optimizers, optimizer_params, ready_moment
 from .megatron_ranks import MegatronModule, MegatronRanks, megatron_modules
 from .sizes import unwrapped
 
@@ -249,7 +249,7 @@ def _is_megatron(model: nn.Module) -> bool:
 def _param_points(
     modules: Iterable[MegatronModule], optimizer: Any, ranks: MegatronRanks
 ) -> Iterator[ParamPoint]:
-    held = held_parameters(optimizer)
+    held = optimizer_params(optimizer)
     seen: set[int] = set()
     for at in modules:
         for name, parameter in at.module.named_parameters(recurse=False):
@@ -257,7 +257,7 @@ def _param_points(
                 # Tied: counted once, under the name that comes first.
                 continue
             seen.add(id(parameter))
-            own = held.get(id(parameter), Held(parameter))
+            own = held.get(id(parameter), OptimizerParam(parameter))
             tp, replica = (
                 (ranks.expert_tp, ranks.expert_replica) if at.is_expert else (ranks.tp, ranks.replica)
             )

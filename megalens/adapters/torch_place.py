@@ -64,11 +64,11 @@ def _output(module: nn.Module) -> Any | None:
 def _declared(hooks: Iterable[Any], names: Sequence[str]) -> Any | None:
     for hook in hooks:
         for cell in getattr(hook, "__closure__", None) or ():
-            held = cell.cell_contents
+            contents = cell.cell_contents
             found: list[Any] = (
-                [held.args[0]]
-                if isinstance(held, functools.partial) and held.args
-                else [getattr(held, name, None) for name in names]
+                [contents.args[0]]
+                if isinstance(contents, functools.partial) and contents.args
+                else [getattr(contents, name, None) for name in names]
             )
             for layouts in found:
                 placement = _first(layouts)
@@ -161,8 +161,8 @@ def _sharded_mesh(model: nn.Module) -> Any | None:
         if state is None:
             continue
         # Under several names in the releases of torch; without any of them the model is taken as not sharded.
-        held = state()
-        groups = getattr(held, "_fsdp_param_groups", None) or [getattr(held, "_fsdp_param_group", None)]
+        fsdp = state()
+        groups = getattr(fsdp, "_fsdp_param_groups", None) or [getattr(fsdp, "_fsdp_param_group", None)]
         for group in groups:
             info = getattr(group, "mesh_info", None)
             if info is not None:

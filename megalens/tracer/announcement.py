@@ -59,12 +59,12 @@ def add_members(
             status["dropped"] = {**status["dropped"], "producer": status["dropped"]["producer"] + dropped}
 
 
-def job_notes(held_steps: int, peers: Peers | None) -> list[str]:
+def job_notes(untraced_steps: int, peers: Peers | None) -> list[str]:
     """Return what the other processes have cost this one: steps that were not traced for them, and messages that they did not take."""
     notes = []
-    if held_steps:
+    if untraced_steps:
         notes.append(
-            f"{held_steps} steps were not traced while a change was being agreed on by all processes."
+            f"{untraced_steps} steps were not traced while a change was being agreed on by all processes."
         )
     if peers is not None and peers.refused:
         notes.append(f"{peers.refused} messages of instruments to other processes could not be sent.")

@@ -380,7 +380,7 @@ class Coordinator:
     def _hub_is(self, there: bool) -> None:
         self._watch.hub_is(there)
         if there and self._role is Role.ALONE:
-            self.schedule.listen_again()
+            self.schedule.resume_listening()
 
     def _watched(self, viewers: int) -> None:
         if self._role is Role.MEMBER:
@@ -447,7 +447,7 @@ class Coordinator:
         if self.schedule.paused:
             status["state"] = "paused"
         status = self.instruments.fill(status, "report")
-        notes = [*self._notes, *job_notes(self.schedule.held_steps, self.peers)]
+        notes = [*self._notes, *job_notes(self.schedule.untraced_steps, self.peers)]
         budget = self.budget.status() if self._points.place.rank == 0 else None
         if budget is not None:
             status["budget"] = budget

@@ -410,5 +410,5 @@ class _GraphHooks(KeptHooks):
             given = tensor.detach().requires_grad_()
             new = given
             for each in self.changes:
-                new = each.change(new, again=True)
+                new = each.change(new, recomputed=True)
         return gradient if new is given else torch.autograd.grad(new, given, gradient)[0]

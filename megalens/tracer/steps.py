@@ -150,7 +150,7 @@ class Steps:
         self._control = self._coordinator.budget.control(self.number)
         self.passes.begin()
         self.spent_ns += self._instruments.take_ns()
-        self._instruments.tell("step_begins", self.number, start.held or self._control)
+        self._instruments.tell("step_begins", self.number, start.untraced or self._control)
         # What they measured themselves of that is in what is measured here.
         self._instruments.take_ns()
         self.spent_ns += _clock() - now

@@ -292,7 +292,7 @@ class MonitorInstrument(Instrument):
             del self._samples[next(iter(self._samples))]
         self._samples[step] = text[:_MOST_TEXT]
 
-    def step_begins(self, step: int, held: bool) -> None:
+    def step_begins(self, step: int, untraced: bool) -> None:
         """Do between two steps what alarms have set off."""
         while self._waiting:
             action, alarms, at = self._waiting.popleft()

@@ -188,11 +188,11 @@ class TimelineInstrument(Instrument):
 
     # The step path.
 
-    def step_begins(self, step: int, held: bool) -> None:
+    def step_begins(self, step: int, untraced: bool) -> None:
         """Begin a step."""
         every = self._settings.every
         self._inside, self._step = True, step
-        self._taken = self.passes and not held and self._host.sends and step % every == 0
+        self._taken = self.passes and not untraced and self._host.sends and step % every == 0
         self._counts.clear()
         self._forward.clear()
         self._backward.clear()

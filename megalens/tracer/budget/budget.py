@@ -23,13 +23,13 @@ _ENOUGH_STEPS = 1536
 _PATIENCE, _MOST_PATIENCE = 8, 128
 # One-sided 5 in 10,000, because the question is asked again after every block.
 _SURE = 3.29
-_ROOM = 0.8
+_HEADROOM = 0.8
 
 Settings = Mapping[str, Mapping[str, Any]]
 
 _SEED = 20_261_121
 """The same on all ranks, so that they leave out the same steps without a word."""
-_AGAIN_STEPS = 100
+_RETRY_STEPS = 100
 """After so many steps what was asked for in vain is asked for again: a rank may have been stopped."""
 
 
@@ -49,7 +49,7 @@ class BudgetKeeper:
         self._ask = ask
         self._budget: CostBudget | None = None
         self._asked: ICostReduction | None = None
-        self._ask_again = 0
+        self._retry_at = 0
         # Between the training thread, which changes what is measured, and the one that measures.
         self._lock = threading.Lock()
 
@@ -81,9 +81,9 @@ class BudgetKeeper:
                 return
             budget.observe(step, traced, wall_ns, spent_ns)
             wanted = budget.plan()
-            if wanted == budget.cost_reduction or (wanted == self._asked and step < self._ask_again):
+            if wanted == budget.cost_reduction or (wanted == self._asked and step < self._retry_at):
                 return
-            self._asked, self._ask_again = wanted, step + _AGAIN_STEPS
+            self._asked, self._retry_at = wanted, step + _RETRY_STEPS
         self._ask(wanted)
 
     def status(self) -> Budget | None:
@@ -287,13 +287,13 @@ class CostBudget:
     def _end_block(self) -> None:
         times, self._times = self._times, {}
         design = self._design
-        place = design.place(self.seed, self._block) if self._block >= 0 else -1
-        control, traced = times.pop(place, (0, True))
+        position = design.position(self.seed, self._block) if self._block >= 0 else -1
+        control, traced = times.pop(position, (0, True))
         if traced or control <= 0:
             return
         first = design.run - 1
         # Where steps are their own cycles, the step after a control is as relieved as a first control is burdened.
-        relieved = place + 1 if design.run == 2 else -1
+        relieved = position + 1 if design.run == 2 else -1
         others = [
             wall
             for at, (wall, traced) in times.items()
@@ -342,7 +342,7 @@ class CostBudget:
     def _less(self, shift: Shift) -> Any:
         now = self._in_force
         for factor in _FACTORS:
-            if factor > now.every_factor and self._percent(shift.value, factor) <= _ROOM * self.limit:
+            if factor > now.every_factor and self._percent(shift.value, factor) <= _HEADROOM * self.limit:
                 return replace(now, every_factor=factor)
         if now.every_factor < _FACTORS[-1]:
             # Even so it is not enough, and what comes next is measured under it.
@@ -351,15 +351,15 @@ class CostBudget:
         if coarser is not None:
             return coarser
         later = [factor for factor in _LAST_FACTORS if factor > now.every_factor]
-        enough = [factor for factor in later if self._percent(shift.value, factor) <= _ROOM * self.limit]
+        enough = [factor for factor in later if self._percent(shift.value, factor) <= _HEADROOM * self.limit]
         return replace(now, every_factor=(enough or later[-1:])[0]) if later else None
 
     def _more(self, shift: Shift) -> Any:
         now = self._in_force
         for factor in (*_FACTORS, *_LAST_FACTORS):
-            if factor < now.every_factor and self._percent(shift.high, factor) <= _ROOM * self.limit:
+            if factor < now.every_factor and self._percent(shift.high, factor) <= _HEADROOM * self.limit:
                 return replace(now, every_factor=factor)
-        if self._percent(shift.high) <= _ROOM * self.limit / 2:
+        if self._percent(shift.high) <= _HEADROOM * self.limit / 2:
             finer = self._next_level(now, -1)
             self._tried_up = finer is not None
             return finer

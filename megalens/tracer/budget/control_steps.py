@@ -178,18 +178,18 @@ class Design:
         self.block = max(_FEWEST, round(self.run / share))
         self._known = (-1, -1, 0)
 
-    def place(self, seed: int, block: int) -> int:
+    def position(self, seed: int, block: int) -> int:
         """Return the position in its block of the control that counts, from ``run - 1`` to the last."""
         known = self._known
         if known[0] != block or known[1] != seed:
-            place = self.run - 1 + _mix(seed, block) % (self.block - self.run + 1)
-            self._known = known = (block, seed, place)
+            position = self.run - 1 + _mix(seed, block) % (self.block - self.run + 1)
+            self._known = known = (block, seed, position)
         return known[2]
 
     def is_control(self, seed: int, step: int) -> bool:
         """Return whether nothing is traced in this step."""
         block, position = divmod(step // self.cycle, self.block)
-        return 0 <= self.place(seed, block) - position < self.run
+        return 0 <= self.position(seed, block) - position < self.run
 
 
 def control_step(seed: int, step: int, share: float = SHARE, cycle: int = 1) -> bool:

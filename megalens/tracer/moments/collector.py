@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ...protocol import MOMENT_COLUMNS, FrameTemplate, StepReadings, stream_schema
 from ...protocol.arrow_columns import arrow_column
 from ..errors import said
-from .gathering import Gathering, Merged, WholeStep
+from .gathering import CompleteStep, Gathering, Merged
 from .layout import COLUMNS
 from .part import Figures, MeasuredStep, NameList
 
@@ -136,7 +136,7 @@ class MomentFrames:
         # Several, since statistics have intervals of their own.
         self._known: dict[_Kind, list[_PreparedRows]] = {}
 
-    def of(self, whole: WholeStep) -> Iterator[FrameTemplate]:
+    def of(self, whole: CompleteStep) -> Iterator[FrameTemplate]:
         """Give the frames of a step, each as it is until the next is asked for."""
         stats = whole.stats
         kind = tuple((each.tensors, each.stat, each.gradient_stage) for each in stats)
@@ -184,16 +184,16 @@ class MomentFrames:
 def _cut(stats: Sequence[Merged]) -> list[list[tuple[int, int, int]]]:
     """Return the parts that go into each frame."""
     frames: list[list[tuple[int, int, int]]] = []
-    room = 0
+    space = 0
     for number, each in enumerate(stats):
         first, left = 0, len(each.rows)
         while left:
-            if not room:
+            if not space:
                 frames.append([])
-                room = _FRAME_ROWS
-            end = first + min(left, room)
+                space = _FRAME_ROWS
+            end = first + min(left, space)
             frames[-1].append((number, first, end))
-            room -= end - first
+            space -= end - first
             first, left = end, len(each.rows) - end
     return frames
 
@@ -335,7 +335,7 @@ class RootCollector(Collector):
         self,
         host: Host,
         names: NameList,
-        keep: Callable[[WholeStep], None] | None = None,
+        keep: Callable[[CompleteStep], None] | None = None,
         *,
         at_once: bool = False,
         by_rank: bool = False,

@@ -77,7 +77,7 @@ class WeightFeatures:
         for name, tensor in given:
             by_device.setdefault(tensor.device, []).append((name, tensor))
         for here in by_device.values():
-            part.add([self._names.place(name) for name, _ in here], measure([each for _, each in here]))
+            part.add([self._names.index(name) for name, _ in here], measure([each for _, each in here]))
         return part
 
 

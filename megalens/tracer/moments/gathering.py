@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ...protocol import MOMENT_COLUMNS, Readings, merge_moments, natural_key
 from .part import Figures
 
-__all__ = ["Gathering", "Merged", "Tensors", "WholeStep"]
+__all__ = ["CompleteStep", "Gathering", "Merged", "Tensors"]
 
 _PATIENCE_SECONDS = 30.0
 _MOST_BYTES = 64 << 20
@@ -61,7 +61,7 @@ class Merged:
 
 
 @dataclass(frozen=True)
-class WholeStep:
+class CompleteStep:
     """A step on its way out."""
 
     step: int
@@ -104,7 +104,7 @@ class _Rank:
     """What is known of one process."""
 
     def __init__(self) -> None:
-        self.places: Names = np.empty(0, np.int64)
+        self.indices: Names = np.empty(0, np.int64)
         """Of its names in the list of all."""
         self.step = 0
         """Newest step that it sent."""
@@ -112,27 +112,27 @@ class _Rank:
         """Of each statistic the names that it ever counted a part of."""
         self._last: dict[str, tuple[NDArray[np.int32], Names]] = {}
 
-    def told(self, first: int, places: Sequence[int]) -> None:
+    def told(self, first: int, indices: Sequence[int]) -> None:
         """Note where its names are, from its place ``first`` on."""
-        if places or first < len(self.places):
-            self.places = np.concatenate((self.places[:first], np.array(places, np.int64)))
+        if indices or first < len(self.indices):
+            self.indices = np.concatenate((self.indices[:first], np.array(indices, np.int64)))
             self._last.clear()
 
     def gives(self, stat: str, ids: NDArray[np.int32]) -> Names:
         """Return the places in the list of all of names that it counted a part of."""
         last = self._last.get(stat)
-        here = self.places_of(stat, ids)
+        here = self.indices_of(stat, ids)
         if last is None or last[1] is not here:
             known = self.gave.get(stat)
             self.gave[stat] = here if known is None else np.union1d(known, here)
         return here
 
-    def places_of(self, kind: str, ids: NDArray[np.int32]) -> Names:
+    def indices_of(self, kind: str, ids: NDArray[np.int32]) -> Names:
         """Return the places of ids; the same array as before where they are the same, as in nearly every step."""
         last = self._last.get(kind)
         if last is not None and _same(last[0], ids):
             return last[1]
-        here = self.places[ids]
+        here = self.indices[ids]
         self._last[kind] = ids, here
         return here
 
@@ -180,7 +180,7 @@ class Gathering:
         self._world_size = world_size
         self._name, self._gone, self._warn = name, gone, warn
         self._names: list[str] = []
-        self._places: dict[str, int] = {}
+        self._index: dict[str, int] = {}
         self._stages: list[int] = []
         self._order: Names = np.empty(0, np.int64)
         self._arranged: dict[str, _Arranged] = {}
@@ -213,11 +213,11 @@ class Gathering:
         """
         who = self._ranks[rank]
         who.step = max(who.step, step)
-        if first > len(who.places):
+        if first > len(who.indices):
             raise ValueError("names that it told before did not arrive")
         who.told(first, [self._place(name, stage) for name in new])
         for at, dtype in dtypes:
-            self._dtypes[int(who.places[at])] = dtype[:40]
+            self._dtypes[int(who.indices[at])] = dtype[:40]
             # Lists of before say it otherwise.
             self._listed.clear()
         if step <= self._done:
@@ -229,7 +229,7 @@ class Gathering:
             if not part.counted:
                 if self._by_rank:
                     here.replica_bytes += part.rows.nbytes
-                    ids = who.places_of(f"replicas of {part.stat}", part.ids)
+                    ids = who.indices_of(f"replicas of {part.stat}", part.ids)
                     here.readings.append(self._reading(part, rank, stage, ids))
                 continue
             ids = who.gives(part.stat, part.ids)
@@ -252,7 +252,7 @@ class Gathering:
 
     def ready(
         self, caught_up: Callable[[], bool] = lambda: True, *, everything: bool = False
-    ) -> Iterator[WholeStep]:
+    ) -> Iterator[CompleteStep]:
         """Give the steps that are complete, or that nothing more can come of.
 
         Parameters
@@ -282,9 +282,9 @@ class Gathering:
             yield self._whole(step, here, missing)
 
     def _place(self, name: str, stage: int) -> int:
-        at = self._places.get(name)
+        at = self._index.get(name)
         if at is None:
-            at = self._places[name] = len(self._names)
+            at = self._index[name] = len(self._names)
             self._names.append(name)
             self._stages.append(stage)
         return at
@@ -330,7 +330,7 @@ class Gathering:
         merged = merge_moments(columns, where, len(known))
         return known, np.stack([merged[name] for name in MOMENT_COLUMNS], axis=1)
 
-    def _whole(self, step: int, here: _Step, missing: Sequence[int]) -> WholeStep:
+    def _whole(self, step: int, here: _Step, missing: Sequence[int]) -> CompleteStep:
         stats, left_out = [], 0
         for name, stat in here.stats.items():
             ids, rows = self._merge(stat)
@@ -348,7 +348,7 @@ class Gathering:
             self._warn(
                 f"Statistics of {left_out} tensors of step {step} are left out: {who} did not send a part of them."
             )
-        return WholeStep(
+        return CompleteStep(
             *(step, here.samples, stats, left_out), sorted(here.readings, key=lambda each: each.rank)
         )
 
@@ -367,9 +367,9 @@ class Gathering:
         if arranged is None or not _same(arranged.ids, ids):
             self._sort()
             order = np.argsort(self._order[ids], kind="stable")
-            places = ids[order].tolist()
-            stages = np.array([self._stages[at] for at in places], np.int32)
-            arranged = _Arranged(ids, order, Tensors([self._names[at] for at in places], stages))
+            indices = ids[order].tolist()
+            stages = np.array([self._stages[at] for at in indices], np.int32)
+            arranged = _Arranged(ids, order, Tensors([self._names[at] for at in indices], stages))
             self._arranged[stat] = arranged
         return arranged
 

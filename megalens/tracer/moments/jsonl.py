@@ -17,7 +17,7 @@ from ...protocol import (
     SCALED_STATS,
     raw_sums_from_moments,
 )
-from .gathering import Merged, WholeStep
+from .gathering import CompleteStep, Merged
 
 __all__ = ["JsonlFiles"]
 
@@ -41,7 +41,7 @@ class JsonlFiles:
         self._failed = False
         self.warn: Callable[[str], None] = lambda text: None
 
-    def __call__(self, whole: WholeStep) -> None:
+    def __call__(self, whole: CompleteStep) -> None:
         """Write one step."""
         for merged in whole.stats:
             if len(merged.tensors.names) and not self._failed:
@@ -55,14 +55,14 @@ class JsonlFiles:
                         f"Statistics are not written to files any more, from step {whole.step} on: {error.strerror or error}"
                     )
 
-    def _append(self, stat: str, whole: WholeStep, merged: Merged) -> None:
+    def _append(self, stat: str, whole: CompleteStep, merged: Merged) -> None:
         line = json.dumps(self._record(stat, whole, merged)) + "\n"
         folder = self._folder / stat
         folder.mkdir(parents=True, exist_ok=True)
         with open(folder / "rank0.jsonl", "ab", buffering=0) as file:
             file.write(line.encode())
 
-    def _record(self, stat: str, whole: WholeStep, merged: Merged) -> dict[str, Any]:
+    def _record(self, stat: str, whole: CompleteStep, merged: Merged) -> dict[str, Any]:
         scale = merged.loss_scale
         known = bool(np.isfinite(scale))
         rows = merged.rows

@@ -20,7 +20,7 @@ from ..instrument import Instrument
 from ..passes import left_out_sentence
 from .collector import Collector, MemberCollector, RootCollector
 from .features import WeightFeatures
-from .gathering import WholeStep
+from .gathering import CompleteStep
 from .hooks.communication import Communication
 from .hooks.gradients import UNKNOWN_SCALE, GradientMoment, LossScale
 from .hooks.own_gradients import UNREDUCED, OwnGradients
@@ -105,7 +105,7 @@ class StatisticsLogger(Instrument):
         samples: Callable[[int], int],
         *,
         owns_tracer: bool,
-        keep: Callable[[WholeStep], None] | None = None,
+        keep: Callable[[CompleteStep], None] | None = None,
         by_rank: bool = False,
         recorded: Intervals | None = None,
         own: Callable[[StepReadings], None] | None = None,
@@ -129,7 +129,7 @@ class StatisticsLogger(Instrument):
         self.owns_tracer = owns_tracer
         self._names = NameList(points.stage)
         counted = [point for point in points.params if point.counted]
-        ids = [self._names.place(point.name) for point in counted]
+        ids = [self._names.index(point.name) for point in counted]
         self._values = ParamRows(ids, [point.value for point in counted])
         self._state = {
             stat: ParamRows(ids, [partial(_state, optimizers, point.parameter, stat) for point in counted])
@@ -137,7 +137,7 @@ class StatisticsLogger(Instrument):
         }
         # What other processes count is measured where somebody compares it with theirs.
         replicas = [
-            (self._names.place(point.name), point) for point in points.params if by_rank and not point.counted
+            (self._names.index(point.name), point) for point in points.params if by_rank and not point.counted
         ]
         self._before = ParamRows(ids, [point.value for point in counted])
         self._replicas = ParamRows([at for at, _ in replicas], [point.value for _, point in replicas])
@@ -153,7 +153,7 @@ class StatisticsLogger(Instrument):
         self._gradients: GradientMoment | None = None
         own_gradients = OwnGradients(
             points.params,
-            [self._names.place(point.name) for point in points.params],
+            [self._names.index(point.name) for point in points.params],
             tracer.warn,
             self._spent,
             points.before_reduction,
@@ -229,8 +229,8 @@ class StatisticsLogger(Instrument):
         )
         self._announce = host.announce
 
-    def step_begins(self, step: int, held: bool) -> None:
-        """Begin a step; intervals hold of held ones too."""
+    def step_begins(self, step: int, untraced: bool) -> None:
+        """Begin a step; untraced ones count for the intervals too."""
         self._step = step
         self._due = self.intervals.due(step)
         if self._due or self._gradients is not None:
@@ -396,14 +396,14 @@ class StatisticsLogger(Instrument):
     def _keep_communication(self, name: str, rows: Tensor) -> None:
         # Each process has its own, and none counts for the others.
         part = self._parts.setdefault("communication", MeasuredRows("communication", counted=False))
-        part.add((self._names.place(name),), rows)
+        part.add((self._names.index(name),), rows)
 
     def _keep_losses(self, values: Mapping[str, Any]) -> None:
         for name, value in values.items():
             if "loss" in name.lower():
                 loss = value if isinstance(value, Tensor) else torch.tensor(value, dtype=torch.float64)
                 part = self._parts.setdefault(RANK_SCALAR, MeasuredRows(RANK_SCALAR, counted=False))
-                part.add((self._names.place(name),), measure([loss.detach().reshape(1)]))
+                part.add((self._names.index(name),), measure([loss.detach().reshape(1)]))
 
     def _consumed(self) -> int:
         try:

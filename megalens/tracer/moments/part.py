@@ -33,7 +33,7 @@ class NameList:
 
     def __init__(self, stage: int = -1) -> None:
         self.stage = stage
-        self._places: dict[str, int] = {}
+        self._index: dict[str, int] = {}
         self._names: list[str] = []
         self._dtypes: dict[int, str] = {}
         self._noted: list[tuple[int, str]] = []
@@ -41,16 +41,16 @@ class NameList:
     def __len__(self) -> int:
         return len(self._names)
 
-    def place(self, name: str) -> int:
-        """Return the place of a name, which is added where it is new."""
-        at = self._places.get(name)
+    def index(self, name: str) -> int:
+        """Return the index of a name, which is added where it is new."""
+        at = self._index.get(name)
         if at is None:
-            at = self._places[name] = len(self._names)
+            at = self._index[name] = len(self._names)
             self._names.append(name)
         return at
 
     def note(self, at: int, dtype: str) -> None:
-        """Note of what type of number the tensor at a place is; asked for every measured tensor, and new only once for most."""
+        """Note of what type of number the tensor of an index is; asked for every measured tensor, and new only once for most."""
         if self._dtypes.get(at) != dtype:
             self._dtypes[at] = dtype
             self._noted.append((at, dtype))

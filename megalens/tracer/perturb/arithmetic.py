@@ -102,15 +102,15 @@ class RandomValues:
 
     def normal(self) -> Tensor:
         """Return N(0, 1)."""
-        return self._room(self._dtype).normal_(generator=self._generator)
+        return self._empty(self._dtype).normal_(generator=self._generator)
 
     def uniform(self, low: float, high: float) -> Tensor:
         """Return numbers from ``low`` to ``high``."""
-        return self._room(self._dtype).uniform_(low, high, generator=self._generator)
+        return self._empty(self._dtype).uniform_(low, high, generator=self._generator)
 
     def whole(self, below: int, dtype: torch.dtype) -> Tensor:
         """Return whole numbers from 0 to ``below`` - 1."""
-        return self._room(dtype).random_(0, below, generator=self._generator)
+        return self._empty(dtype).random_(0, below, generator=self._generator)
 
     def chosen(self, rate: float) -> Tensor:
         """Return booleans of which a share ``rate`` is true.
@@ -121,9 +121,9 @@ class RandomValues:
         bound = int(rate * 2**_BITS + self._rest)
         if bound >= 2**_BITS:
             return torch.ones(self._shape, dtype=torch.bool, device=self._device)
-        return self._room(torch.int32).random_(generator=self._generator) < bound
+        return self._empty(torch.int32).random_(generator=self._generator) < bound
 
-    def _room(self, dtype: torch.dtype) -> Tensor:
+    def _empty(self, dtype: torch.dtype) -> Tensor:
         # Contiguous whatever the tensor is, so that numbers depend on its shape alone.
         return torch.empty(self._shape, dtype=dtype, device=self._device)
 

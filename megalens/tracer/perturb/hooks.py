@@ -357,12 +357,12 @@ class OutputHook(PerturbHook):
             hooks.move_to_end(number)
         return [handle]
 
-    def change(self, tensor: Tensor, *, again: bool = False) -> Tensor:
-        """Return an output of compiled code perturbed. For its gradient it is so once more, which is not counted."""
+    def change(self, tensor: Tensor, *, recomputed: bool = False) -> Tensor:
+        """Return an output of compiled code perturbed. Where it is recomputed for its gradient, that is not counted."""
         calls = self.calls
         try:
             new: Tensor = self._change(tensor) if self._clock.phase in self._phases else tensor
-            if again:
+            if recomputed:
                 self.calls = calls
             return new
         except Exception as error:

@@ -86,7 +86,7 @@ class EarlyFrames:
         self._nbytes = 0
 
     @property
-    def room(self) -> bool:
+    def has_space(self) -> bool:
         """Whether another frame is kept."""
         return self._frames is not None and self._nbytes < _BYTES
 
@@ -246,7 +246,7 @@ class HubConnection:
 
         Its steps, from ``first`` (its only one when absent) to ``step``, are those whose rows a hub that dies may not have written.
         """
-        if self._link is None and not self._early.room:
+        if self._link is None and not self._early.has_space:
             return 0
         self._seq += 1
         frame = make(self._seq)

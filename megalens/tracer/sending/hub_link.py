@@ -66,7 +66,7 @@ class HubLink:
         received: Callable[[HubLink, Message | ProtocolError | None], None],
     ) -> None:
         self._received = received
-        self._room = threading.Semaphore(_MOST_WAITING)
+        self._slots = threading.Semaphore(_MOST_WAITING)
         self._context = contextlib.ExitStack()
         self._ws = _open(address, self._context)
         try:
@@ -98,7 +98,7 @@ class HubLink:
 
     def taken(self) -> None:
         """Say that one of the messages has been dealt with."""
-        self._room.release()
+        self._slots.release()
 
     def close(self) -> None:
         """End the connection in order."""
@@ -130,7 +130,7 @@ class HubLink:
         try:
             for data in self._ws:
                 # Nothing is read on while the thread that answers is kept: what waits is as little as the socket takes.
-                while not self._room.acquire(timeout=0.5):
+                while not self._slots.acquire(timeout=0.5):
                     if self._ws.left.is_set():
                         return
                 try:

@@ -110,7 +110,7 @@ class Worker:
         self._waiting: deque[Task] = deque()
         self._costs: deque[tuple[StepCost, int]] = deque()
         """Each with how many tasks had been handed over before."""
-        self._unsaid_ns = 0
+        self._unreported_ns = 0
         self._awake = False
         """Whether something since the end of the last step was not patient."""
         self.watched = True
@@ -159,10 +159,10 @@ class Worker:
             self.health.lose(len(cost.scalars), "stalled")
             return
         self._costs.append((cost, self._tasks))
-        self._unsaid_ns += cost.wall_ns
-        looked_at = self.watched and (bool(cost.scalars) or self._unsaid_ns >= _SHORT_NS)
+        self._unreported_ns += cost.wall_ns
+        looked_at = self.watched and (bool(cost.scalars) or self._unreported_ns >= _SHORT_NS)
         if looked_at or self._awake or not cost.wall_ns:
-            self._unsaid_ns = 0
+            self._unreported_ns = 0
             self._awake = False
             self.wake()
 

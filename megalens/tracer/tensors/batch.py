@@ -20,7 +20,7 @@ from ..moments.layout import COLUMNS
 from ..moments.native.library import Item, NativeKernel
 from .compressors import TilePlan
 from .pieces import PieceJoin
-from .staging import Stage, places_of
+from .staging import Stage, slices_of
 
 NO_ERROR = math.nan
 """The compression error of a row for which it was not measured; this very object."""
@@ -52,9 +52,9 @@ class TensorReading:
         "_count",
         "_library",
         "_metas",
-        "_places",
         "_reading",
-        "_room",
+        "_size",
+        "_slices",
         "dtype",
         "nbytes",
         "shape",
@@ -73,8 +73,8 @@ class TensorReading:
         self._metas, self.nbytes = metas, nbytes
         self._library: NativeKernel | None = None
         if plan is not None:
-            self._library, self._places = plan.library, places_of(plan.shapes)
-            self._room, self._count = self._places[-1].stop, len(items)
+            self._library, self._slices = plan.library, slices_of(plan.shapes)
+            self._size, self._count = self._slices[-1].stop, len(items)
             # What is traced of it may begin later.
             self._reading = plan.reading(seen.data_ptr(), items)
 
@@ -93,11 +93,11 @@ class TensorReading:
         """Return the rows of a tensor that fits, their values in memory of ``stage``."""
         if self._library is None:
             return []
-        tiles, where = stage.room(self._room)
+        tiles, where = stage.allocate(self._size)
         # Not of the stage: pieces that wait for other ranks keep theirs.
         moments = torch.empty((self._count, COLUMNS), dtype=torch.float64)
         self._library.read(self._reading, seen.data_ptr(), where, moments.data_ptr())
-        return list(map(Row, self._metas, map(tiles.__getitem__, self._places), moments.numpy()))
+        return list(map(Row, self._metas, map(tiles.__getitem__, self._slices), moments.numpy()))
 
 
 def reading_of(

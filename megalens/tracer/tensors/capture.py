@@ -15,10 +15,10 @@ from ..place import to_host
 from ..points import ModelPoints, Shards, Source
 from .batch import NO_ERROR, Batch, FiredProbes, Row, RowMeta, TensorReading, reading_of
 from .compressors import plan_of
-from .held import HELD_BYTES, HeldTensor, HeldTensors
 from .pieces import Cut, cut_of
 from .plan import FlagPlan, TracingPlan
 from .probes import TensorProbe, install_probes, reason_of
+from .retained import RETAINED_BYTES, RetainedTensor, RetainedTensors
 from .staging import StagePool
 from .values import Window, errors_of, in_rows, local_piece, moments_of, shape_of
 
@@ -62,7 +62,7 @@ class Capture(MicroBatches):
         """Positions of the next passes that are reported; all when None."""
         self.holding = False
         """Whether small tensors wait for those of other passes, until :meth:`take_held`."""
-        self._held = HeldTensors()
+        self._held = RetainedTensors()
         self._any_active = False
         self._renewed = False
         self._order = 0
@@ -101,14 +101,14 @@ class Capture(MicroBatches):
 
     # Around steps and phases.
 
-    def begin(self, step: int, phase: str, held: bool = False) -> None:
-        """Start a step, or a phase; a step that is held is not traced."""
+    def begin(self, step: int, phase: str, untraced: bool = False) -> None:
+        """Start a step, or a phase; of an untraced step no tensor is taken."""
         if phase == TRAINING or step != self.step:
             self._order = 0
         super().begin(step, phase)
         self._renewed = False
         self.scope += 1
-        self._activate(held)
+        self._activate(untraced)
 
     def resume(self, saved: tuple[Any, ...], scope: int) -> None:
         """Go back to what a phase inside of a step had interrupted."""
@@ -116,10 +116,10 @@ class Capture(MicroBatches):
         self.scope = scope
         self._activate(False)
 
-    def _activate(self, held: bool) -> None:
+    def _activate(self, untraced: bool) -> None:
         active = False
         for flag in self.plan.flags.values():
-            if held:
+            if untraced:
                 flag.active = False
             else:
                 active |= flag.update(self.step, self.phase)
@@ -172,7 +172,7 @@ class Capture(MicroBatches):
         self._rows, self._nbytes = [], 0
         return batch
 
-    def take_held(self) -> tuple[list[HeldTensor], int]:
+    def take_retained(self) -> tuple[list[RetainedTensor], int]:
         """Hand over the tensors that wait for those of other passes, and their bytes."""
         nbytes = self._held.nbytes
         return self._held.take(), nbytes
@@ -365,7 +365,7 @@ class Capture(MicroBatches):
             type(tensor) is Tensor
             and tensor.ndim > 2
             and tensor.is_cpu
-            and tensor.nbytes <= HELD_BYTES
+            and tensor.nbytes <= RETAINED_BYTES
             and self.window is None
             and self.positions is not None
             and not (flag.measured or self._held.full)

@@ -72,7 +72,7 @@ class CompressionError:
         return self._compressor
 
     @torch.no_grad()
-    def squares(self, data: Tensor, kept: Tensor | None, layer: int = 0) -> Tensor:
+    def squares(self, data: Tensor, stored: Tensor | None, layer: int = 0) -> Tensor:
         """Return what adds up over the pieces of a tensor: ``‖x − x̂‖²``, ``‖x‖²`` and how many positions were looked at, ``[3]`` of the type of an error.
 
         Parameters
@@ -88,12 +88,14 @@ class CompressionError:
         with torch.autocast(data.device.type, enabled=False):
             if data.numel() == 0:
                 return torch.zeros(3, dtype=wide, device=data.device)
-            kept = kept if kept is None else self._by_row(data, kept.detach())
+            stored = stored if stored is None else self._by_row(data, stored.detach())
             data = data.detach().reshape(-1, data.shape[-1])
-            rebuild: _Rebuild | None = (lambda x, _: x) if kept is None else self._rebuild(data, layer, wide)
+            rebuild: _Rebuild | None = (
+                (lambda x, _: x) if stored is None else self._rebuild(data, layer, wide)
+            )
             if rebuild is None:
                 return torch.full((3,), torch.nan, dtype=wide, device=data.device)
-            small = data if kept is None else kept.reshape(len(data), -1)
+            small = data if stored is None else stored.reshape(len(data), -1)
             lost, whole, counted, scale = _sums(data, small, rebuild, wide)
             nothing = torch.full_like(lost, torch.nan)
             positions = torch.full_like(lost, float(len(data)))
@@ -101,15 +103,15 @@ class CompressionError:
                 (torch.where(counted > 0, lost * scale**2, nothing), whole * scale**2, positions)
             )
 
-    def fitted(self, kept: Tensor, layer: int = 0) -> float:
+    def fitted(self, stored: Tensor, layer: int = 0) -> float:
         """Return ``‖x̂‖²`` from the products ``kept`` ``[..., vectors]`` of a :class:`Projection` alone."""
         if not self._factors:
             return math.nan
         here = self._factors[layer]
-        return float((kept.reshape(-1, kept.shape[-1]).double() @ here).square().sum())
+        return float((stored.reshape(-1, stored.shape[-1]).double() @ here).square().sum())
 
     @torch.no_grad()
-    def __call__(self, data: Tensor, kept: Tensor, layer: int = 0) -> Tensor:
+    def __call__(self, data: Tensor, stored: Tensor, layer: int = 0) -> Tensor:
         """Return the error, 0-d float64 (float32 where the device has no float64) on the device of ``data``.
 
         Parameters
@@ -125,35 +127,35 @@ class CompressionError:
         with torch.autocast(data.device.type, enabled=False):
             if data.numel() == 0:
                 return torch.zeros((), dtype=wide, device=data.device)
-            data, kept = data.detach(), self._by_row(data, kept.detach())
+            data, stored = data.detach(), self._by_row(data, stored.detach())
             data = data.reshape(1, 1) if data.ndim == 0 else data.reshape(-1, data.shape[-1])
             rebuild = self._rebuild(data, layer, wide)
             if rebuild is None:
                 return torch.full((), torch.nan, dtype=wide, device=data.device)
-            return _relative(data, kept.reshape(len(data), -1), rebuild, wide)
+            return _relative(data, stored.reshape(len(data), -1), rebuild, wide)
 
-    def _by_row(self, data: Tensor, kept: Tensor) -> Tensor:
+    def _by_row(self, data: Tensor, stored: Tensor) -> Tensor:
         """Return what is kept with a row for each row of ``data``: blocks have several."""
         if not isinstance(self._compressor, Peaks):
-            return kept
+            return stored
         # Of a part of the rows, too: what is kept of them says how they were cut.
-        side = Peaks(kept.shape[-2]).side(data.shape[-2])
-        return kept.repeat_interleave(side, -2)[..., : data.shape[-2], :]
+        side = Peaks(stored.shape[-2]).side(data.shape[-2])
+        return stored.repeat_interleave(side, -2)[..., : data.shape[-2], :]
 
     def _rebuild(self, data: Tensor, layer: int, wide: torch.dtype) -> _Rebuild | None:
         compressor, features = self._compressor, data.shape[-1]
         if isinstance(compressor, NoOp):
-            return lambda x, kept: kept
+            return lambda x, stored: stored
         if isinstance(compressor, Empty):
-            return lambda x, kept: torch.zeros_like(x)
+            return lambda x, stored: torch.zeros_like(x)
         if isinstance(compressor, Projection):
             if not self._bases:
                 return None
             basis = self._on(data.device, layer, wide)
-            return lambda x, kept: (x @ basis.T) @ basis
+            return lambda x, stored: (x @ basis.T) @ basis
         if isinstance(compressor, Peaks):
             side = compressor.side(features)
-            return lambda x, kept: kept.repeat_interleave(side, -1)[:, :features]
+            return lambda x, stored: stored.repeat_interleave(side, -1)[:, :features]
         assert isinstance(compressor, Tile)
         found = _CENTRES.fullmatch(compressor.reduction.replace(" ", ""))
         if found is None:
@@ -165,8 +167,8 @@ class CompressionError:
             widths[-1] = features - width * (len(widths) - 1)
             widths = widths.to(data.device, non_blocking=True)
 
-        def repeated(x: Tensor, kept: Tensor) -> Tensor:
-            centres = kept if widths is None else kept / widths
+        def repeated(x: Tensor, stored: Tensor) -> Tensor:
+            centres = stored if widths is None else stored / widths
             return centres.repeat_interleave(width, -1)[:, :features]
 
         return repeated
@@ -180,24 +182,24 @@ class CompressionError:
 
 
 def compression_error(
-    data: Tensor, kept: Tensor, compressor: Compressor, vectors: Tensor | None = None, layer: int = 0
+    data: Tensor, stored: Tensor, compressor: Compressor, vectors: Tensor | None = None, layer: int = 0
 ) -> Tensor:
     """Return the relative RMS error of what ``compressor`` kept of ``data``; see :class:`CompressionError`, which also takes many tensors."""
-    return CompressionError(compressor, vectors)(data, kept, layer)
+    return CompressionError(compressor, vectors)(data, stored, layer)
 
 
-def _relative(data: Tensor, kept: Tensor, rebuild: _Rebuild, wide: torch.dtype) -> Tensor:
-    lost, whole, counted, _ = _sums(data, kept, rebuild, wide)
+def _relative(data: Tensor, stored: Tensor, rebuild: _Rebuild, wide: torch.dtype) -> Tensor:
+    lost, whole, counted, _ = _sums(data, stored, rebuild, wide)
     error = torch.where(whole > 0, (lost / whole).sqrt(), lost.sqrt())
     return torch.where(counted > 0, error, torch.full_like(error, torch.nan))
 
 
 def _sums(
-    data: Tensor, kept: Tensor, rebuild: _Rebuild, wide: torch.dtype
+    data: Tensor, stored: Tensor, rebuild: _Rebuild, wide: torch.dtype
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return ``‖x − x̂‖²`` and ``‖x‖²`` over ``scale²``, the positions with anything finite, and ``scale``."""
     rows = max(1, _CHUNK // max(1, data.shape[-1]))
-    pairs = list(zip(torch.split(data, rows), torch.split(kept, rows), strict=True))
+    pairs = list(zip(torch.split(data, rows), torch.split(stored, rows), strict=True))
     zero = torch.zeros((), dtype=wide, device=data.device)
     largest = zero
     for piece, _ in pairs:
@@ -207,9 +209,9 @@ def _sums(
     lost, whole, counted = zero, zero, zero
     for piece, few in pairs:
         x, small = piece.to(wide) / scale, few.to(wide) / scale
-        again = rebuild(x, small)
-        both = x.isfinite() & again.isfinite()
-        lost = lost + torch.where(both, x - again, zero).square().sum()
+        rebuilt = rebuild(x, small)
+        both = x.isfinite() & rebuilt.isfinite()
+        lost = lost + torch.where(both, x - rebuilt, zero).square().sum()
         whole = whole + torch.where(both, x, zero).square().sum()
         counted = counted + both.any()
     return lost, whole, counted, scale

@@ -14,7 +14,7 @@ from ...protocol import Compressor, Empty, NoOp, Peaks, Projection, Tile
 from ..moments.native.library import MOST_PARTS, Item, NativeKernel, Plane, load
 from ..points import FLAGS, FlagPoints
 from .reductions import Reduction, parse_reduction
-from .staging import Stage, places_of
+from .staging import Stage, slices_of
 
 __all__ = [
     "Kernel",
@@ -166,11 +166,11 @@ class TilePlan:
 
     def tiles(self, stage: Stage) -> list[np.ndarray]:
         """Return the tiles of each part, float32 in one row, in memory of ``stage``."""
-        places = places_of(self.shapes)
-        made, where = stage.room(places[-1].stop)
+        slices = slices_of(self.shapes)
+        made, where = stage.allocate(slices[-1].stop)
         origin = self.planes[0][0]
         self.library.read(self.reading(origin), origin, where, 0)
-        return [made[place] for place in places]
+        return [made[place] for place in slices]
 
     def reading(self, origin: int, items: Sequence[Item] = ()) -> bytes:
         """Return how the tensor that begins at ``origin`` is read, of which ``items`` are measured, and others that lie as it does."""

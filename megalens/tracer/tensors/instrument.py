@@ -121,14 +121,14 @@ class TensorTracer(Instrument):
         """Handle, inside, small tensors of several passes together: each time when what this gives is called, in the thread of the model, and at the end."""
         self.capture.holding = True
         try:
-            yield self._put_held
+            yield self._put_retained
         finally:
             self.capture.holding = False
-            self._put_held()
+            self._put_retained()
 
-    def step_begins(self, step: int, held: bool) -> None:
+    def step_begins(self, step: int, untraced: bool) -> None:
         """Decide what is traced in this step."""
-        self.capture.begin(step, self._phase, held)
+        self.capture.begin(step, self._phase, untraced)
 
     def step_ends(self) -> None:
         """Hand the step's batch over."""
@@ -229,10 +229,10 @@ class TensorTracer(Instrument):
         if batch.rows or told:
             sender.put(batch)
 
-    def _put_held(self) -> None:
-        held, nbytes = self.capture.take_held()
+    def _put_retained(self) -> None:
+        held, nbytes = self.capture.take_retained()
         if held and self._sender is not None and self._host is not None and self._host.sends:
-            self._sender.put_held(held, nbytes)
+            self._sender.put_retained(held, nbytes)
 
     def _hand_over(self, batch: Batch | None) -> None:
         """Let the producer thread begin with what a forward pass gave: with a batch of its own, or with what has gathered."""

@@ -17,7 +17,7 @@ from ..moments.layout import COLUMNS
 from ..points import FLAGS
 from .batch import NO_ERROR, Batch, Row, RowMeta, StepRows, identity_of
 from .pieces import join_pieces
-from .staging import Stage, StagePool, places_of
+from .staging import Stage, StagePool, slices_of
 
 __all__ = ["Joiner", "Waiting", "pack_pieces"]
 
@@ -48,7 +48,7 @@ class _PieceTable(NamedTuple):
 
     identities: list[tuple[Any, ...]]
     shapes: list[tuple[int, ...]]
-    places: list[slice]
+    slices: list[slice]
 
 
 @dataclass
@@ -236,19 +236,19 @@ class Joiner:
                 self._tables.clear()
             rows = [tuple(row) for row in meta["rows"]]
             shapes = [tuple(row[-1]) for row in rows]
-            self._tables[rank, number] = _PieceTable([row[:-1] for row in rows], shapes, places_of(shapes))
-        identities, shapes, places = self._tables[rank, number]
+            self._tables[rank, number] = _PieceTable([row[:-1] for row in rows], shapes, slices_of(shapes))
+        identities, shapes, slices = self._tables[rank, number]
         n = len(identities)
         moments = np.frombuffer(payload, np.float64, COLUMNS * n).reshape(n, COLUMNS)
         at, squares = moments.nbytes, None
         if meta.get("measured"):
             squares = np.frombuffer(payload, np.float64, 3 * n, at).reshape(n, 3)
             at += 24 * n
-        announced = at + 4 * (places[-1].stop if places else 0)
+        announced = at + 4 * (slices[-1].stop if slices else 0)
         if announced != len(payload):
             raise ValueError(f"{len(payload)} bytes came, and {announced} were announced")
-        numbers = np.frombuffer(payload, np.float32, offset=at) if places else np.empty(0, np.float32)
-        values = [numbers[place].reshape(shape) for place, shape in zip(places, shapes, strict=True)]
+        numbers = np.frombuffer(payload, np.float32, offset=at) if slices else np.empty(0, np.float32)
+        values = [numbers[place].reshape(shape) for place, shape in zip(slices, shapes, strict=True)]
         return _Pieces(identities, values, moments, squares)
 
 

@@ -207,7 +207,7 @@ def join_pieces(join: PieceJoin, layer: int, pieces: Sequence[Any], stage: Stage
     """
     first = np.shape(pieces[0])
     if join.how == "add":
-        whole = stage.room(math.prod(first))[0].reshape(first)
+        whole = stage.allocate(math.prod(first))[0].reshape(first)
         whole[...] = pieces[0]
         for piece in pieces[1:]:
             np.add(whole, piece, out=whole)
@@ -217,6 +217,6 @@ def join_pieces(join: PieceJoin, layer: int, pieces: Sequence[Any], stage: Stage
         return stage.copy(kept)
     shape = list(first)
     shape[join.axis] = sum(piece.shape[join.axis] for piece in pieces)
-    whole = stage.room(math.prod(shape))[0].reshape(shape)
+    whole = stage.allocate(math.prod(shape))[0].reshape(shape)
     np.concatenate(pieces, join.axis, out=whole)
     return whole

@@ -19,8 +19,8 @@ from .batch import (
     split_rows,
     tensors_table,
 )
-from .held import HeldTensor, held_columns
 from .joiner import Joiner, pack_pieces
+from .retained import RetainedTensor, retained_columns
 
 if TYPE_CHECKING:
     from ..instrument import Host
@@ -157,9 +157,9 @@ class TensorSender:
     def undelivered(self) -> None:
         """Describe everything anew."""
 
-    def put_held(self, held: Sequence[HeldTensor], nbytes: int) -> None:
+    def put_retained(self, held: Sequence[RetainedTensor], nbytes: int) -> None:
         """Hand over small tensors of several passes, in the training thread. Never waits; what is too much is given up and counted."""
-        if not self._host.later(lambda: self._take_held(held), nbytes):
+        if not self._host.later(lambda: self._take_retained(held), nbytes):
             self._host.lose(sum(len(each.probe.source.parts) for each in held), "waiting")
 
     def nonfinite(self) -> NonFinite:
@@ -170,8 +170,8 @@ class TensorSender:
     def _take(self, batch: Batch) -> None:
         raise NotImplementedError
 
-    def _take_held(self, held: Sequence[HeldTensor]) -> None:
-        columns = held_columns(held, self._host.place.rank)
+    def _take_retained(self, held: Sequence[RetainedTensor]) -> None:
+        columns = retained_columns(held, self._host.place.rank)
         self._note_nonfinite(
             columns["nan_count"] + columns["inf_count"],
             lambda row: (int(columns["step"][row]), int(columns["layer"][row]), columns["flag"][row].as_py()),
@@ -258,10 +258,10 @@ class LeaderSender(TensorSender):
         else:
             self._pieces.put(batch)
 
-    def _take_held(self, held: Sequence[HeldTensor]) -> None:
+    def _take_retained(self, held: Sequence[RetainedTensor]) -> None:
         # Of earlier steps.
         self.send_ready()
-        super()._take_held(held)
+        super()._take_retained(held)
 
     def _send(self, step: StepRows) -> None:
         nbytes = sum(row.values.nbytes for row in step.rows)

@@ -9,14 +9,14 @@ from itertools import accumulate
 
 import numpy as np
 
-__all__ = ["Stage", "StagePool", "places_of"]
+__all__ = ["Stage", "StagePool", "slices_of"]
 
 _KEPT = 3
 _KEPT_BYTES = 32 << 20
 """Of small stages more are kept: several steps may be sent together."""
 
 
-def places_of(shapes: Sequence[tuple[int, ...]]) -> list[slice]:
+def slices_of(shapes: Sequence[tuple[int, ...]]) -> list[slice]:
     """Return where arrays of some shapes lie, one after another."""
     ends = list(accumulate(map(math.prod, shapes)))
     return [slice(begin, end) for begin, end in zip([0, *ends], ends, strict=False)]
@@ -50,7 +50,7 @@ class Stage:
         """How many numbers it holds."""
         return len(self._array)
 
-    def room(self, count: int) -> tuple[np.ndarray, int]:
+    def allocate(self, count: int) -> tuple[np.ndarray, int]:
         """Return an uninitialised float32 array of so many numbers and its address; it has memory of its own where this stage is full."""
         begin, end = self._used, self._used + count
         self.wanted += count
@@ -62,7 +62,7 @@ class Stage:
 
     def copy(self, values: np.ndarray) -> np.ndarray:
         """Return a copy of some values, in memory of this stage."""
-        copied = self.room(values.size)[0].reshape(values.shape)
+        copied = self.allocate(values.size)[0].reshape(values.shape)
         copied[...] = values
         return copied
 

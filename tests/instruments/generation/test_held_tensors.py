@@ -41,14 +41,14 @@ def written(spoil: bool = False):
 def gathered(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many tensors were handled together, each time."""
     counts: list[int] = []
-    before = held.HeldTensors.take
+    before = held.RetainedTensors.take
 
     def take(self):
         found = before(self)
         counts.append(len(found))
         return found
 
-    monkeypatch.setattr(held.HeldTensors, "take", take)
+    monkeypatch.setattr(held.RetainedTensors, "take", take)
     return counts
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ....adapters.megatron_gradients import Held, held_parameters, leaf_optimizers
+from ....adapters.megatron_gradients import OptimizerParam, leaf_optimizers, optimizer_params
 from ....tracer.moments.hooks.values import local_values
 
 __all__ = [
@@ -32,7 +32,7 @@ COLUMNS = {
 }
 """The columns of each kind of file."""
 
-_NONE = Held(None)
+_NONE = OptimizerParam(None)
 
 BINS = 30
 _OUTSIDE = 2.0
@@ -358,7 +358,7 @@ class OptimizerReadings:
 
     def __init__(self, optimizer: Any, main_grad: bool = True) -> None:
         self._leaves, self._main_grad = leaf_optimizers(optimizer), main_grad
-        self._held = held_parameters(optimizer)
+        self._held = optimizer_params(optimizer)
         self._groups: dict[int, Mapping[str, Any]] = {}
 
     def is_sharded(self, parameter: nn.Parameter) -> bool:

@@ -48,7 +48,7 @@ class OwnGradients:
     ) -> None:
         times = Counter(id(point.parameter) for point in params)
         # Of several experts in one parameter each is a tensor of its own.
-        self._places = {
+        self._index = {
             point.parameter: at
             for at, point in zip(ids, params, strict=True)
             if times[id(point.parameter)] == 1
@@ -85,7 +85,7 @@ class OwnGradients:
 
     def _before(self, parameter: nn.Parameter, gradient: Tensor) -> None:
         """Measure what is about to be reduced."""
-        at, values = self._places.get(parameter), local_values(gradient)
+        at, values = self._index.get(parameter), local_values(gradient)
         if at is not None and values is not None and measurable(values):
             self._reduced.setdefault(at, []).append(measure([values]))
 

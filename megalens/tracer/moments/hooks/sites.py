@@ -170,14 +170,14 @@ class Sites:
     def _counts(self, probe: MomentProbe) -> bool:
         if self.paused:
             return False
-        again = torch._C._current_graph_task_id() != -1
+        recomputing = torch._C._current_graph_task_id() != -1
         if torch.is_grad_enabled():
-            if not again:
+            if not recomputing:
                 return True
             if probe.unseen:
                 probe.unseen -= 1
                 return True
-        elif self._trains and not again:
+        elif self._trains and not recomputing:
             probe.unseen += 1
         return False
 
@@ -352,7 +352,7 @@ def probes_of(
         )
     for feature in features:
         if feature.stat in due and isinstance(feature.source, nn.Module):
-            made = End(names.place(feature.name), feature.stat, None, feature.counted, of=feature.of)
+            made = End(names.index(feature.name), feature.stat, None, feature.counted, of=feature.of)
             probes.append(MomentProbe(feature.source, None, made))
     return probes
 
@@ -374,7 +374,7 @@ def _end(
 ) -> End | None:
     if forward is None and backward is None:
         return None
-    return End(names.place(name), forward, backward, counted, own)
+    return End(names.index(name), forward, backward, counted, own)
 
 
 def _first_input(args: Any, kwargs: Any) -> tuple[str | None, Tensor | None]:

@@ -77,11 +77,11 @@ class ParamRows:
 
 def _by_device(tensors: Sequence[Tensor]) -> list[list[int]]:
     """Return the places of those that can be measured, device by device."""
-    places: dict[torch.device, list[int]] = {}
+    indices: dict[torch.device, list[int]] = {}
     for at, tensor in enumerate(tensors):
         if measurable(tensor):
-            places.setdefault(tensor.device, []).append(at)
-    return list(places.values())
+            indices.setdefault(tensor.device, []).append(at)
+    return list(indices.values())
 
 
 def measurable(tensor: Any) -> bool:

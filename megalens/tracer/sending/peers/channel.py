@@ -196,8 +196,8 @@ class Channel:
                     self._head += chunk
                     count = len(chunk)
                 else:
-                    room = memoryview(self._body)[self._filled : self._filled + _READ_BYTES]
-                    count = self._socket.recv_into(room)
+                    space = memoryview(self._body)[self._filled : self._filled + _READ_BYTES]
+                    count = self._socket.recv_into(space)
                     self._filled += count
             except (BlockingIOError, InterruptedError):
                 return messages

@@ -89,7 +89,7 @@ class Peers:
             listens=place.rank == 0 or (place.leads and len(place.tp_ranks) > 1),
             came=self._let_in,
         )
-        self._hub_place: dict[str, Any] | None = None
+        self._hub_message: dict[str, Any] | None = None
         self._beat_at = 0.0
         self._orphan_since: float | None = None
         self._states: list[Any] = []
@@ -123,7 +123,7 @@ class Peers:
 
     def tell_hub(self, place: dict[str, Any]) -> None:
         """Tell all processes where the hub is; on rank 0 only."""
-        self._hub_place = place
+        self._hub_message = place
         for rank in list(self._links):
             self._post(rank, MessageKind.HUB, place, b"")
 
@@ -271,7 +271,7 @@ class Peers:
             if rank == 0:
                 # What was undecided when the link broke is decided now, or was dropped.
                 self._schedule.abort_all()
-                self._schedule.listen_again()
+                self._schedule.resume_listening()
                 self._orphan_since = None
                 self._beat_at = 0.0
             # What was on its way when an old connection broke may not have arrived.
@@ -279,8 +279,8 @@ class Peers:
             return
         self.members.came(rank, str(meta["name"]), meta["place"])
         if self.agreement is not None:
-            if self._hub_place is not None:
-                channel.put(MessageKind.HUB, self._hub_place)
+            if self._hub_message is not None:
+                channel.put(MessageKind.HUB, self._hub_message)
             plan, number, step = self._schedule.in_force
             if number:
                 # One that comes late, or comes back, is brought up to where the others are.

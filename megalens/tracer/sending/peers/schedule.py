@@ -67,7 +67,7 @@ class StepStart(Generic[P]):
         Number of the change that made it.
     ids : tuple of str
         The ``configure`` messages that are applied with it.
-    held : bool
+    untraced : bool
         Whether this step is not traced, because a change of it is still undecided.
     expired : bool
         Whether a perturbation has ended by itself.
@@ -78,7 +78,7 @@ class StepStart(Generic[P]):
     plan: P | None = None
     version: int = 0
     ids: tuple[str, ...] = ()
-    held: bool = False
+    untraced: bool = False
     expired: bool = False
     waited: float = 0.0
 
@@ -142,7 +142,7 @@ class Schedule(Generic[P]):
         self._due: list[_Due[P]] = []
         self._released = False
         self._waiting = False
-        self.held_steps = 0
+        self.untraced_steps = 0
 
     @property
     def accepted(self) -> P:
@@ -229,7 +229,7 @@ class Schedule(Generic[P]):
             self._released = True
             self._condition.notify_all()
 
-    def listen_again(self) -> None:
+    def resume_listening(self) -> None:
         """Take back :meth:`release`: somebody is there again. What had been paused stays free until it is paused anew."""
         with self._condition:
             if self._released:
@@ -290,7 +290,7 @@ class Schedule(Generic[P]):
                     self._accepted = plan
             self._current, self._current_version = plan, version
             self._begun = step
-            self.held_steps += bool(undecided)
+            self.untraced_steps += bool(undecided)
             return StepStart(
                 plan if changed or expired else None, version, ids, bool(undecided), expired, waited
             )

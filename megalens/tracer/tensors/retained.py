@@ -21,14 +21,14 @@ from .batch import KNOWN, NON_FINITE
 from .probes import TensorProbe
 from .values import moments_of_each
 
-__all__ = ["HELD_BYTES", "HeldTensor", "HeldTensors", "held_columns"]
+__all__ = ["RETAINED_BYTES", "RetainedTensor", "RetainedTensors", "retained_columns"]
 
-HELD_BYTES = 64 << 10
+RETAINED_BYTES = 64 << 10
 """Of larger ones the copy costs more than what is saved."""
 _MOST_BYTES = 8 << 20
 
 
-class HeldTensor(NamedTuple):
+class RetainedTensor(NamedTuple):
     """A copy of what one probe saw, ``[B, S, *]``, on the CPU."""
 
     probe: TensorProbe
@@ -38,11 +38,11 @@ class HeldTensor(NamedTuple):
     phase: str
 
 
-class HeldTensors:
+class RetainedTensors:
     """Keeps tensors of forward passes until they are asked for."""
 
     def __init__(self) -> None:
-        self._held: list[HeldTensor] = []
+        self._held: list[RetainedTensor] = []
         self.nbytes = 0
 
     @property
@@ -52,10 +52,10 @@ class HeldTensors:
 
     def add(self, probe: TensorProbe, data: Tensor, step: int, micro_batch: int, phase: str) -> None:
         """Keep a tensor, of which its compression error is not measured."""
-        self._held.append(HeldTensor(probe, data.clone(), step, micro_batch, phase))
+        self._held.append(RetainedTensor(probe, data.clone(), step, micro_batch, phase))
         self.nbytes += data.nbytes
 
-    def take(self) -> list[HeldTensor]:
+    def take(self) -> list[RetainedTensor]:
         """Return everything that is here."""
         held, self._held, self.nbytes = self._held, [], 0
         return held
@@ -65,7 +65,7 @@ class HeldTensors:
 class _Block:
     """Rows of one part of tensors that are alike."""
 
-    alike: Sequence[HeldTensor]
+    alike: Sequence[RetainedTensor]
     part: str
     source_shape: tuple[int, ...]
     shape: tuple[int, ...]
@@ -73,7 +73,7 @@ class _Block:
     moments: np.ndarray
 
 
-def held_columns(held: Sequence[HeldTensor], rank: int) -> dict[str, Any]:
+def retained_columns(held: Sequence[RetainedTensor], rank: int) -> dict[str, Any]:
     """Return the ``tensors`` rows of what was kept, as columns by name: those of one flag, layer and part by rising steps.
 
     Parameters
@@ -83,7 +83,7 @@ def held_columns(held: Sequence[HeldTensor], rank: int) -> dict[str, Any]:
     rank : int
         Where they come from.
     """
-    alike: dict[object, list[HeldTensor]] = {}
+    alike: dict[object, list[RetainedTensor]] = {}
     for each in held:
         flag, source = each.probe.flag, each.probe.source
         # A layer's own way to its parts, or its own vectors, is for that layer only.
@@ -132,7 +132,7 @@ def held_columns(held: Sequence[HeldTensor], rank: int) -> dict[str, Any]:
     }
 
 
-def _blocks(alike: Sequence[HeldTensor]) -> Iterator[_Block]:
+def _blocks(alike: Sequence[RetainedTensor]) -> Iterator[_Block]:
     """Give the parts of tensors of one shape and one compressor."""
     probe = alike[0].probe
     source, flag = probe.source, probe.flag
