@@ -201,5 +201,5 @@ def test_a_runtime_file_with_values_out_of_range_hides_no_other(tmp_path, text):
 
 def test_the_name_of_a_hub_that_claims_anothers_run_is_always_the_same():
     one = id_at_address("run", "ws://a:1")
-    assert one == id_at_address("run", "ws://a:1") != told_apart("run", "ws://a:2")
+    assert one == id_at_address("run", "ws://a:1") != id_at_address("run", "ws://a:2")
     assert len(id_at_address("r" * 100, "ws://a:1")) <= 100
