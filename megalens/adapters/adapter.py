@@ -26,9 +26,11 @@ _MIXED = {
 
 @dataclass(frozen=True)
 class Adapter(LayerTable):
-    """Dotted module paths of a GPT-like model. Paths in a layer are below that layer; an entry that the model lacks stays None.
+    """Dotted module paths of a GPT-like model. Paths in a layer are below that layer; an entry that the model
+    lacks stays None.
 
-    ``Adapter(layer="blocks.{i}", qkv="attention.qkv", context="attention.projection", fc1="mlp.fc1", fc2="mlp.fc2")`` is a complete one.
+    ``Adapter(layer="blocks.{i}", qkv="attention.qkv", context="attention.projection", fc1="mlp.fc1",
+    fc2="mlp.fc2")`` is a complete one.
     """
 
     def fits(self, model: nn.Module) -> bool:
@@ -50,7 +52,9 @@ class Adapter(LayerTable):
         return self.points_of(model, {i: (layer, self) for i, layer in enumerate(self._layers(body))})
 
     def points_of(self, model: nn.Module, layers: Mapping[int, tuple[nn.Module, LayerTable]]) -> ModelPoints:
-        """Return the trace points of ``model``, given its layers, each with the table that says what is in it."""
+        """Return the trace points of ``model``, given its layers, each with the table that says what is in
+        it.
+        """
         body = unwrapped(model)
         sizes = model_sizes(body, self.heads, self.kv_heads, below(body, self.tokens))
         sources = {i: LayerSources(table, layer, sizes) for i, (layer, table) in layers.items()}

@@ -1,4 +1,6 @@
-"""The moment in a Megatron-Core step at which gradients are reduced, unscaled and known to be finite, and not yet clipped."""
+"""The moment in a Megatron-Core step at which gradients are reduced, unscaled and known to be finite, and not
+yet clipped.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,11 @@ class OptimizerParam:
     Attributes
     ----------
     tensor : torch.Tensor or None
-        The weights that it updates, the whole parameter or a flat part of it; its ``grad`` (or ``decoupled_grad``) is the gradient that it applies. None where it holds nothing.
+        The weights that it updates, the whole parameter or a flat part of it; its ``grad`` (or
+        ``decoupled_grad``) is the gradient that it applies. None where it holds nothing.
     owned : bool
-        Whether the data-parallel processes hold different values or parameters, so that each counts its own. Otherwise all hold the same.
+        Whether the data-parallel processes hold different values or parameters, so that each counts its own.
+        Otherwise all hold the same.
     part : slice or None
         Which values of the flat parameter, where it is a part.
     """
@@ -63,9 +67,12 @@ def leaf_optimizers(optimizer: Any) -> list[Any]:
 
 
 def optimizer_params(optimizer: Any) -> dict[int, OptimizerParam]:
-    """Return what ``optimizer`` holds, by the ``id`` of the model's parameter. Parameters that it does not know (frozen ones) are absent."""
+    """Return what ``optimizer`` holds, by the ``id`` of the model's parameter. Parameters that it does not
+    know (frozen ones) are absent.
+    """
     lists = (getattr(optimizer, name, None) for name in ("dp_cp_params_list", "expt_dp_params_list"))
-    # A layer-wise optimizer deals whole parameters out to the data-parallel processes: what this one did not get, another holds.
+    # A layer-wise optimizer deals whole parameters out to the data-parallel processes: what this one did not
+    # get, another holds.
     dealt = {id(parameter) for of_kind in lists if of_kind for one in of_kind for parameter in one}
     held = {key: OptimizerParam(None, owned=True) for key in dealt}
     for leaf in leaf_optimizers(optimizer):
@@ -88,7 +95,8 @@ def _sharded(leaf: Any) -> Iterator[tuple[int, OptimizerParam]]:
             yield id(parameter), OptimizerParam(None, owned=True)
     if not counts:
         return
-    # Where Transformer Engine's optimizer keeps the master weights to itself, the model's own are what there is.
+    # Where Transformer Engine's optimizer keeps the master weights to itself, the model's own are what there
+    # is.
     pieces = zip(
         _flat(leaf.model_float16_groups),
         _flat(leaf.shard_fp32_from_float16_groups),
@@ -131,9 +139,11 @@ def _flat(groups: Iterable[Iterable[Any]]) -> Iterator[Any]:
 
 
 def ready_moment(optimizer: Any) -> Callable[[Callable[[], None]], Stop] | None:
-    """Return what takes a function to call whenever the gradients are ready, and gives back what stops that; None where ``optimizer`` does not tell the moment.
+    """Return what takes a function to call whenever the gradients are ready, and gives back what stops that;
+    None where ``optimizer`` does not tell the moment.
 
-    Of Megatron-Core's optimizers it is when they have prepared gradients and found them finite, before they clip. One of torch's is called when all is done to gradients that the training does to them.
+    Of Megatron-Core's optimizers it is when they have prepared gradients and found them finite, before they
+    clip. One of torch's is called when all is done to gradients that the training does to them.
     """
     first = optimizer[0] if isinstance(optimizer, (list, tuple)) and optimizer else optimizer
     if callable(getattr(first, _PREPARE, None)):
@@ -146,7 +156,8 @@ def ready_moment(optimizer: Any) -> Callable[[Callable[[], None]], Stop] | None:
 def _when_prepared(optimizer: Any, then: Callable[[], None]) -> Stop:
     """Stand in for the method ``prepare_grads`` of this very optimizer.
 
-    It answers what it always does: whether there was an infinite or undefined gradient, for which the step is skipped and ``then`` is not called. A chained optimizer asks all that it is made of, and the step is
+    It answers what it always does: whether there was an infinite or undefined gradient, for which the step is
+    skipped and ``then`` is not called. A chained optimizer asks all that it is made of, and the step is
     skipped where one of them says so; so only the outermost is stood in for.
     """
     before: Any = vars(optimizer).get(_PREPARE)

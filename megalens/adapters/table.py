@@ -1,4 +1,6 @@
-"""What an adapter's table says: dotted paths of modules in a transformer's layer, such as ``attn.scores``, or ``attn[1]`` for the second value that a module returns."""
+"""What an adapter's table says: dotted paths of modules in a transformer's layer, such as ``attn.scores``, or
+``attn[1]`` for the second value that a module returns.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def is_path(text: str, *, item: bool = False) -> bool:
 
 
 def path_and_item(text: str) -> tuple[str, int]:
-    """Return the path of a module and the index of a value in what it returns or is given; the first where none is named."""
+    """Return the path of a module and the index of a value in what it returns or is given; the first where
+    none is named.
+    """
     path, _, item = text.partition("[")
     return path, int(item.rstrip("]") or 0)
 
@@ -56,7 +60,9 @@ def below(holder: nn.Module, path: str | None) -> nn.Module | None:
 
 @dataclass(frozen=True)
 class LayerTable:
-    """Dotted module paths of a GPT-like model. Paths in a layer are below that layer; an entry that the model lacks stays None."""
+    """Dotted module paths of a GPT-like model. Paths in a layer are below that layer; an entry that the model
+    lacks stays None.
+    """
 
     layer: str
     """Path of a layer, with ``{i}`` for its number counted from 0. Its output is ``HiddenStates``."""
@@ -73,11 +79,15 @@ class LayerTable:
     k: str | None = None
     v: str | None = None
     kv: str | None = None
-    """Instead of ``k`` and ``v``, in latent attention: module whose output holds the key (without what knows its position) and the value of each head."""
+    """Instead of ``k`` and ``v``, in latent attention: module whose output holds the key (without what knows
+    its position) and the value of each head.
+    """
     context: str | None = None
     """Module whose *input* is the attention context: the output projection."""
     probabilities: str | None = None
-    """Module whose output is the attention probabilities ``[B, H, Sq, Sk]``; ``attention path[1]`` for the second value that a module returns."""
+    """Module whose output is the attention probabilities ``[B, H, Sq, Sk]``; ``attention path[1]`` for the
+    second value that a module returns.
+    """
     fc1: str | None = None
     """Module whose output is ``MLP1_mat_mul``."""
     gate_up: str | None = None
@@ -88,11 +98,15 @@ class LayerTable:
     fc2: str | None = None
     """Module whose output is ``MLP2_mat_mul``."""
     mixture: Mixture | None = None
-    """Where the layer is a mixture of experts: where they and their router are. ``MLP2_mat_mul`` is then what all of them give together."""
+    """Where the layer is a mixture of experts: where they and their router are. ``MLP2_mat_mul`` is then what
+    all of them give together.
+    """
     tokens: str | None = None
     """Token embedding: its input is the ids. From the model's root."""
     positions: str | None = None
-    """Module that is given the position ids, from the model's root; positions are 0, 1, 2, … where it is None. ``path[1]`` for the second argument."""
+    """Module that is given the position ids, from the model's root; positions are 0, 1, 2, … where it is
+    None. ``path[1]`` for the second argument.
+    """
     positions_keyword: str = "position_ids"
     """Name of that argument when it is passed by name."""
     layout: Literal["BSH", "SBH"] = "BSH"
@@ -102,7 +116,9 @@ class LayerTable:
     kv_heads: int | None = None
     """Key-value heads, where the model's config does not say; as many as heads when unknown."""
     missing: Callable[[nn.Module, str], str | None] | None = None
-    """Gives the reason why a flag cannot be seen in this very model, such as an attention that returns no probabilities."""
+    """Gives the reason why a flag cannot be seen in this very model, such as an attention that returns no
+    probabilities.
+    """
 
     def __post_init__(self) -> None:
         _check(self)

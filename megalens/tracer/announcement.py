@@ -1,4 +1,6 @@
-"""What a tracer tells its hub about the run and its job: the ``announce`` message, and rank 0's words about the others."""
+"""What a tracer tells its hub about the run and its job: the ``announce`` message, and rank 0's words about
+the others.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,8 @@ __all__ = ["add_members", "announcement", "job_notes", "parts_notes"]
 def add_members(
     peers: Peers, places: Sequence[RankPlace], own: int, status: Status, notes: list[str]
 ) -> None:
-    """Add to a ``status`` the ranks, and of those that have no hub of their own the lost rows; to the sentences theirs.
+    """Add to a ``status`` the ranks, and of those that have no hub of their own the lost rows; to the
+    sentences theirs.
 
     Parameters
     ----------
@@ -60,7 +63,9 @@ def add_members(
 
 
 def job_notes(untraced_steps: int, peers: Peers | None) -> list[str]:
-    """Return what the other processes have cost this one: steps that were not traced for them, and messages that they did not take."""
+    """Return what the other processes have cost this one: steps that were not traced for them, and messages
+    that they did not take.
+    """
     notes = []
     if untraced_steps:
         notes.append(

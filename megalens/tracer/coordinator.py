@@ -1,4 +1,6 @@
-"""A tracer's place in its job: who is asked for a change, where rows go, and what is said of the other processes."""
+"""A tracer's place in its job: who is asked for a change, where rows go, and what is said of the other
+processes.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,8 @@ OWN = ""
 
 
 class Coordinator:
-    """What one process of a job needs to trace together with the others; of a job of one process the same without the others.
+    """What one process of a job needs to trace together with the others; of a job of one process the same
+    without the others.
 
     Parameters
     ----------
@@ -220,7 +223,8 @@ class Coordinator:
     def change(self, patch: Mapping[str, Any], who: str = OWN) -> int:
         """Ask for a change and return the first step to which it can apply.
 
-        In a job of several processes rank 0 asks all of them; what others are told by their script they leave to it.
+        In a job of several processes rank 0 asks all of them; what others are told by their script they leave
+        to it.
 
         Raises
         ------
@@ -262,7 +266,9 @@ class Coordinator:
         self._say_applied(start, step)
 
     def not_applied(self, start: StepStart[TracingPlan], before: TracingPlan, error: Exception) -> None:
-        """Answer that a change could not be put on the model, and see to it that what was in force before is so again. Never raises."""
+        """Answer that a change could not be put on the model, and see to it that what was in force before is
+        so again. Never raises.
+        """
         self._recovery.go_back(start, before, error, alone=self._role is Role.ALONE)
         for who in start.ids:
             self._answered(who, as_protocol_error(error, "Putting this change on the model"))
@@ -321,7 +327,9 @@ class Coordinator:
         return {"type": "status", "state": "idle", "step": self.schedule.begun}
 
     def close(self, finished: bool = True) -> None:
-        """Send what is waiting and leave the other processes; a training that did not finish says no goodbye. Safe twice."""
+        """Send what is waiting and leave the other processes; a training that did not finish says no goodbye.
+        Safe twice.
+        """
         if finished and (peers := self._led) is not None:
             # The hub closes the recording with rank 0's goodbye: the others' last rows come before it.
             peers.wait_for_others(_GOODBYE_SECONDS)
@@ -338,7 +346,9 @@ class Coordinator:
     # What the threads of worker and peers call.
 
     def _changed_plan(self, plan: TracingPlan, patch: Mapping[str, Any]) -> TracingPlan:
-        """Return the plan after a patch. Whatever goes wrong is a ``ProtocolError``, in every thread that asks."""
+        """Return the plan after a patch. Whatever goes wrong is a ``ProtocolError``, in every thread that
+        asks.
+        """
         try:
             after = change_plan(plan, patch, self._points, self._folders, controls=self._controls)
             settings = self.instruments.changed(plan.instruments, patch.get("instruments", {}))

@@ -1,7 +1,9 @@
 """The operators that probes leave in compiled code, and what brings them there.
 
-``megalens::seen`` is one with effects that keep their order: no pass of the compiler drops it, runs it twice or moves it before another. Which module it is of comes as a tensor, not as a number:
-numbers are part of a graph, and modules of one class could not share theirs. What of the module it tells of is a number, the same in all of its class.
+``megalens::seen`` is one with effects that keep their order: no pass of the compiler drops it, runs it twice
+or moves it before another. Which module it is of comes as a tensor, not as a number: numbers are part of a
+graph, and modules of one class could not share theirs. What of the module it tells of is a number, the same
+in all of its class.
 
 ::
 
@@ -61,9 +63,11 @@ def compiles() -> bool:
 
 
 def guard_hooks(owner: int) -> bool:
-    """Have the compiler notice hooks that come and go, in what it compiles from now on; return whether it has compiled anything before, which it forgets.
+    """Have the compiler notice hooks that come and go, in what it compiles from now on; return whether it has
+    compiled anything before, which it forgets.
 
-    By itself it takes a module that had no hooks when it was compiled for one that has none, and uses its code for others of its class.
+    By itself it takes a module that had no hooks when it was compiled for one that has none, and uses its
+    code for others of its class.
 
     Parameters
     ----------
@@ -99,7 +103,9 @@ compilations: list[set[Any]] = []
 
 
 def told(given: Any, item: int, module: Tensor, end: int) -> Any:
-    """Have the graph tell of one tensor of what a module takes or gives, and of its gradient; return it with the tensor that the graph goes on with."""
+    """Have the graph tell of one tensor of what a module takes or gives, and of its gradient; return it with
+    the tensor that the graph goes on with.
+    """
     several = isinstance(given, (tuple, list))
     tensor = (given[item] if len(given) > item else None) if several else given if item == 0 else None
     lost = NO_TENSOR
@@ -132,7 +138,9 @@ def tell_whole(args: Any, kwargs: Mapping[str, Any], module: Tensor, end: int) -
 
 
 def ended(output: Any, module: Tensor, end: int) -> Any:
-    """Have the graph tell of the end of a pass, and of the gradient of the first tensor of its output that can have one; return the output that the graph goes on with."""
+    """Have the graph tell of the end of a pass, and of the gradient of the first tensor of its output that
+    can have one; return the output that the graph goes on with.
+    """
     if isinstance(output, Tensor):
         return _told(output, module, end, ENDS, BACKPROPAGATED) if _is_plain(output) else output
     keys: list[Any] = list(output) if isinstance(output, dict) else []

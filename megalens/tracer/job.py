@@ -1,6 +1,8 @@
-"""What a process knows of its job: its part in it, where the hub is, whether anybody looks, and which change could not be put on the model.
+"""What a process knows of its job: its part in it, where the hub is, whether anybody looks, and which change
+could not be put on the model.
 
-Each of these is a small state with a name; :class:`~megalens.tracer.coordinator.Coordinator` reads them and decides.
+Each of these is a small state with a name; :class:`~megalens.tracer.coordinator.Coordinator` reads them and
+decides.
 """
 
 from __future__ import annotations
@@ -95,7 +97,8 @@ class HubRoute:
 
 
 class ViewerWatch:
-    """Follows the hub and its viewers, and asks for a pause or its end where the settings say that this depends on them.
+    """Follows the hub and its viewers, and asks for a pause or its end where the settings say that this
+    depends on them.
 
     Parameters
     ----------
@@ -123,7 +126,9 @@ class ViewerWatch:
         self._hub_gone = None if there else (self._hub_gone or time.monotonic())
 
     def viewers(self, count: int) -> None:
-        """Take how many viewers there are: a training that waits for one goes on with the first and waits again after the last."""
+        """Take how many viewers there are: a training that waits for one goes on with the first and waits
+        again after the last.
+        """
         mode = self._schedule().accepted.mode
         if not mode.while_watched:
             self._paused_unwatched = False
@@ -150,9 +155,10 @@ class ViewerWatch:
 class Recovery:
     """Goes back to the settings before.
 
-    A process alone does so in the step that the change was for. In a job of several, the process that could not follow traces nothing, so that no row of it is
-    under settings that are not the others'; rank 0 hears of that with its next sign of life and asks all for what was in force before. Should that fail as
-    well, everything is switched off, which needs no hook.
+    A process alone does so in the step that the change was for. In a job of several, the process that could
+    not follow traces nothing, so that no row of it is under settings that are not the others'; rank 0 hears
+    of that with its next sign of life and asks all for what was in force before. Should that fail as well,
+    everything is switched off, which needs no hook.
 
     Parameters
     ----------
@@ -180,7 +186,9 @@ class Recovery:
     def go_back(
         self, start: StepStart[TracingPlan], before: TracingPlan, error: Exception, alone: bool
     ) -> None:
-        """Trace what was traced before; in a job of several processes nothing, until rank 0 has asked all. Training thread; never raises."""
+        """Trace what was traced before; in a job of several processes nothing, until rank 0 has asked all.
+        Training thread; never raises.
+        """
         self._failed("A change", error)
         self.version = start.version
         nothing = TracingPlan(instruments=before.instruments)
@@ -194,7 +202,9 @@ class Recovery:
                 self._failed("Going back to the settings before", another)
 
     def ask(self, versions: Collection[Any], change: Callable[[Mapping[str, Any]], Any]) -> None:
-        """Rank 0: ask all for the settings before, where one of them could not follow the newest change; see :meth:`patch`."""
+        """Rank 0: ask all for the settings before, where one of them could not follow the newest change; see
+        :meth:`patch`.
+        """
         patch = self.patch(versions)
         if patch is not None:
             with contextlib.suppress(ProtocolError):

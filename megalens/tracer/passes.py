@@ -27,7 +27,8 @@ __all__ = [
 
 TRAINING = "train"
 OUTSIDE = "outside"
-"""Phase of what runs between steps, or inside of them without gradients: it is neither traced nor perturbed."""
+"""Phase of what runs between steps, or inside of them without gradients: it is neither traced nor perturbed.
+"""
 
 
 class Unproven:
@@ -51,12 +52,14 @@ class Unproven:
 class MicroBatches:
     """Counts forward passes, each model chunk by itself, and knows to which of them a backward pass belongs.
 
-    A pipeline interleaves forward and backward passes of several micro-batches. The gradient of a forward pass's own output is the first thing that its
-    backward pass computes, so a hook on that output tells which micro-batch everything after it belongs to, what activation checkpointing
-    computes again included.
+    A pipeline interleaves forward and backward passes of several micro-batches. The gradient of a forward
+    pass's own output is the first thing that its backward pass computes, so a hook on that output tells which
+    micro-batch everything after it belongs to, what activation checkpointing computes again included.
 
-    What is computed without gradients from the model's own call down is no training (a teacher's pass, old probabilities, a sample of text), unless a phase was said: it is no micro-batch, and while it runs the
-    phase is :data:`OUTSIDE`. What is computed with gradients in evaluation mode is a micro-batch from its backward pass on.
+    What is computed without gradients from the model's own call down is no training (a teacher's pass, old
+    probabilities, a sample of text), unless a phase was said: it is no micro-batch, and while it runs the
+    phase is :data:`OUTSIDE`. What is computed with gradients in evaluation mode is a micro-batch from its
+    backward pass on.
 
     Attributes
     ----------
@@ -141,7 +144,9 @@ class MicroBatches:
             when_backpropagated(output, self._entering(self._root, self._forward, self._counts, unproven))
 
     def prove(self, unproven: Unproven, renumbered: bool) -> None:
-        """Take a pass for a micro-batch whose backward pass has begun, with another number than it was thought to have or not."""
+        """Take a pass for a micro-batch whose backward pass has begun, with another number than it was
+        thought to have or not.
+        """
 
     def _go_on(self) -> None:
         """Go back from a pass that was left out, or that raised."""
@@ -184,7 +189,8 @@ class IPassSink(Protocol):
 def hook_passes(
     roots: Sequence[nn.Module], sink: IPassSink, inside: Callable[[], Iterable[Any]] = tuple
 ) -> list[Any]:
-    """Put hooks on ``roots`` and return their handles; none stays where one cannot be put. While torch.compile traces through a hook, it does nothing and leaves no trace in the graph.
+    """Put hooks on ``roots`` and return their handles; none stays where one cannot be put. While
+    torch.compile traces through a hook, it does nothing and leaves no trace in the graph.
 
     Parameters
     ----------
@@ -193,7 +199,8 @@ def hook_passes(
     sink : IPassSink
         Told of the passes.
     inside : callable
-        Puts on hooks that are to run inside of the pass, also on a root itself, and gives their handles one by one. So the end of the pass is hooked last.
+        Puts on hooks that are to run inside of the pass, also on a root itself, and gives their handles one
+        by one. So the end of the pass is hooked last.
     """
 
     def begin(index: int) -> Callable[[nn.Module, Any], None]:
@@ -224,7 +231,9 @@ def hook_passes(
 
 
 def when_backpropagated(output: Any, call: Callable[[], None]) -> None:
-    """Have something called whenever a gradient comes back to a module's output: its first tensor that can have one is what its backward pass computes first."""
+    """Have something called whenever a gradient comes back to a module's output: its first tensor that can
+    have one is what its backward pass computes first.
+    """
     if isinstance(output, GraphPass):
         output.backpropagated.append(call)
     elif torch.is_grad_enabled() and (tensor := _differentiable(output)) is not None:
@@ -281,9 +290,13 @@ class PassHooks:
         self.inside = False
         """Whether a step is going on."""
         self._evaluated = False
-        """Whether passes in evaluation mode are backpropagated here; before one was, they are taken for no training."""
+        """Whether passes in evaluation mode are backpropagated here; before one was, they are taken for no
+        training.
+        """
         self.phases = 0
-        """Phases other than training that are going on. Without one, a pass without gradients is no training and is not told of."""
+        """Phases other than training that are going on. Without one, a pass without gradients is no training
+        and is not told of.
+        """
 
     def set(self, wanted: bool) -> None:
         """Put the hooks on, or take them off. Safe twice."""

@@ -28,7 +28,8 @@ class Place:
     tp, pp, dp : int
         Place in the tensor-parallel group, pipeline stage, data-parallel replica.
     tp_ranks : tuple of int
-        Global ranks that hold pieces of the same layers for the same samples, in the order of ``tp``; the first of them sends.
+        Global ranks that hold pieces of the same layers for the same samples, in the order of ``tp``; the
+        first of them sends.
     world_size, tp_size, pp_size, dp_size, vpp_size, ep_size, cp_size : int
         Sizes of the job and of its groups; ``vpp_size`` is model chunks per stage.
     """

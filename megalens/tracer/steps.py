@@ -34,7 +34,8 @@ _clock = time.perf_counter_ns
 
 
 class Steps:
-    """Counts the steps of one training, tells the instruments of them, and measures what that costs the training thread.
+    """Counts the steps of one training, tells the instruments of them, and measures what that costs the
+    training thread.
 
     Parameters
     ----------
@@ -120,7 +121,9 @@ class Steps:
         self.release()
 
     def take_changes(self) -> None:
-        """Have what viewers asked for in force now, between two steps; it takes the number of a step in which nothing runs."""
+        """Have what viewers asked for in force now, between two steps; it takes the number of a step in which
+        nothing runs.
+        """
         if self.depth or self.closed:
             return
         self.number += 1
@@ -178,7 +181,9 @@ class Steps:
         self.hand_in(0)
 
     def hand_in(self, wall_ns: int) -> None:
-        """Hand over what the step cost and the numbers that were logged in it; outside of steps ``wall_ns`` is 0."""
+        """Hand over what the step cost and the numbers that were logged in it; outside of steps ``wall_ns``
+        is 0.
+        """
         worker = self._coordinator.worker
         if worker is None:
             return
@@ -212,7 +217,8 @@ class Steps:
 
 
 class ForgottenStep:
-    """Counts forward passes with gradients until the first step begins or a phase is said, and tells the user when there are ten. Has no hook on the model after that.
+    """Counts forward passes with gradients until the first step begins or a phase is said, and tells the user
+    when there are ten. Has no hook on the model after that.
 
     Parameters
     ----------

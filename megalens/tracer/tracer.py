@@ -37,7 +37,8 @@ _clock = time.perf_counter_ns
 class Tracer:
     """Traces one model. Made by :func:`megalens.trace`.
 
-    Nothing that is called during training raises, waits or synchronises a device: what goes wrong is counted and said in :meth:`status`.
+    Nothing that is called during training raises, waits or synchronises a device: what goes wrong is counted
+    and said in :meth:`status`.
 
     Parameters
     ----------
@@ -146,7 +147,9 @@ class Tracer:
     # Around the training.
 
     def step(self) -> StepScope:
-        """Return a context manager around one optimizer step. Forward passes inside are its micro-batches, counted from 0."""
+        """Return a context manager around one optimizer step. Forward passes inside are its micro-batches,
+        counted from 0.
+        """
         if self._wrapped:
             self.warn(
                 "An optimizer ends the steps (tracer.wrap), so with tracer.step() does nothing. Use one of the two."
@@ -198,7 +201,9 @@ class Tracer:
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Say that forward passes inside are ``'eval'`` or ``'generate'``, no training. They carry the step that began last."""
+        """Say that forward passes inside are ``'eval'`` or ``'generate'``, no training. They carry the step
+        that began last.
+        """
         if name not in PHASES:
             raise TracerError(f"A phase must be one of {', '.join(PHASES)}, got {name!r:.50}.")
         inside = self._steps.pause(name)
@@ -209,14 +214,16 @@ class Tracer:
 
     @contextlib.contextmanager
     def span(self, name: str, kind: str = "user") -> Iterator[None]:
-        """Time what is inside as a span of the timeline: ``with tracer.span("tokenize"):``. Without a timeline it does nothing.
+        """Time what is inside as a span of the timeline: ``with tracer.span("tokenize"):``. Without a
+        timeline it does nothing.
 
         Parameters
         ----------
         name : str
             What it is; more than 200 characters are cut.
         kind : str
-            ``user``, or one of the timeline's own: ``data`` for a batch that no ``DataLoader`` gave, ``checkpoint``, ``optimizer``, ``forward``, ``backward`` or ``wgrad``.
+            ``user``, or one of the timeline's own: ``data`` for a batch that no ``DataLoader`` gave,
+            ``checkpoint``, ``optimizer``, ``forward``, ``backward`` or ``wgrad``.
         """
         if kind not in SPAN_KINDS:
             raise TracerError(f"kind=… must be one of {', '.join(SPAN_KINDS)}, got {kind!r:.50}.")
@@ -227,7 +234,8 @@ class Tracer:
             self._instruments.tell("span_ends", last_first=True)
 
     def log(self, *several: Any, unit: str = "", **values: Any) -> None:
-        """Report numbers of the step that began last: ``tracer.log(loss=loss, unit="nats/token")``, ``tracer.log({"eval/loss": loss})``.
+        """Report numbers of the step that began last: ``tracer.log(loss=loss, unit="nats/token")``,
+        ``tracer.log({"eval/loss": loss})``.
 
         Parameters
         ----------
@@ -236,8 +244,9 @@ class Tracer:
         unit : str
             Unit of all of them.
         **values : float or torch.Tensor
-            Numbers or tensors of one element. A tensor is copied now and read later, in another thread.
-            Of data-parallel replicas the first one's are kept. Of the losses of all of them the monitor's rules take note, where they are logged inside of the step.
+            Numbers or tensors of one element. A tensor is copied now and read later, in another thread. Of
+            data-parallel replicas the first one's are kept. Of the losses of all of them the monitor's rules
+            take note, where they are logged inside of the step.
         """
         if self._steps.closed or self._coordinator.worker is None:
             return
@@ -254,14 +263,16 @@ class Tracer:
         self._steps.spent_ns += _clock() - started
 
     def checkpoint(self, path: str | os.PathLike[str] | None = None, step: int | None = None) -> None:
-        """Mark that the training was saved: ``tracer.checkpoint("runs/step-500.pt")``. Views show it under their axes of steps, live and recorded.
+        """Mark that the training was saved: ``tracer.checkpoint("runs/step-500.pt")``. Views show it under
+        their axes of steps, live and recorded.
 
         Never raises and never waits. Of a job of several processes what rank 0 says is kept.
 
         Parameters
         ----------
         path : str or os.PathLike, optional
-            Where it was saved, or what it is called. Only the last part of a path is kept, at most 80 characters of it.
+            Where it was saved, or what it is called. Only the last part of a path is kept, at most 80
+            characters of it.
         step : int, optional
             The step after which it was saved; the one that began last when absent.
         """
@@ -279,7 +290,8 @@ class Tracer:
         worker.task(lambda: worker.send(AUDIT, rows, at), CHECKPOINT_BYTES)
 
     def samples(self, ids: Any) -> None:
-        """Say which training samples the step that began last is made of: ``tracer.samples([640, 641])``. Alarms of the step name them.
+        """Say which training samples the step that began last is made of: ``tracer.samples([640, 641])``.
+        Alarms of the step name them.
 
         Never raises and never waits. Of a job of several processes what rank 0 says is kept.
 
@@ -299,7 +311,9 @@ class Tracer:
         return self._steps.follows_passes
 
     def operation_begins(self, kind: str, chunk: int, micro_batch: int) -> None:
-        """Say that an operation of a pipeline begins: ``forward``, ``backward`` or ``wgrad`` of a model chunk and a micro-batch. Never raises."""
+        """Say that an operation of a pipeline begins: ``forward``, ``backward`` or ``wgrad`` of a model chunk
+        and a micro-batch. Never raises.
+        """
         self._instruments.tell("operation_begins", kind, chunk, micro_batch)
 
     def operation_ends(self) -> None:
@@ -327,7 +341,8 @@ class Tracer:
     # Instruments.
 
     def attach(self, instrument: Instrument) -> None:
-        """Have an instrument told of every step from now on; see :mod:`megalens.tracer.instrument`. Between two steps, or before the first.
+        """Have an instrument told of every step from now on; see :mod:`megalens.tracer.instrument`. Between
+        two steps, or before the first.
 
         Raises
         ------
@@ -368,13 +383,17 @@ class Tracer:
 
     @property
     def folder(self) -> Path | None:
-        """The run folder, which ``megalens.open`` takes; None without a recording, or where another machine or process knows it."""
+        """The run folder, which ``megalens.open`` takes; None without a recording, or where another machine
+        or process knows it.
+        """
         worker = self._coordinator.worker
         return None if worker is None or worker.folder is None else Path(worker.folder)
 
     @property
     def config(self) -> Config:
-        """The settings that were accepted last, as the ``Config`` of messages. They are in force from the next step at the latest."""
+        """The settings that were accepted last, as the ``Config`` of messages. They are in force from the
+        next step at the latest.
+        """
         return self._coordinator.schedule.accepted.config
 
     def configure(
@@ -388,18 +407,21 @@ class Tracer:
     ) -> int:
         """Change what is traced, from the next step on: ``tracer.configure(HiddenStates=True, every=10)``.
 
-        In a job of several processes rank 0 asks all of them to change at one step; what is called on the others is checked and left to rank 0.
+        In a job of several processes rank 0 asks all of them to change at one step; what is called on the
+        others is checked and left to rank 0.
 
         Parameters
         ----------
         patch : mapping, iterable of str, optional
-            By flag name a compressor, True (on, as it is or with what suits it), None or False (off), or a ``FlagSetting``; or names, which are switched on. Other flags stay.
+            By flag name a compressor, True (on, as it is or with what suits it), None or False (off), or a
+            ``FlagSetting``; or names, which are switched on. Other flags stay.
         timeline : str or mapping, optional
             How finely steps are timed, as in :func:`megalens.trace`.
         pipeline : str, mapping or plan, optional
             The order of a pipeline's operations, of a ``megalens.pipeline.DynamicSchedule`` with this tracer.
         **flags
-            The same by keywords, and ``layers``, ``every``, ``samples``, ``phases``, ``passes``, ``replicas`` of the flags that are named and do not say their own.
+            The same by keywords, and ``layers``, ``every``, ``samples``, ``phases``, ``passes``, ``replicas``
+            of the flags that are named and do not say their own.
 
         Returns
         -------
@@ -441,15 +463,21 @@ class Tracer:
         return worker is not None and worker.connected.wait(timeout)
 
     def go_on(self) -> None:
-        """Let this process go on where viewers have it wait: for a script that was asked to end. Safe in a signal handler."""
+        """Let this process go on where viewers have it wait: for a script that was asked to end. Safe in a
+        signal handler.
+        """
         self._coordinator.schedule.release()
 
     def status(self) -> Status:
-        """Return how the tracing goes: the ``status`` message that viewers get, without what only the hub knows."""
+        """Return how the tracing goes: the ``status`` message that viewers get, without what only the hub
+        knows.
+        """
         return self._coordinator.status()
 
     def close(self) -> None:
-        """Send what is waiting, tell the hub that the training is finished, and take every hook off. Safe twice."""
+        """Send what is waiting, tell the hub that the training is finished, and take every hook off. Safe
+        twice.
+        """
         self._close(finished=True)
 
     def _at_exit(self) -> None:
@@ -469,5 +497,7 @@ class Tracer:
         atexit.unregister(self._at_exit)
 
     def take_changes(self) -> None:
-        """Have what viewers asked for in force now, between two steps: for whoever takes steps only when somebody asks. It takes the number of a step in which nothing runs."""
+        """Have what viewers asked for in force now, between two steps: for whoever takes steps only when
+        somebody asks. It takes the number of a step in which nothing runs.
+        """
         self._steps.take_changes()

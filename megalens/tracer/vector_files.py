@@ -1,4 +1,6 @@
-"""What lies in a file of vectors, in three formats: described from its headers first, and read only once the description is known to be right."""
+"""What lies in a file of vectors, in three formats: described from its headers first, and read only once the
+description is known to be right.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,9 @@ class Stored:
 
     @property
     def span(self) -> int:
-        """Bytes from its first value to the end of its last one; an expanded array has fewer than its values say, and one with gaps more."""
+        """Bytes from its first value to the end of its last one; an expanded array has fewer than its values
+        say, and one with gaps more.
+        """
         if not self.values:
             return 0
         last = sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
@@ -121,7 +125,9 @@ class LimitedFile:
 
 
 def whole_numbers(given: Any) -> tuple[int, ...]:
-    """Return sizes or strides; raises ``ValueError`` for anything but a few whole numbers that are not below 0."""
+    """Return sizes or strides; raises ``ValueError`` for anything but a few whole numbers that are not below
+    0.
+    """
     fits = isinstance(given, (tuple, list)) and len(given) <= 8
     if not fits or not all(type(each) is int and 0 <= each < 1 << 48 for each in given):
         raise ValueError("its sizes are none")
@@ -297,7 +303,8 @@ def _tensor(storage: Any, offset: Any, shape: Any, strides: Any, dtype: torch.dt
 
 
 class _Pickled:
-    """Follows the operations of a pickle. What is made is tuples, lists, dictionaries with texts as keys, plain values and :class:`Stored`.
+    """Follows the operations of a pickle. What is made is tuples, lists, dictionaries with texts as keys,
+    plain values and :class:`Stored`.
 
     Parameters
     ----------
@@ -311,7 +318,9 @@ class _Pickled:
         self._memo: dict[int, Any] = {}
 
     def read(self, pickled: bytes) -> Any:
-        """Return what the pickle says; raises ``ValueError``, or what Python raises where a pickle makes no sense."""
+        """Return what the pickle says; raises ``ValueError``, or what Python raises where a pickle makes no
+        sense.
+        """
         for operation, argument, _ in pickletools.genops(pickled):
             self._follow(operation.name, argument)
         return self._stack[-1]

@@ -57,7 +57,8 @@ def load_vectors(
     Returns
     -------
     torch.Tensor
-        ``[layers, vectors, features]``, float32, each vector of length one (or zero where the file's is zero), or as it is in the file.
+        ``[layers, vectors, features]``, float32, each vector of length one (or zero where the file's is
+        zero), or as it is in the file.
 
     Raises
     ------
@@ -142,7 +143,9 @@ def _is_file(path: Path) -> bool:
 def _checked(
     found: Stored, name: str, layers: int, features: Sequence[int | None], field: str, several: bool
 ) -> Stored:
-    """Return what was found, if it is of the model's sizes: before anything is read, so that no memory is taken for anything else."""
+    """Return what was found, if it is of the model's sizes: before anything is read, so that no memory is
+    taken for anything else.
+    """
     known = sorted({size for size in features if size is not None})
     wanted = str(known[0]) if len(known) == 1 else "features"
     shapes = [

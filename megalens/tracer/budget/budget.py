@@ -34,7 +34,8 @@ _RETRY_STEPS = 100
 
 
 class BudgetKeeper:
-    """Follows the budget of the plan. Every rank has one; only rank 0's is told of steps and asks for changes.
+    """Follows the budget of the plan. Every rank has one; only rank 0's is told of steps and asks for
+    changes.
 
     Parameters
     ----------
@@ -56,7 +57,9 @@ class BudgetKeeper:
     def follow(
         self, limit: float | None, settings: Mapping[str, Mapping[str, Any]], given_up: ICostReduction
     ) -> None:
-        """Take what is in force from the step that begins now: the budget, what was asked for, and what is given up of it."""
+        """Take what is in force from the step that begins now: the budget, what was asked for, and what is
+        given up of it.
+        """
         with self._lock:
             if limit is None:
                 self._budget = None
@@ -121,19 +124,24 @@ class Ladder:
 
 
 class CostBudget:
-    """Compares traced with control steps, and decides what to give up. Pure arithmetic: no clock, no thread, no device.
+    """Compares traced with control steps, and decides what to give up. Pure arithmetic: no clock, no thread,
+    no device.
 
-    Rank 0 holds one. Each step it is told how long the step took (:meth:`observe`), and what it then wants is read from :meth:`plan`. The
-    other ranks need :func:`control_step` and the ladder alone. :meth:`status` may be called from any thread.
+    Rank 0 holds one. Each step it is told how long the step took (:meth:`observe`), and what it then wants is
+    read from :meth:`plan`. The other ranks need :func:`control_step` and the ladder alone. :meth:`status` may
+    be called from any thread.
 
-    What is compared is step time, so whatever tracing does to the job is in it: hooks, copies, contention of the tracer's thread for
-    the interpreter and the memory. What the other steps pay when only every n-th is traced (a look at a flag for each hook) is not.
+    What is compared is step time, so whatever tracing does to the job is in it: hooks, copies, contention of
+    the tracer's thread for the interpreter and the memory. What the other steps pay when only every n-th is
+    traced (a look at a flag for each hook) is not.
 
-    The part of the cost that the training thread spends in the tracer is known by its clock. Where that alone is above the limit, nothing has to be compared: it is acted on after 16 traced steps.
+    The part of the cost that the training thread spends in the tracer is known by its clock. Where that alone
+    is above the limit, nothing has to be compared: it is acted on after 16 traced steps.
 
-    Sampling is given up first, by factors up to 16, then compression in four stages, and sampling up to 64 at last. Something is given
-    up when the cost is above the limit beyond doubt, or after 1,536 steps more likely than not, and taken back, the newest first, when the
-    whole 95 % interval has room for it. Compression that is taken back in vain is tried half as often each time.
+    Sampling is given up first, by factors up to 16, then compression in four stages, and sampling up to 64 at
+    last. Something is given up when the cost is above the limit beyond doubt, or after 1,536 steps more
+    likely than not, and taken back, the newest first, when the whole 95 % interval has room for it.
+    Compression that is taken back in vain is tried half as often each time.
 
     Parameters
     ----------
@@ -183,7 +191,9 @@ class CostBudget:
         return self._design.cycle
 
     def follow(self, settings: Mapping[str, Mapping[str, Any]]) -> None:
-        """Take what the user asked for from now on. Where that is a change, nothing is given up any more and measuring starts anew."""
+        """Take what the user asked for from now on. Where that is a change, nothing is given up any more and
+        measuring starts anew.
+        """
         asked = {name: dict(setting) for name, setting in settings.items()}
         if asked != self._settings:
             self._settings = asked
@@ -199,7 +209,8 @@ class CostBudget:
         Parameters
         ----------
         step : int
-            Its number. Steps that are never told, such as the ones before a resume, are left out of the comparison.
+            Its number. Steps that are never told, such as the ones before a resume, are left out of the
+            comparison.
         traced : bool
             False for a control step, True for every other, also where no flag was due.
         wall_ns : int
@@ -222,8 +233,8 @@ class CostBudget:
         self._seen += traced == self._traced
 
     def plan(self) -> Any:
-        """Return what should be given up. Where that differs from what is in force, make it so on all ranks at one step and say
-        so by :meth:`applied`.
+        """Return what should be given up. Where that differs from what is in force, make it so on all ranks
+        at one step and say so by :meth:`applied`.
         """
         return self._wanted
 
@@ -242,7 +253,9 @@ class CostBudget:
         return self._ladder.apply(self._settings, self._in_force)
 
     def status(self) -> Budget:
-        """Return the ``Budget`` object of ``status``. ``percent`` may be below 0, where noise is larger than the cost."""
+        """Return the ``Budget`` object of ``status``. ``percent`` may be below 0, where noise is larger than
+        the cost.
+        """
         design = self._design
         said = [f"1 traced step in {design.block // design.run} is left out, to compare with."]
         answer, cost_reduction = self._answer, self._in_force
@@ -268,7 +281,8 @@ class CostBudget:
         cycle = min(max(everies, default=1), _LONGEST_CYCLE)
         self._design = Design(cycle, self.share)
         self._own = OwnCost(cycle)
-        # Where all flags meet in one step, what it left to do is over by the end of the next. Else a cycle is taken as a whole.
+        # Where all flags meet in one step, what it left to do is over by the end of the next. Else a cycle is
+        # taken as a whole.
         self._window = min(cycle, 2) if len(set(everies)) < 2 else cycle
         self._at = self._block = -1
         self._sum = self._seen = 0
@@ -292,7 +306,8 @@ class CostBudget:
         if traced or control <= 0:
             return
         first = design.run - 1
-        # Where steps are their own cycles, the step after a control is as relieved as a first control is burdened.
+        # Where steps are their own cycles, the step after a control is as relieved as a first control is
+        # burdened.
         relieved = position + 1 if design.run == 2 else -1
         others = [
             wall

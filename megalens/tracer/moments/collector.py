@@ -1,4 +1,6 @@
-"""From the training thread to rank 0: a process's figures are packed for it, and there they become frames of the stream ``moments``."""
+"""From the training thread to rank 0: a process's figures are packed for it, and there they become frames of
+the stream ``moments``.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,8 @@ _Kind = tuple[tuple[object, ...], ...]
 def pack(
     step: int, samples: int, figures: Sequence[Figures], names: NameList, told: int, noted: int = 0
 ) -> tuple[dict[str, Any], list[np.ndarray]]:
-    """Return a description and arrays: names that rank 0 has not been told yet, then ids and rows of each statistic.
+    """Return a description and arrays: names that rank 0 has not been told yet, then ids and rows of each
+    statistic.
 
     Parameters
     ----------
@@ -123,7 +126,8 @@ class _PreparedRows:
 
 
 class MomentFrames:
-    """Makes frames of step after step. Names and all else that is the same in every step is encoded once: it takes longer than all figures.
+    """Makes frames of step after step. Names and all else that is the same in every step is encoded once: it
+    takes longer than all figures.
 
     Parameters
     ----------
@@ -140,7 +144,8 @@ class MomentFrames:
         """Give the frames of a step, each as it is until the next is asked for."""
         stats = whole.stats
         kind = tuple((each.tensors, each.stat, each.gradient_stage) for each in stats)
-        # Two steps are alike when the same tensors were measured for the same statistics: by identity, so that asking costs nothing.
+        # Two steps are alike when the same tensors were measured for the same statistics: by identity, so
+        # that asking costs nothing.
         known = self._known.get(kind)
         if known is None:
             if len(self._known) >= _MOST_KNOWN:
@@ -150,7 +155,8 @@ class MomentFrames:
             numbers = prepared.template.numbers
             numbers["step"].fill(whole.step)
             numbers["samples"].fill(whole.samples)
-            # Written where they lie in the encoded frame: the last frame must be on its way before this one is made.
+            # Written where they lie in the encoded frame: the last frame must be on its way before this one
+            # is made.
             at = 0
             for number, first, end in prepared.parts:
                 here = slice(at, at := at + end - first)

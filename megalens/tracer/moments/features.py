@@ -1,4 +1,6 @@
-"""What attention, routers and weights are like, in numbers: pure functions of bounded cost, and the weights that are measured before a step."""
+"""What attention, routers and weights are like, in numbers: pure functions of bounded cost, and the weights
+that are measured before a step.
+"""
 
 from __future__ import annotations
 
@@ -98,12 +100,14 @@ _FIRST_ITERATIONS, _MORE_ITERATIONS = 24, 4
 
 
 def attention_probabilities(query: Tensor, key: Tensor, size: int, *, causal: bool = True) -> Tensor:
-    """Return what each query row attends to, ``[B, heads, rows, S]``, float32: the softmax of scaled products, of few samples and rows.
+    """Return what each query row attends to, ``[B, heads, rows, S]``, float32: the softmax of scaled
+    products, of few samples and rows.
 
     Parameters
     ----------
     query, key : Tensor
-        ``[B, S, heads * size]``, before positions are turned into them; keys may be of fewer heads, each for a group of queries.
+        ``[B, S, heads * size]``, before positions are turned into them; keys may be of fewer heads, each for
+        a group of queries.
     size : int
         Of one head.
     causal : bool
@@ -122,7 +126,9 @@ def attention_probabilities(query: Tensor, key: Tensor, size: int, *, causal: bo
 
 
 def attention_entropy(probabilities: Tensor) -> Tensor:
-    """Return the entropy in nats of each query row of ``[..., rows, S]``: 0 where it looks at one position only."""
+    """Return the entropy in nats of each query row of ``[..., rows, S]``: 0 where it looks at one position
+    only.
+    """
     found: Tensor = torch.special.entr(_some(probabilities).float()).sum(-1)
     return found
 
@@ -133,7 +139,9 @@ def attention_largest(probabilities: Tensor) -> Tensor:
 
 
 def router_entropy(probabilities: Tensor) -> Tensor:
-    """Return the entropy in nats of each token over experts, of ``[..., experts]``; scores that do not sum to 1 are made to."""
+    """Return the entropy in nats of each token over experts, of ``[..., experts]``; scores that do not sum to
+    1 are made to.
+    """
     tokens = probabilities.flatten(0, -2)
     tokens = tokens[_rows(len(tokens), tokens.device, MOST_TOKENS)].float()
     found: Tensor = torch.special.entr(tokens / tokens.sum(-1, keepdim=True)).sum(-1)
@@ -141,7 +149,9 @@ def router_entropy(probabilities: Tensor) -> Tensor:
 
 
 def router_similarity(weight: Tensor) -> Tensor:
-    """Return the cosine of each pair of experts in a router's weight; the shorter axis is that of the experts."""
+    """Return the cosine of each pair of experts in a router's weight; the shorter axis is that of the
+    experts.
+    """
     experts = (weight if weight.shape[0] <= weight.shape[1] else weight.T).float()
     experts = torch.nn.functional.normalize(experts, dim=-1)
     above = torch.triu_indices(len(experts), len(experts), 1, device=weight.device)
@@ -150,14 +160,18 @@ def router_similarity(weight: Tensor) -> Tensor:
 
 
 class PowerIteration:
-    """Finds the largest singular value of a weight that changes a little from step to step: begins where it was left, so that a few products are enough."""
+    """Finds the largest singular value of a weight that changes a little from step to step: begins where it
+    was left, so that a few products are enough.
+    """
 
     def __init__(self) -> None:
         self._start: Tensor | None = None
         self._vector: Tensor | None = None
 
     def __call__(self, weight: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the largest singular value of ``[m, n]``, and the stable rank: the sum of all squares over its own; each ``[1]``."""
+        """Return the largest singular value of ``[m, n]``, and the stable rank: the sum of all squares over
+        its own; each ``[1]``.
+        """
         values = weight.detach().float()
         times = _MORE_ITERATIONS
         if self._vector is None or self._start is None or self._vector.device != values.device:

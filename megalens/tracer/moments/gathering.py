@@ -25,7 +25,8 @@ Names = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Tensors:
-    """Of which tensors there are rows. One object serves all steps in which they are the same, so that what follows from them is found out once.
+    """Of which tensors there are rows. One object serves all steps in which they are the same, so that what
+    follows from them is found out once.
 
     Attributes
     ----------
@@ -128,7 +129,9 @@ class _Rank:
         return here
 
     def indices_of(self, kind: str, ids: NDArray[np.int32]) -> Names:
-        """Return the places of ids; the same array as before where they are the same, as in nearly every step."""
+        """Return the places of ids; the same array as before where they are the same, as in nearly every
+        step.
+        """
         last = self._last.get(kind)
         if last is not None and _same(last[0], ids):
             return last[1]
@@ -147,9 +150,11 @@ class _Arranged:
 
 
 class Gathering:
-    """Merges what the processes send of a step, in the order of the steps. A tensor of which a part is missing is left out and named, never given in part.
+    """Merges what the processes send of a step, in the order of the steps. A tensor of which a part is
+    missing is left out and named, never given in part.
 
-    Nobody is waited for in vain: a process that is gone, or that has sent a later step, sends this one no more.
+    Nobody is waited for in vain: a process that is gone, or that has sent a later step, sends this one no
+    more.
 
     Parameters
     ----------
@@ -204,7 +209,8 @@ class Gathering:
         figures: Sequence[Figures],
         dtypes: Sequence[tuple[int, str]] = (),
     ) -> None:
-        """Take what a process has of a step, with the names, from its place ``first`` on, and the types of number by their places, that it has not told before.
+        """Take what a process has of a step, with the names, from its place ``first`` on, and the types of
+        number by their places, that it has not told before.
 
         Raises
         ------
@@ -270,7 +276,8 @@ class Gathering:
                 full = sum(each.nbytes for each in self._steps.values()) > _MOST_BYTES
                 late = time.monotonic() - here.since > _PATIENCE_SECONDS
                 lost = all(self._ranks[rank].step > step or self._gone(rank) for rank in missing)
-                # Asked last: what a process sent before it left has come by the time that it is known to be gone.
+                # Asked last: what a process sent before it left has come by the time that it is known to be
+                # gone.
                 if not full and not ((late or lost) and caught_up()):
                     return
             del self._steps[step]
@@ -302,7 +309,9 @@ class Gathering:
         )
 
     def _list(self, ids: Names) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the names of ids, and the types of their numbers, '' where they are not known; the same objects for the same array."""
+        """Return the names of ids, and the types of their numbers, '' where they are not known; the same
+        objects for the same array.
+        """
         known = self._listed.get(id(ids))
         if known is None or known[0] is not ids:
             if len(self._listed) >= _MOST_LISTED:
@@ -324,7 +333,8 @@ class Gathering:
         if len(stat.ids) == 1:
             return stat.ids[0], stat.rows[0]
         rows = np.concatenate(stat.rows)
-        # Central moments of parts merge exactly, in whatever order the ranks sent them (Pébay); raw sums would lose the higher ones here.
+        # Central moments of parts merge exactly, in whatever order the ranks sent them (Pébay); raw sums
+        # would lose the higher ones here.
         known, where = np.unique(np.concatenate(stat.ids), return_inverse=True)
         columns = {name: rows[:, at] for at, name in enumerate(MOMENT_COLUMNS)}
         merged = merge_moments(columns, where, len(known))

@@ -18,7 +18,9 @@ __all__ = ["TritonKernel", "load"]
 
 _BLOCK = 4096
 _PROGRAMS = 512
-"""Programs over one tensor at most: more than any GPU runs at once, few enough that merging their rows costs little."""
+"""Programs over one tensor at most: more than any GPU runs at once, few enough that merging their rows costs
+little.
+"""
 _WARPS = 8
 
 
@@ -63,7 +65,9 @@ class TritonKernel:
 
 
 def _above(eps: float) -> float:
-    """Return the least number of float32 that is not below ``eps``: comparing with it is comparing with ``eps`` itself."""
+    """Return the least number of float32 that is not below ``eps``: comparing with it is comparing with
+    ``eps`` itself.
+    """
     found = np.float32(eps)
     return float(found if found >= eps else np.nextafter(found, np.float32(np.inf)))
 
@@ -93,7 +97,8 @@ def measure(tensors: Sequence[Tensor], eps: float = NEAR_ZERO) -> Tensor | None:
     try:
         return kernel.measure(tensors, eps)
     except Exception as error:
-        # Triton compiles on first use, with a C compiler and a driver that a machine may lack in a dozen ways.
+        # Triton compiles on first use, with a C compiler and a driver that a machine may lack in a dozen
+        # ways.
         _Loaded.kernel = f"it could not run: {error}"
         return None
 

@@ -1,4 +1,6 @@
-"""Moments of one tensor in Triton: the algorithm of the CPU's kernel (``native/block.inc``) with blocks that stay in registers."""
+"""Moments of one tensor in Triton: the algorithm of the CPU's kernel (``native/block.inc``) with blocks that
+stay in registers.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,9 @@ __all__ = ["moments_kernel"]
 def moments_kernel(data, length, out, row_stride, BLOCK: tl.constexpr, COMPUTE: tl.constexpr, EPS: tl.constexpr):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN201 # fmt: skip
     """Write the row of every ``num_programs``-th block of ``length`` values, from the program's own on.
 
-    ``out`` is float64: this program's row of figures begins at ``program * row_stride``. ``COMPUTE`` is float32, or float64 for
-    float64; ``EPS`` is one of its numbers. The range's power of two scales each block into [-1, 1], and every sum is one of positive terms or small against them.
+    ``out`` is float64: this program's row of figures begins at ``program * row_stride``. ``COMPUTE`` is
+    float32, or float64 for float64; ``EPS`` is one of its numbers. The range's power of two scales each block
+    into [-1, 1], and every sum is one of positive terms or small against them.
     """
     program = tl.program_id(0).to(tl.int64)
     infinity = float("inf")

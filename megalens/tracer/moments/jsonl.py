@@ -27,8 +27,9 @@ _BY = {"param": "param", "grad": "param"}
 class JsonlFiles:
     """Writes ``<folder>/training_stats/<stat>_raw_moments_by_<param or layer>/rank0.jsonl``, one line a step.
 
-    In the producer thread. A line is appended with one write, so that whoever reads along sees a whole line or its beginning. Gradients inside of the model are written with their
-    loss scale in them, which the line says. A disk that fails is said once and ends the files, nothing else.
+    In the producer thread. A line is appended with one write, so that whoever reads along sees a whole line
+    or its beginning. Gradients inside of the model are written with their loss scale in them, which the line
+    says. A disk that fails is said once and ends the files, nothing else.
 
     Parameters
     ----------

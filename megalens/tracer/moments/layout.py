@@ -21,9 +21,11 @@ NEAR_ZERO = 1e-8
 
 
 def layout_of(tensor: Tensor) -> tuple[int, int, int] | None:
-    """Return rows, neighbouring values in a row, and values from the start of one row to the next, where their order does not matter.
+    """Return rows, neighbouring values in a row, and values from the start of one row to the next, where
+    their order does not matter.
 
-    A dense tensor is one row, also when its axes are permuted; a cut along one axis is several. None where it takes more to say.
+    A dense tensor is one row, also when its axes are permuted; a cut along one axis is several. None where it
+    takes more to say.
     """
     if tensor.is_contiguous():
         return 1, tensor.numel(), 0
@@ -45,7 +47,8 @@ def layout_of(tensor: Tensor) -> tuple[int, int, int] | None:
 
 
 def rows_of(tensor: Tensor) -> tuple[int, int, int, int] | None:
-    """Return how the rows of a tensor ``[..., features]`` lie, in their order: how many groups, how far apart these are, how many rows in each, and how far apart.
+    """Return how the rows of a tensor ``[..., features]`` lie, in their order: how many groups, how far apart
+    these are, how many rows in each, and how far apart.
 
     None where a row is not in one piece, or where it takes more to say.
     """

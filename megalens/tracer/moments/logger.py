@@ -45,7 +45,8 @@ _SCALED = frozenset(SCALED_STATS)
 class StatisticsLogger(Instrument):
     """Logs statistics of one model. Made by :func:`megalens.log_statistics`.
 
-    The instrument of the stream ``moments``. It lives in the tracer's steps: ``with statistics.step():`` is ``with tracer.step():``. Nothing that is called during training raises, waits or synchronises a device.
+    The instrument of the stream ``moments``. It lives in the tracer's steps: ``with statistics.step():`` is
+    ``with tracer.step():``. Nothing that is called during training raises, waits or synchronises a device.
 
     Parameters
     ----------
@@ -88,7 +89,8 @@ class StatisticsLogger(Instrument):
     left_out_passes : int
         Forward passes that were no training, in steps of which something inside of the model was logged.
     spent_ns : int
-        Nanoseconds that the training thread has spent on statistics; what the producer thread does is not in it.
+        Nanoseconds that the training thread has spent on statistics; what the producer thread does is not in
+        it.
     """
 
     name = "moments"
@@ -252,7 +254,9 @@ class StatisticsLogger(Instrument):
             self._spent(lambda: self._gradients and self._gradients.take())
 
     def logged(self, step: int, values: Mapping[str, Any]) -> None:
-        """Keep this rank's losses of the step, where ranks are judged and there are enough of them to say which one is odd."""
+        """Keep this rank's losses of the step, where ranks are judged and there are enough of them to say
+        which one is odd.
+        """
         if self._by_rank and self._due and self._ranks >= LEAST_RANKS:
             self._spent(lambda: self._keep_losses(values))
 
@@ -306,7 +310,9 @@ class StatisticsLogger(Instrument):
             announce["statistics"] = cast(Statistics, self.intervals.to_message())
 
     def report(self, status: Status) -> None:
-        """Say how many passes were left out, unless the tensor tracer saw more of them; what is logged is announced."""
+        """Say how many passes were left out, unless the tensor tracer saw more of them; what is logged is
+        announced.
+        """
         if self.left_out_passes:
             status["left_out_passes"] = max(self.left_out_passes, status.get("left_out_passes", 0))
 
@@ -443,7 +449,9 @@ def _of_gradients(intervals: Intervals) -> bool:
 
 
 def _state(optimizers: Sequence[Optimizer], parameter: nn.Parameter, stat: str) -> Tensor | None:
-    """Return what an optimizer keeps of a parameter; None before its first step, and where it keeps no such thing."""
+    """Return what an optimizer keeps of a parameter; None before its first step, and where it keeps no such
+    thing.
+    """
     for optimizer in optimizers:
         # Asked for by index, a state that is not there yet would be made.
         kept = optimizer.state.get(parameter)
@@ -454,7 +462,9 @@ def _state(optimizers: Sequence[Optimizer], parameter: nn.Parameter, stat: str) 
 
 
 def _direction(optimizers: Sequence[Optimizer], point: ParamPoint) -> Tensor | None:
-    """Return how far a gradient has the signs of the optimizer's mean, ``[1]``: from 0 (none) to 1 (all); None before the first step."""
+    """Return how far a gradient has the signs of the optimizer's mean, ``[1]``: from 0 (none) to 1 (all);
+    None before the first step.
+    """
     gradient, mean = point.gradient(), _state(optimizers, point.parameter, "exp_avg")
     here = None if gradient is None else local_values(gradient)
     usual = None if mean is None else local_values(mean)

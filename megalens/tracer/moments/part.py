@@ -1,4 +1,6 @@
-"""What one process measured of one step, on its way from the training thread to the producer thread, and the names that its rows refer to by number."""
+"""What one process measured of one step, on its way from the training thread to the producer thread, and the
+names that its rows refer to by number.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ class NameList:
         return at
 
     def note(self, at: int, dtype: str) -> None:
-        """Note of what type of number the tensor of an index is; asked for every measured tensor, and new only once for most."""
+        """Note of what type of number the tensor of an index is; asked for every measured tensor, and new
+        only once for most.
+        """
         if self._dtypes.get(at) != dtype:
             self._dtypes[at] = dtype
             self._noted.append((at, dtype))
@@ -94,7 +98,8 @@ class Figures:
     loss_scale : float
         As in the stream.
     counted : bool
-        False for what is judged and enters nothing else, such as replicas of values that another process counts.
+        False for what is judged and enters nothing else, such as replicas of values that another process
+        counts.
     micro_batch : int
         After which micro-batch it was measured; -1: of the whole step.
     """
@@ -168,7 +173,9 @@ class MeasuredRows:
         return waits
 
     def figures(self) -> Figures | None:
-        """Return the merged moments, once all is on the host; None where the step was skipped or there is nothing."""
+        """Return the merged moments, once all is on the host; None where the step was skipped or there is
+        nothing.
+        """
         if not self.rows or (self.refused is not None and float(self.refused)):
             return None
         arrays = [(rows if rows.is_cpu else rows.cpu()).numpy() for rows in self.rows]

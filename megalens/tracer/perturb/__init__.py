@@ -1,4 +1,6 @@
-"""Perturbations: faults put into weights and activations on purpose, while the training goes on. docs/perturbations.md says what each does."""
+"""Perturbations: faults put into weights and activations on purpose, while the training goes on.
+docs/perturbations.md says what each does.
+"""
 
 from ...protocol import perturb_from_disturbance
 from .hooks import IClock, Installed, install_perturbations

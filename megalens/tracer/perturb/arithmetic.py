@@ -1,4 +1,6 @@
-"""What each kind of perturbation does to a tensor, with random numbers of its own. Never in place, differentiable, and without a synchronisation."""
+"""What each kind of perturbation does to a tensor, with random numbers of its own. Never in place,
+differentiable, and without a synchronisation.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,8 @@ def on_own_piece(tensor: Any, change: Callable[[Tensor, tuple[int, ...]], Tensor
     tensor : DTensor
         What to change.
     change : callable
-        Is given this process's piece and the piece's coordinates, which are empty where every process holds all of the tensor.
+        Is given this process's piece and the piece's coordinates, which are empty where every process holds
+        all of the tensor.
 
     Raises
     ------
@@ -63,7 +66,9 @@ def on_own_piece(tensor: Any, change: Callable[[Tensor, tuple[int, ...]], Tensor
 
 
 def own_features(tensor: Any, vector: Tensor) -> Tensor:
-    """Return what of ``vector`` ``[features]`` belongs to this process's piece of a DTensor ``[..., features]``; nothing is sent."""
+    """Return what of ``vector`` ``[features]`` belongs to this process's piece of a DTensor ``[...,
+    features]``; nothing is sent.
+    """
     home = sys.modules["torch.distributed.tensor"]
     last = tensor.ndim - 1
     cut = [each if each.is_shard(last) else home.Replicate() for each in tensor.placements]
@@ -79,7 +84,8 @@ def own_features(tensor: Any, vector: Tensor) -> Tensor:
 
 # Random numbers that belong to one tensor of one micro-batch, and to nothing else.
 class RandomValues:
-    """Draws for one tensor. The same key gives the same numbers; the global random state is neither read nor changed.
+    """Draws for one tensor. The same key gives the same numbers; the global random state is neither read nor
+    changed.
 
     Parameters
     ----------
@@ -115,8 +121,8 @@ class RandomValues:
     def chosen(self, rate: float) -> Tensor:
         """Return booleans of which a share ``rate`` is true.
 
-        A rate that is no multiple of 2⁻³¹ is rounded up or down at random, so that it is met on average however small it is. (Floats of 32 bits, the usual way, cannot tell rates
-        below 6e-8 apart.)
+        A rate that is no multiple of 2⁻³¹ is rounded up or down at random, so that it is met on average
+        however small it is. (Floats of 32 bits, the usual way, cannot tell rates below 6e-8 apart.)
         """
         bound = int(rate * 2**_BITS + self._rest)
         if bound >= 2**_BITS:
@@ -186,7 +192,8 @@ def _bit_flip(x: Tensor, kind: BitFlip, random: RandomValues) -> Tensor:
         flips = chosen * (1 << kind.bit if kind.bit < bits - 1 else -(1 << kind.bit))
     else:
         raise ValueError(f"{x.dtype} has the bits 0 to {bits - 1}, and no {kind.bit}")
-    # To autograd this is a copy, and the gradient passes straight through. Nobody has seen it yet, so that changing it is safe.
+    # To autograd this is a copy, and the gradient passes straight through. Nobody has seen it yet, so that
+    # changing it is safe.
     copy = x.clone()
     copy.detach().view(integers).bitwise_xor_(flips)
     return copy

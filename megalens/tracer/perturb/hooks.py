@@ -70,7 +70,9 @@ class Installed:
         return max((step for step in steps if step is not None), default=None)
 
     def unfired(self) -> list[str]:
-        """Return the names of the places that have not been reached yet, such as those that a compiled model passes by."""
+        """Return the names of the places that have not been reached yet, such as those that a compiled model
+        passes by.
+        """
         return [hook.label for hook in self.hooks if hook.calls + hook.errors == 0]
 
 
@@ -143,7 +145,9 @@ def _hooks(
 
 
 def _modules(points: ModelPoints, site: SitePlan) -> list[tuple[int, int, nn.Module]]:
-    """Give layer, number in the layer and module. A module that several layers share is perturbed once a call."""
+    """Give layer, number in the layer and module. A module that several layers share is perturbed once a
+    call.
+    """
     found: dict[Any, tuple[int, int, nn.Module]] = {}
     for layer in site.layers:
         for number, module in enumerate(points.sites[site.name].layers[layer]):
@@ -159,7 +163,9 @@ def _label(points: ModelPoints, site: SitePlan, layer: int, module: nn.Module) -
 
 
 class IClock(Protocol):
-    """Where the training is, read at each call. While a backward pass recomputes activations, ``micro_batch`` is the one that is recomputed."""
+    """Where the training is, read at each call. While a backward pass recomputes activations, ``micro_batch``
+    is the one that is recomputed.
+    """
 
     @property
     def step(self) -> int:
@@ -260,7 +266,8 @@ class PerturbHook:
     def _failed(self, error: Exception) -> None:
         """Count and say it; a fault of ours must not end a training step."""
         if type(error).__module__ == checkpoint.__name__:
-            # Non-reentrant checkpointing ends a recomputation by an exception where the last tensor is kept, which may be in our arithmetic.
+            # Non-reentrant checkpointing ends a recomputation by an exception where the last tensor is kept,
+            # which may be in our arithmetic.
             raise error
         self.errors += 1
         reason = str(error)[:200] or type(error).__name__
@@ -274,9 +281,10 @@ class PerturbHook:
 class WeightHook(PerturbHook):
     """Lets a module compute with a perturbed copy of its weight.
 
-    The parameter itself is never written. For the time of the forward pass the copy stands in the module's ``__dict__``, where ``module.weight`` finds it before it
-    finds the parameter; ``parameters()`` and ``state_dict()`` look only at the latter. The copy is made of the parameter by differentiable operations, so that the
-    gradient arrives there.
+    The parameter itself is never written. For the time of the forward pass the copy stands in the module's
+    ``__dict__``, where ``module.weight`` finds it before it finds the parameter; ``parameters()`` and
+    ``state_dict()`` look only at the latter. The copy is made of the parameter by differentiable operations,
+    so that the gradient arrives there.
     """
 
     def remove(self) -> None:
@@ -288,7 +296,8 @@ class WeightHook(PerturbHook):
         return [
             # Behind the hooks of others: those that gather a sharded weight have done so.
             module.register_forward_pre_hook(OwnHook(lambda called, args: self._before(called))),
-            # Also when the forward pass raises; in front of the hooks of others, which then see the parameter.
+            # Also when the forward pass raises; in front of the hooks of others, which then see the
+            # parameter.
             module.register_forward_hook(
                 OwnHook(lambda called, args, output: _take_back(called)), always_call=True, prepend=True
             ),
@@ -342,8 +351,8 @@ class OutputHook(PerturbHook):
     def _register(self, module: nn.Module) -> list[Any]:
         """Register one hook, in front of the tracer's and behind those of everybody else that are there.
 
-        What is traced is then what the model goes on with; and a framework's own hook, such as the one that sums a row-parallel output over its processes, is done. Hooks
-        that trace are only ever added behind.
+        What is traced is then what the model goes on with; and a framework's own hook, such as the one that
+        sums a row-parallel output over its processes, is done. Hooks that trace are only ever added behind.
         """
         if hooks_of.get(module) is not None:
             handles = [hook_after(module, lambda called, args, output: self._after(output), prepend=True)]
@@ -358,7 +367,9 @@ class OutputHook(PerturbHook):
         return [handle]
 
     def change(self, tensor: Tensor, *, recomputed: bool = False) -> Tensor:
-        """Return an output of compiled code perturbed. Where it is recomputed for its gradient, that is not counted."""
+        """Return an output of compiled code perturbed. Where it is recomputed for its gradient, that is not
+        counted.
+        """
         calls = self.calls
         try:
             new: Tensor = self._change(tensor) if self._clock.phase in self._phases else tensor

@@ -1,4 +1,6 @@
-"""From a ``Perturb`` object to a plan that hooks can follow: where a module can be perturbed, and who draws the same numbers."""
+"""From a ``Perturb`` object to a plan that hooks can follow: where a module can be perturbed, and who draws
+the same numbers.
+"""
 
 from __future__ import annotations
 
@@ -59,12 +61,15 @@ SAME_TENSOR = {"calculation": "MLP2_mat_mul", "system": "HiddenStates"}
 
 # Which processes draw the same numbers: those that hold the same tensor, and no others.
 def replica_of_output(place: Place) -> tuple[object, ...]:
-    """Return what tells apart the processes that compute on different samples, or on different parts of a sequence: both count as replicas."""
+    """Return what tells apart the processes that compute on different samples, or on different parts of a
+    sequence: both count as replicas.
+    """
     return ("data", place.dp)
 
 
 def piece_of_output(points: ModelPoints, site: str, layer: int) -> Callable[[Tensor], tuple[object, ...]]:
-    """Return a function of a site's tensor that tells apart the tensor-parallel processes where each holds another piece of it.
+    """Return a function of a site's tensor that tells apart the tensor-parallel processes where each holds
+    another piece of it.
 
     The trace point of the same tensor knows whether it is cut, as under sequence parallelism.
     """
@@ -85,9 +90,11 @@ def piece_of_output(points: ModelPoints, site: str, layer: int) -> Callable[[Ten
 
 
 def replica_of_weight(weight: Any, place: Place) -> tuple[object, ...]:
-    """Return what tells apart the processes that hold different pieces of a weight, by the marks that Megatron-Core puts on it.
+    """Return what tells apart the processes that hold different pieces of a weight, by the marks that
+    Megatron-Core puts on it.
 
-    Data-parallel replicas hold the same weight and must perturb it alike. (A DTensor knows by itself how it is cut.)
+    Data-parallel replicas hold the same weight and must perturb it alike. (A DTensor knows by itself how it
+    is cut.)
     """
     cut: tuple[object, ...] = ()
     if place.tp_size > 1 and getattr(weight, "tensor_model_parallel", False):
@@ -99,7 +106,9 @@ def replica_of_weight(weight: Any, place: Place) -> tuple[object, ...]:
 
 
 def owner_of_weight(points: ModelPoints) -> Callable[[nn.Module], tuple[int, int] | None]:
-    """Return a function that gives layer and number of the first module that holds the same weight: what is stored once is perturbed alike wherever it is used."""
+    """Return a function that gives layer and number of the first module that holds the same weight: what is
+    stored once is perturbed alike wherever it is used.
+    """
     owners: dict[int, tuple[int, int]] = {}
     for layer in sorted(points.sites["weight"].layers):
         for number, module in enumerate(points.sites["weight"].layers[layer]):
@@ -178,7 +187,9 @@ def _is_flat(module: nn.Module) -> bool:
 
 # Where perturbations can be done, as viewers are told.
 def site_infos(points: ModelPoints) -> list[SiteInfo]:
-    """Return the ``SiteInfo`` list of ``announce``: every site, with the layers of this process where it is available, or with the reason why it is not."""
+    """Return the ``SiteInfo`` list of ``announce``: every site, with the layers of this process where it is
+    available, or with the reason why it is not.
+    """
     infos: list[SiteInfo] = []
     for name, title in SITES.items():
         here = points.sites.get(name)
@@ -240,9 +251,11 @@ class PerturbPlan:
 def perturb_plan(
     setting: Perturb, points: ModelPoints, folders: Sequence[Path] = (), phase: Phase = "train"
 ) -> PerturbPlan:
-    """Return the plan that a ``Perturb`` object means. All of it can be done, or an error is raised and nothing has changed.
+    """Return the plan that a ``Perturb`` object means. All of it can be done, or an error is raised and
+    nothing has changed.
 
-    In a pipeline a process knows its own layers only: of the others it believes that they are there, and the process that holds them checks.
+    In a pipeline a process knows its own layers only: of the others it believes that they are there, and the
+    process that holds them checks.
 
     Parameters
     ----------
@@ -258,7 +271,8 @@ def perturb_plan(
     Raises
     ------
     ProtocolError
-        ``bad-parameter``, ``bad-vectors`` or ``unknown-layer``, with a field such as ``perturb.sites.weight.kind.params.coefficient``.
+        ``bad-parameter``, ``bad-vectors`` or ``unknown-layer``, with a field such as
+        ``perturb.sites.weight.kind.params.coefficient``.
     """
     if "until" in setting:
         raise ProtocolError(

@@ -1,4 +1,6 @@
-"""What a script logs on its way to the hub: numbers (the stream ``scalars``) and checkpoints (rows of ``audit``)."""
+"""What a script logs on its way to the hub: numbers (the stream ``scalars``) and checkpoints (rows of
+``audit``).
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,8 @@ class ScalarLog:
 
 
 class ScalarQueue:
-    """Keeps numbers until they are sent: with other rows, or a few times a second, because every message wakes the hub and each viewer.
+    """Keeps numbers until they are sent: with other rows, or a few times a second, because every message
+    wakes the hub and each viewer.
 
     Parameters
     ----------
@@ -144,7 +147,8 @@ def checkpoint_rows(saved: Any, step: int) -> dict[str, list[Any]]:
     Parameters
     ----------
     saved : str, bytes, os.PathLike or None
-        Where it lies, or its name. Only the last part of a path is kept, and nothing of what an address asks for: what a recording says is read by others.
+        Where it lies, or its name. Only the last part of a path is kept, and nothing of what an address asks
+        for: what a recording says is read by others.
     step : int
         The step after which it was saved.
     """

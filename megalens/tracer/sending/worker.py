@@ -25,7 +25,9 @@ log = logging.getLogger("megalens")
 
 _MOST_WAITING = 100_000
 _SHORT_NS = 20_000_000
-"""Of steps that are shorter, several wake the thread once: each wake-up takes the interpreter from the training."""
+"""Of steps that are shorter, several wake the thread once: each wake-up takes the interpreter from the
+training.
+"""
 _LOOK_SECONDS = 1.0
 _MOST_PATIENT_BYTES = 16 << 20
 _WAKE = "there is something to do"
@@ -87,14 +89,17 @@ class StepCost:
 
 
 class Worker:
-    """Does tasks in a thread of its own. As it is, for processes that send nothing to a hub: of what is not a task it only counts the cost.
+    """Does tasks in a thread of its own. As it is, for processes that send nothing to a hub: of what is not a
+    task it only counts the cost.
 
-    Back-pressure: the training thread adds the bytes that it hands over, the producer thread those that it has dealt with; the difference waits in the queue. Each figure is
-    written by one thread only, so that neither needs a lock, and a stale reading only refuses a little early. What is refused is given up by whoever
-    asked, because holding the step up is never an answer.
+    Back-pressure: the training thread adds the bytes that it hands over, the producer thread those that it
+    has dealt with; the difference waits in the queue. Each figure is written by one thread only, so that
+    neither needs a lock, and a stale reading only refuses a little early. What is refused is given up by
+    whoever asked, because holding the step up is never an answer.
 
-    Wake-ups: each takes the interpreter, and a processor's cache, from the training. While nobody looks, what is patient does not wake the thread; it looks by itself at least once
-    a second, and then sends several steps together.
+    Wake-ups: each takes the interpreter, and a processor's cache, from the training. While nobody looks, what
+    is patient does not wake the thread; it looks by itself at least once a second, and then sends several
+    steps together.
 
     Parameters
     ----------
@@ -134,7 +139,8 @@ class Worker:
     # Any thread.
 
     def task(self, run: Callable[[], Any], nbytes: int = 0, *, patient: bool = False) -> bool:
-        """Have something done after all that was handed over before; False where too much waits, and it will not be. It must not raise.
+        """Have something done after all that was handed over before; False where too much waits, and it will
+        not be. It must not raise.
 
         What is ``patient`` may wait for up to a second while nobody looks.
         """
@@ -154,7 +160,9 @@ class Worker:
         self._queue.put(_WAKE)
 
     def step_ended(self, cost: StepCost) -> None:
-        """Hand over what a step cost, after what it gave. Where far too much waits for a hub that stands still, its numbers are counted as lost."""
+        """Hand over what a step cost, after what it gave. Where far too much waits for a hub that stands
+        still, its numbers are counted as lost.
+        """
         if len(self._costs) >= _MOST_WAITING:
             self.health.lose(len(cost.scalars), "stalled")
             return
@@ -167,7 +175,9 @@ class Worker:
             self.wake()
 
     def reply(self, make: Callable[[], Message]) -> None:
-        """Send a control message after all that was handed over before. Nobody but a producer answers for the settings."""
+        """Send a control message after all that was handed over before. Nobody but a producer answers for the
+        settings.
+        """
 
     def caught_up(self) -> bool:
         """Return whether everything that was handed over has been taken."""
@@ -228,7 +238,9 @@ class Worker:
 
     @contextlib.contextmanager
     def _unharmed(self) -> Iterator[None]:
-        """Have the thread outlive whatever one thing to do raises: what comes from a viewer or an instrument ends no tracing."""
+        """Have the thread outlive whatever one thing to do raises: what comes from a viewer or an instrument
+        ends no tracing.
+        """
         try:
             yield
         except Exception as error:

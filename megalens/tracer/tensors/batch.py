@@ -1,4 +1,6 @@
-"""What the training thread hands to the producer thread, how it becomes Arrow rows there, and the short way that the next tensor of a probe takes."""
+"""What the training thread hands to the producer thread, how it becomes Arrow rows there, and the short way
+that the next tensor of a probe takes.
+"""
 
 from __future__ import annotations
 
@@ -103,7 +105,9 @@ class TensorReading:
 def reading_of(
     seen: object, plan: TilePlan | None, measured: Sequence[Tensor], metas: Sequence[RowMeta], nbytes: int
 ) -> TensorReading | None:
-    """Return what serves the next tensors of a probe, where ``measured`` are views of the plain tensor that it saw; else None."""
+    """Return what serves the next tensors of a probe, where ``measured`` are views of the plain tensor that
+    it saw; else None.
+    """
     if plan is None or type(seen) is not Tensor:
         return None
     memory = seen.untyped_storage().data_ptr()
@@ -159,9 +163,13 @@ class Row(NamedTuple):
     values: Tensor | np.ndarray
     """In the shape that ``meta`` says, or all in one row."""
     whole: np.ndarray
-    """Of the whole tensor before anything was chosen or compressed, float64 ``[11]`` as ``MOMENT_COLUMNS``; of this rank's piece, where there is a join."""
+    """Of the whole tensor before anything was chosen or compressed, float64 ``[11]`` as ``MOMENT_COLUMNS``;
+    of this rank's piece, where there is a join.
+    """
     error: Tensor | float = NO_ERROR
-    """Compression error, where it was measured; where there is a join, what adds up over the pieces (``CompressionError.squares``)."""
+    """Compression error, where it was measured; where there is a join, what adds up over the pieces
+    (``CompressionError.squares``).
+    """
 
 
 class StepRows(NamedTuple):
@@ -170,11 +178,15 @@ class StepRows(NamedTuple):
     step: int
     rows: Sequence[Row]
     stage: Stage | None = None
-    """Memory that values of theirs lie in, to be given back once they are sent. Where it holds just these rows, they are viewed and not copied."""
+    """Memory that values of theirs lie in, to be given back once they are sent. Where it holds just these
+    rows, they are viewed and not copied.
+    """
 
 
 class FiredProbes(NamedTuple):
-    """How many probes fired in a step of those that were to, and of the others the names with the reasons, at most 50."""
+    """How many probes fired in a step of those that were to, and of the others the names with the reasons, at
+    most 50.
+    """
 
     fired: int
     expected: int
@@ -196,16 +208,22 @@ class Batch:
     """Memory that values of the rows lie in, to be given back once they are sent."""
     version: int = 0
     order: int = 0
-    """How many batches the step gave before; with version and step the same on every rank that holds pieces of the same tensors."""
+    """How many batches the step gave before; with version and step the same on every rank that holds pieces
+    of the same tensors.
+    """
 
 
 def identity_of(meta: RowMeta) -> tuple[Any, ...]:
-    """Return what tells a tensor from the others of its batch, the same on every rank that holds a piece of it."""
+    """Return what tells a tensor from the others of its batch, the same on every rank that holds a piece of
+    it.
+    """
     return (meta.micro_batch, meta.phase, meta.side, meta.layer, meta.flag, meta.part)
 
 
 def unknown_moments(rows: int) -> np.ndarray:
-    """Return what stands for the moments of ``rows`` tensors that are not of floating point, float64 ``[rows, 11]``: nothing of them is NaN or infinite."""
+    """Return what stands for the moments of ``rows`` tensors that are not of floating point, float64 ``[rows,
+    11]``: nothing of them is NaN or infinite.
+    """
     unknown = np.full((rows, len(MOMENT_COLUMNS)), math.nan)
     unknown[:, NON_FINITE] = 0
     return unknown
@@ -277,7 +295,8 @@ def tensors_table(
 def _flat(step: StepRows) -> list[np.ndarray]:
     """Return the values of a step's rows one after another, as the frame has them.
 
-    Arrow wants one buffer for all values of the column. Where every row was made in the stage, that buffer is there already, and looking at it saves the largest copy of a step.
+    Arrow wants one buffer for all values of the column. Where every row was made in the stage, that buffer is
+    there already, and looking at it saves the largest copy of a step.
     """
     arrays = [row.values.numpy() if isinstance(row.values, Tensor) else row.values for row in step.rows]
     staged = all(isinstance(row.values, np.ndarray) for row in step.rows)

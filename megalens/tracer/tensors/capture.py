@@ -1,4 +1,6 @@
-"""The step path: what happens to a tensor between its hook and the end of its step. Nothing here waits for anything."""
+"""The step path: what happens to a tensor between its hook and the end of its step. Nothing here waits for
+anything.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,8 @@ class Capture(MicroBatches):
     warn : callable
         Takes a sentence for the user; never raises and never waits.
     hand_over : callable
-        Takes away what has gathered, as :meth:`take` gives it, or the batch that it is given; never raises and never waits.
+        Takes away what has gathered, as :meth:`take` gives it, or the batch that it is given; never raises
+        and never waits.
     """
 
     def __init__(
@@ -180,7 +183,9 @@ class Capture(MicroBatches):
     # Inside a forward pass.
 
     def forward_begins(self, root: int, training: bool) -> None:
-        """Count a forward pass. What fires outside of one is recomputation for the backward pass and is no new tensor."""
+        """Count a forward pass. What fires outside of one is recomputation for the backward pass and is no
+        new tensor.
+        """
         if self._any_active or self.follows_backward:
             super().forward_begins(root, training)
             if self.unproven is not None and self._any_active:
@@ -188,7 +193,9 @@ class Capture(MicroBatches):
                 self._hand_over_now()
 
     def forward_ends(self, output: Any) -> None:
-        """Hand over what a forward pass gave. The backward pass that follows needs no interpreter, so that the producer thread has it for itself."""
+        """Hand over what a forward pass gave. The backward pass that follows needs no interpreter, so that
+        the producer thread has it for itself.
+        """
         left_out, unproven = self._leaving_out, self.unproven
         if unproven is not None and self._any_active:
             # Kept by the graph of the pass: what is never backpropagated goes with it.
@@ -243,12 +250,15 @@ class Capture(MicroBatches):
             self._keep(probe, gradient, self.micro_batch, "backward", probe.rows)
 
     def recomputed(self, probe: TensorProbe, tensor: Any) -> None:
-        """Wait for the gradient of a tensor that activation checkpointing computes again: only the second one is part of the graph."""
+        """Wait for the gradient of a tensor that activation checkpointing computes again: only the second one
+        is part of the graph.
+        """
         if isinstance(tensor, Tensor):
             self._await_gradient(probe, tensor, Unproven(self.micro_batch))
 
     def _await_gradient(self, probe: TensorProbe, tensor: Tensor, of: Unproven) -> None:
-        # Without a graph being built a tensor can say that it needs a gradient and be no part of one: what checkpointing computes the first time.
+        # Without a graph being built a tensor can say that it needs a gradient and be no part of one: what
+        # checkpointing computes the first time.
         if not (tensor.requires_grad and torch.is_grad_enabled()):
             return
         scope, rows = self.scope, probe.rows
@@ -291,7 +301,9 @@ class Capture(MicroBatches):
     def _add(
         self, probe: TensorProbe, seen: Tensor, rows: tuple[int, int] | None, micro_batch: int, side: str
     ) -> TensorReading | None:
-        """Keep what a tensor gives, and return how the next ones that lie alike are read, where that can be prepared."""
+        """Keep what a tensor gives, and return how the next ones that lie alike are read, where that can be
+        prepared.
+        """
         source, flag = probe.source, probe.flag
         data, known = local_piece(in_rows(seen, rows).detach())
         if source.sparse and data.ndim == 2:
@@ -360,7 +372,9 @@ class Capture(MicroBatches):
         return reading_of(seen, plan, measured, metas, nbytes)
 
     def _can_wait(self, flag: FlagPlan, tensor: Any) -> bool:
-        """Return whether a tensor is ``[B, S, *]`` as it is, all of it here, and small, so that it can wait for others like it."""
+        """Return whether a tensor is ``[B, S, *]`` as it is, all of it here, and small, so that it can wait
+        for others like it.
+        """
         return (
             type(tensor) is Tensor
             and tensor.ndim > 2

@@ -24,7 +24,8 @@ _Rebuild = Callable[[Tensor, Tensor], Tensor]
 
 
 class CompressionError:
-    """Relative root-mean-square error of what a compressor keeps: ``‖x − x̂‖ / ‖x‖``, the norms over all values of one tensor.
+    """Relative root-mean-square error of what a compressor keeps: ``‖x − x̂‖ / ‖x‖``, the norms over all
+    values of one tensor.
 
     ``x̂`` is what the kept values say of ``x``:
 
@@ -35,15 +36,16 @@ class CompressionError:
     - ``Peaks``: each block's largest value, at all of its queries and keys. It is what a picture of blocks shows, an upper bound everywhere: 0 where the
       blocks are single positions, and above 1 where few of many values are large.
     - ``Projection``: the orthogonal projection on what the vectors span. With an orthonormal basis ``Q`` of the span it is ``x Qᵀ Q``, and the error is the
-      part of ``x`` outside (Golub and Van Loan, *Matrix Computations*, 4th ed. 2013, section 2.5.1). NaN for more vectors than their bases can be made of in
-      some seconds.
+      part of ``x`` outside (Golub and Van Loan, *Matrix Computations*, 4th ed. 2013, section 2.5.1). NaN for
+      more vectors than their bases can be made of in some seconds.
     - ``Empty``: zeros; the error is 1.
 
-    Only positions count where both ``x`` and ``x̂`` are finite: a NaN takes its tile along, which is seen as NaN there, and a projected position as a whole.
-    The error of zeros is 0, also of no values at all; where no position is finite it is NaN.
+    Only positions count where both ``x`` and ``x̂`` are finite: a NaN takes its tile along, which is seen as
+    NaN there, and a projected position as a whole. The error of zeros is 0, also of no values at all; where
+    no position is finite it is NaN.
 
-    The arithmetic is float64 (float32 on a device that has no float64), scaled by the largest value so that squares neither overflow nor
-    vanish, over at most 4 Mi values at a time. Nothing waits for the device.
+    The arithmetic is float64 (float32 on a device that has no float64), scaled by the largest value so that
+    squares neither overflow nor vanish, over at most 4 Mi values at a time. Nothing waits for the device.
 
     Parameters
     ----------
@@ -73,7 +75,8 @@ class CompressionError:
 
     @torch.no_grad()
     def squares(self, data: Tensor, stored: Tensor | None, layer: int = 0) -> Tensor:
-        """Return what adds up over the pieces of a tensor: ``‖x − x̂‖²``, ``‖x‖²`` and how many positions were looked at, ``[3]`` of the type of an error.
+        """Return what adds up over the pieces of a tensor: ``‖x − x̂‖²``, ``‖x‖²`` and how many positions
+        were looked at, ``[3]`` of the type of an error.
 
         Parameters
         ----------
@@ -184,7 +187,9 @@ class CompressionError:
 def compression_error(
     data: Tensor, stored: Tensor, compressor: Compressor, vectors: Tensor | None = None, layer: int = 0
 ) -> Tensor:
-    """Return the relative RMS error of what ``compressor`` kept of ``data``; see :class:`CompressionError`, which also takes many tensors."""
+    """Return the relative RMS error of what ``compressor`` kept of ``data``; see :class:`CompressionError`,
+    which also takes many tensors.
+    """
     return CompressionError(compressor, vectors)(data, stored, layer)
 
 
@@ -218,7 +223,9 @@ def _sums(
 
 
 def _basis(vectors: Tensor) -> tuple[Tensor, Tensor]:
-    """Return orthonormal rows that span the rows of ``vectors`` (none where all are zero), and what makes coordinates along them of products with ``vectors``."""
+    """Return orthonormal rows that span the rows of ``vectors`` (none where all are zero), and what makes
+    coordinates along them of products with ``vectors``.
+    """
     columns, sizes, rows = torch.linalg.svd(vectors, full_matrices=False)
     # The usual tolerance of a numerical rank; vectors came as float32.
     tolerance = max(vectors.shape) * torch.finfo(torch.float32).eps * sizes.max()

@@ -28,7 +28,9 @@ __all__ = [
 ]
 
 Kernel = Callable[[Tensor, int], Tensor]
-"""Takes a detached tensor ``[samples, ..., features]`` and its layer; gives a new float32 tensor that shares no memory with it."""
+"""Takes a detached tensor ``[samples, ..., features]`` and its layer; gives a new float32 tensor that shares
+no memory with it.
+"""
 
 _MOST_TILES = 96
 _FEWEST_TILES = 24
@@ -37,9 +39,11 @@ _FEWEST_TILES = 24
 def suited_compressor(flag: str, here: FlagPoints | None) -> Compressor:
     """Return what a flag is traced with where nobody chose a compressor.
 
-    Attention probabilities keep their peaks: what one looks for in them is where something attends, and a mean over keys hides it.
-    Tiles are as many as divide the width of every part, so that all are of one size: 64 of 128, 512 or 4096 features, 96 of 768. Where no number from 24 to 96
-    does, or the width is not known, they are at most 96. Of values of both signs each tile gives the root mean square: their mean is near 0 whatever they are.
+    Attention probabilities keep their peaks: what one looks for in them is where something attends, and a
+    mean over keys hides it. Tiles are as many as divide the width of every part, so that all are of one size:
+    64 of 128, 512 or 4096 features, 96 of 768. Where no number from 24 to 96 does, or the width is not known,
+    they are at most 96. Of values of both signs each tile gives the root mean square: their mean is near 0
+    whatever they are.
 
     Parameters
     ----------
@@ -116,7 +120,8 @@ def _tile(tiles: int, reduction: Reduction) -> Kernel:
 
 
 class NativeTiles:
-    """Means, or root mean squares, of tiles by the library that also measures: several times as fast as torch on the CPU, and all parts of a tensor in one call.
+    """Means, or root mean squares, of tiles by the library that also measures: several times as fast as torch
+    on the CPU, and all parts of a tensor in one call.
 
     Parameters
     ----------
@@ -173,12 +178,15 @@ class TilePlan:
         return [made[place] for place in slices]
 
     def reading(self, origin: int, items: Sequence[Item] = ()) -> bytes:
-        """Return how the tensor that begins at ``origin`` is read, of which ``items`` are measured, and others that lie as it does."""
+        """Return how the tensor that begins at ``origin`` is read, of which ``items`` are measured, and
+        others that lie as it does.
+        """
         return self.library.reading(origin, self.dtype, self.planes, self.squares, items)
 
 
 def plan_of(kernels: Sequence[Kernel], parts: Sequence[Tensor], axes: int) -> TilePlan | None:
-    """Return how the tiles of all parts of a tensor are made in one call; None where the library cannot make them so.
+    """Return how the tiles of all parts of a tensor are made in one call; None where the library cannot make
+    them so.
 
     Parameters
     ----------

@@ -58,7 +58,8 @@ def settings_from(
     Parameters
     ----------
     flags : mapping, iterable of str, or None
-        As for :func:`read_flags`; just names are switched on. A complete patch, ``{"flags": …, "perturb": …, "mode": …, "budget": …, "instruments": …}``, is taken too.
+        As for :func:`read_flags`; just names are switched on. A complete patch, ``{"flags": …, "perturb": …,
+        "mode": …, "budget": …, "instruments": …}``, is taken too.
     common : mapping, optional
         ``layers``, ``every`` and so on where a flag does not say its own.
     points : mapping, optional
@@ -101,7 +102,8 @@ def change_plan(
     features: Callable[[str], Sequence[int | None]] | None = None,
     controls: Sequence[str] = (),
 ) -> TracingPlan:
-    """Return the plan after a patch. All of the patch is in it, or an error is raised and nothing has changed.
+    """Return the plan after a patch. All of the patch is in it, or an error is raised and nothing has
+    changed.
 
     Parameters
     ----------

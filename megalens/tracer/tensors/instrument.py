@@ -1,4 +1,6 @@
-"""The tensor tracer: the instrument that follows flags, and the perturbations that share its place in the step."""
+"""The tensor tracer: the instrument that follows flags, and the perturbations that share its place in the
+step.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ _clock = time.perf_counter_ns
 
 
 class TensorTracer(Instrument):
-    """Traces what a plan says of one model. Its settings are the ``Config`` of messages; they change with :meth:`follow` between two steps.
+    """Traces what a plan says of one model. Its settings are the ``Config`` of messages; they change with
+    :meth:`follow` between two steps.
 
     Parameters
     ----------
@@ -93,7 +96,9 @@ class TensorTracer(Instrument):
             self._sender = MemberSender(host)
 
     def follow(self, plan: TracingPlan, version: int = 0) -> None:
-        """Trace and perturb what a plan says from now on; between steps. Where the hooks cannot be put, none is on the model, and the error is raised."""
+        """Trace and perturb what a plan says from now on; between steps. Where the hooks cannot be put, none
+        is on the model, and the error is raised.
+        """
         self.capture.version = version
         self._plan = TracingPlan(phase=self._phase)
         self._perturb(None)
@@ -107,7 +112,9 @@ class TensorTracer(Instrument):
 
     @contextlib.contextmanager
     def changed(self, change: Callable[[TracingPlan], TracingPlan]) -> Iterator[None]:
-        """Follow, inside, what ``change`` makes of the plan, whatever the plan becomes meanwhile; then the plan again. Between steps, also inside of a phase there."""
+        """Follow, inside, what ``change`` makes of the plan, whatever the plan becomes meanwhile; then the
+        plan again. Between steps, also inside of a phase there.
+        """
         before, self._change = self._change, change
         try:
             self.follow(self._plan, self.capture.version)
@@ -118,7 +125,9 @@ class TensorTracer(Instrument):
 
     @contextlib.contextmanager
     def holding(self) -> Iterator[Callable[[], None]]:
-        """Handle, inside, small tensors of several passes together: each time when what this gives is called, in the thread of the model, and at the end."""
+        """Handle, inside, small tensors of several passes together: each time when what this gives is called,
+        in the thread of the model, and at the end.
+        """
         self.capture.holding = True
         try:
             yield self._put_retained
@@ -235,7 +244,9 @@ class TensorTracer(Instrument):
             self._sender.put_retained(held, nbytes)
 
     def _hand_over(self, batch: Batch | None) -> None:
-        """Let the producer thread begin with what a forward pass gave: with a batch of its own, or with what has gathered."""
+        """Let the producer thread begin with what a forward pass gave: with a batch of its own, or with what
+        has gathered.
+        """
         # Without one, the end of the step sees to it.
         if self._host is not None and self._host.sends and self._sender is not None:
             self._sender.put(self.capture.take() if batch is None else batch)

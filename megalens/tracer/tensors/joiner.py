@@ -1,4 +1,6 @@
-"""The leader's side of gathering: batches wait here until the pieces of the other tensor-parallel ranks are there."""
+"""The leader's side of gathering: batches wait here until the pieces of the other tensor-parallel ranks are
+there.
+"""
 
 from __future__ import annotations
 
@@ -72,12 +74,15 @@ class Waiting:
 
 
 class Joiner:
-    """Puts pieces together, in the order in which the steps were. What does not come in time is given up, named and counted.
+    """Puts pieces together, in the order in which the steps were. What does not come in time is given up,
+    named and counted.
 
-    Pieces and the leader's own batches come by two ways and in any order. Both carry the same key, because every rank counts its batches alike; whichever is first waits for
-    the other, pieces in ``_early``, batches in ``_waiting``. Only the head of that queue goes out, so that rows reach the hub step by step even where a later batch is whole
-    already. Nothing waits for ever: a rank that is late, a queue that is full, or the end of the training lets the head go without what is missing, and a
-    tensor of which a piece is missing is left out whole, never shown in part.
+    Pieces and the leader's own batches come by two ways and in any order. Both carry the same key, because
+    every rank counts its batches alike; whichever is first waits for the other, pieces in ``_early``, batches
+    in ``_waiting``. Only the head of that queue goes out, so that rows reach the hub step by step even where
+    a later batch is whole already. Nothing waits for ever: a rank that is late, a queue that is full, or the
+    end of the training lets the head go without what is missing, and a tensor of which a piece is missing is
+    left out whole, never shown in part.
 
     Parameters
     ----------
@@ -139,7 +144,8 @@ class Joiner:
         """
         while self._waiting:
             head = self._waiting[0]
-            # A batch without pieces waits behind one with pieces too: the order of the steps is what viewers rely on.
+            # A batch without pieces waits behind one with pieces too: the order of the steps is what viewers
+            # rely on.
             if not head.complete:
                 # A rank that nothing has come from yet may still be looking for its leader.
                 heard = self._heard.issuperset(self._ranks[1:])
@@ -225,7 +231,8 @@ class Joiner:
         squares = [other.squares[at] for other in others if other.squares is not None]
         if join is None or row.error is NO_ERROR or len(squares) < len(others):
             return NO_ERROR
-        # Only tiles that cross the border between ranks are measured here; of all else `whole` is what was joined.
+        # Only tiles that cross the border between ranks are measured here; of all else `whole` is what was
+        # joined.
         joined = whole if join.kernel is None else np.concatenate(pieces, join.axis)
         return join.error_of([np.asarray(row.error), *squares], joined, whole, row.meta.layer)
 
@@ -259,7 +266,8 @@ def _array(row: Row) -> np.ndarray:
 def pack_pieces(
     batch: Batch, rows: Sequence[Row], tables: dict[tuple[RowMeta, ...], int]
 ) -> tuple[dict[str, Any], list[np.ndarray]]:
-    """Return what a member sends of a batch: a description, and as arrays its moments, float64 ``[rows, 11]``, and its values.
+    """Return what a member sends of a batch: a description, and as arrays its moments, float64 ``[rows,
+    11]``, and its values.
 
     Parameters
     ----------

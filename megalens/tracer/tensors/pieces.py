@@ -1,8 +1,10 @@
-"""A tensor that is cut over tensor-parallel ranks: what each rank keeps of its piece, and how the pieces become one again.
+"""A tensor that is cut over tensor-parallel ranks: what each rank keeps of its piece, and how the pieces
+become one again.
 
-Every rank compresses before anything is sent wherever the arithmetic allows it, so that what crosses the interconnect shrinks with the
-payload: tiles that lie within one rank's features, projections as partial sums, everything that is cut along another axis than the compressor
-works on. Only tiles that cross the border between two ranks need the values themselves.
+Every rank compresses before anything is sent wherever the arithmetic allows it, so that what crosses the
+interconnect shrinks with the payload: tiles that lie within one rank's features, projections as partial sums,
+everything that is cut along another axis than the compressor works on. Only tiles that cross the border
+between two ranks need the values themselves.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""What is in force, as the hooks follow it, and what of it is given up for the budget. A plan never changes: every patch makes another one."""
+"""What is in force, as the hooks follow it, and what of it is given up for the budget. A plan never changes:
+every patch makes another one.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,8 @@ class CostReduction:
     samples_limit : int or None
         At most this many samples of a micro-batch.
     tiles_divisor : int
-        A :class:`Tile`'s number of tiles is divided by it, down to 8, and so is a :class:`Peaks`' number of cells.
+        A :class:`Tile`'s number of tiles is divided by it, down to 8, and so is a :class:`Peaks`' number of
+        cells.
     whole_to_tiles : int or None
         Whole tensors (``NoOp``) become this many tiles; token ids stay.
     forward_only : bool
@@ -80,7 +83,8 @@ class CostReduction:
 def apply_cost_reduction(
     settings: Mapping[str, Mapping[str, Any]], cost_reduction: CostReduction
 ) -> dict[str, dict[str, Any]]:
-    """Return the settings in force under a cost_reduction: never more than was asked for, and what was asked for when nothing is given up.
+    """Return the settings in force under a cost_reduction: never more than was asked for, and what was asked
+    for when nothing is given up.
 
     Parameters
     ----------
@@ -178,7 +182,9 @@ class FlagPlan:
     _traced: int = 0
 
     def update(self, step: int, phase: str) -> bool:
-        """Decide whether this flag is traced now. Every n-th counts training steps; other phases are traced whenever they come."""
+        """Decide whether this flag is traced now. Every n-th counts training steps; other phases are traced
+        whenever they come.
+        """
         self.active = phase in self.phases and (phase != "train" or step % self.every == 0)
         if self.active:
             self.measured = self._traced % _MEASURED == 0

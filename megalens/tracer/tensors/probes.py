@@ -37,7 +37,8 @@ class TensorProbe:
     cuts : dict
         What is done with this rank's piece of each part, by its shape.
     rows : tuple of int or None
-        The first two axes that its tensor has, in the forward pass that goes on; None where the tensor says so itself.
+        The first two axes that its tensor has, in the forward pass that goes on; None where the tensor says
+        so itself.
     why : str or None
         Why it did not fire when it was last reached.
     graph : GraphEnd or None
@@ -159,7 +160,9 @@ def _hook_rows(probe: TensorProbe, module: nn.Module) -> Iterator[Any]:
 
 
 def _hooks(probe: TensorProbe, sink: IProbeSink) -> Iterator[Any]:
-    """Register one hook, and watch the probe in the graph where the module is compiled. While torch.compile traces through the hook, it does nothing and leaves no trace in the graph."""
+    """Register one hook, and watch the probe in the graph where the module is compiled. While torch.compile
+    traces through the hook, it does nothing and leaves no trace in the graph.
+    """
     flag, source = probe.flag, probe.source
     item, keyword = source.item, source.keyword
 

@@ -1,9 +1,11 @@
 """The reduction language: one number per tile from a small expression over ``data``.
 
-``mean``, ``data.abs().mean(dim=-1)``, ``max(abs(data))``, ``(data > 0).mean()`` and ``data.max() - data.min()`` are expressions. ``data`` is
-one tile of features. A reducing function (mean, sum, min, max, std, var, rms, norm, median, quantile) makes one number of it; abs, sqrt, log and exp
-work on each value; ``+ - * / **`` and comparisons join them, a comparison being 1 where it holds and 0 elsewhere. A function that is not
-given a value takes ``data``. An expression is parsed once, into closures; nothing of it is ever run as Python.
+``mean``, ``data.abs().mean(dim=-1)``, ``max(abs(data))``, ``(data > 0).mean()`` and ``data.max() -
+data.min()`` are expressions. ``data`` is one tile of features. A reducing function (mean, sum, min, max, std,
+var, rms, norm, median, quantile) makes one number of it; abs, sqrt, log and exp work on each value; ``+ - * /
+**`` and comparisons join them, a comparison being 1 where it holds and 0 elsewhere. A function that is not
+given a value takes ``data``. An expression is parsed once, into closures; nothing of it is ever run as
+Python.
 """
 
 from __future__ import annotations
@@ -104,7 +106,8 @@ class Reducer:
 
 
 def _variance(data: Tensor) -> Tensor:
-    # One value has none; times 0 keeps NaN and turns infinity into it, and torch does not warn where there is no tile at all.
+    # One value has none; times 0 keeps NaN and turns infinity into it, and torch does not warn where there is
+    # no tile at all.
     return (data * 0).sum(-1) if data.shape[-1] == 1 else data.var(-1, correction=0)
 
 
@@ -116,7 +119,8 @@ def _positive(value: float) -> str | None:
     return None if value > 0 else "a number above 0"
 
 
-# Of the population, as in the statistics of whole tensors; a median of an even number of values is the lower middle one, as torch's is.
+# Of the population, as in the statistics of whole tensors; a median of an even number of values is the lower
+# middle one, as torch's is.
 REDUCERS: Mapping[str, Reducer] = {
     "mean": Reducer(lambda data, _: data.mean(-1)),
     "sum": Reducer(lambda data, _: data.sum(-1)),

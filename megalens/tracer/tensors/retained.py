@@ -1,7 +1,8 @@
-"""Small tensors of several passes, handled together: a pass that writes one token takes less time than to look at each of its tensors by itself.
+"""Small tensors of several passes, handled together: a pass that writes one token takes less time than to
+look at each of its tensors by itself.
 
-The step path keeps a copy and nothing else. The producer thread makes rows of all that are alike at once: a flag's tensors of every layer and pass are
-one call of its compressor, and the rows are made column by column.
+The step path keeps a copy and nothing else. The producer thread makes rows of all that are alike at once: a
+flag's tensors of every layer and pass are one call of its compressor, and the rows are made column by column.
 """
 
 from __future__ import annotations
@@ -74,7 +75,8 @@ class _Block:
 
 
 def retained_columns(held: Sequence[RetainedTensor], rank: int) -> dict[str, Any]:
-    """Return the ``tensors`` rows of what was kept, as columns by name: those of one flag, layer and part by rising steps.
+    """Return the ``tensors`` rows of what was kept, as columns by name: those of one flag, layer and part by
+    rising steps.
 
     Parameters
     ----------

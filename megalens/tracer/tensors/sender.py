@@ -1,4 +1,6 @@
-"""The producer thread's half of the tensor tracer: batches of the step path become rows of the stream, or pieces for the rank that joins them."""
+"""The producer thread's half of the tensor tracer: batches of the step path become rows of the stream, or
+pieces for the rank that joins them.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ STREAM = "tensors"
 _FRAME_BYTES = 32 << 20
 _MOST_TENSOR_BYTES = 60 << 20
 _TOGETHER_BYTES = 24 << 20
-"""Steps that are sent together are no more than this: what the worker lets wait, and the step that ends the wait, go in one message."""
+"""Steps that are sent together are no more than this: what the worker lets wait, and the step that ends the
+wait, go in one message.
+"""
 
 _KNOWN = 65536
 
@@ -147,7 +151,9 @@ class TensorSender:
         self._first_nonfinite: NonFiniteFirst | None = None
 
     def put(self, batch: Batch) -> None:
-        """Hand over a batch, in the training thread. Never waits: when too much is waiting, its rows are given up and counted."""
+        """Hand over a batch, in the training thread. Never waits: when too much is waiting, its rows are
+        given up and counted.
+        """
         if not self._host.later(lambda: self._take(batch), batch.nbytes, patient=True):
             self._host.lose(len(batch.rows), "waiting")
             batch.rows, batch.nbytes = [], 0
@@ -158,7 +164,9 @@ class TensorSender:
         """Describe everything anew."""
 
     def put_retained(self, held: Sequence[RetainedTensor], nbytes: int) -> None:
-        """Hand over small tensors of several passes, in the training thread. Never waits; what is too much is given up and counted."""
+        """Hand over small tensors of several passes, in the training thread. Never waits; what is too much is
+        given up and counted.
+        """
         if not self._host.later(lambda: self._take_retained(held), nbytes):
             self._host.lose(sum(len(each.probe.source.parts) for each in held), "waiting")
 
@@ -191,7 +199,9 @@ class TensorSender:
                 )
 
     def _note_nonfinite(self, counts: np.ndarray, where: Callable[[int], tuple[int, int, str]]) -> None:
-        """Add how many values of each row are not finite; ``where`` gives step, layer and flag of a row, to keep where the first ones were."""
+        """Add how many values of each row are not finite; ``where`` gives step, layer and flag of a row, to
+        keep where the first ones were.
+        """
         total = int(counts.sum())
         if total and self._first_nonfinite is None:
             step, layer, flag = where(int(counts.nonzero()[0][0]))
@@ -246,7 +256,9 @@ class LeaderSender(TensorSender):
         return False
 
     def send_ready(self, *, everything: bool = False) -> None:
-        """Send what is ready: all steps of it together, since each message costs the hub as much again as a small step."""
+        """Send what is ready: all steps of it together, since each message costs the hub as much again as a
+        small step.
+        """
         ready, self._ready, self._ready_bytes = self._ready, [], 0
         if ready:
             self._send_steps(ready)

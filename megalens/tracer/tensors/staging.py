@@ -25,7 +25,8 @@ def slices_of(shapes: Sequence[tuple[int, ...]]) -> list[slice]:
 class Stage:
     """Float32 memory that the rows of one batch lie in, one after another.
 
-    Fresh memory in every step would cost a page fault each 4 kB, and would change how the allocator lays out the training's own tensors.
+    Fresh memory in every step would cost a page fault each 4 kB, and would change how the allocator lays out
+    the training's own tensors.
 
     Parameters
     ----------
@@ -51,7 +52,9 @@ class Stage:
         return len(self._array)
 
     def allocate(self, count: int) -> tuple[np.ndarray, int]:
-        """Return an uninitialised float32 array of so many numbers and its address; it has memory of its own where this stage is full."""
+        """Return an uninitialised float32 array of so many numbers and its address; it has memory of its own
+        where this stage is full.
+        """
         begin, end = self._used, self._used + count
         self.wanted += count
         if end > len(self._array):
@@ -81,11 +84,14 @@ class Stage:
 
 
 class StagePool:
-    """Stages on their way between the training thread, which takes them, and the producer thread, which gives them back."""
+    """Stages on their way between the training thread, which takes them, and the producer thread, which gives
+    them back.
+    """
 
     def __init__(self) -> None:
         self._free: queue.SimpleQueue[Stage] = queue.SimpleQueue()
-        # Written by the thread that gives back, read by the other; an older figure only costs a larger or smaller stage.
+        # Written by the thread that gives back, read by the other; an older figure only costs a larger or
+        # smaller stage.
         self._wanted = 0
 
     def take(self) -> Stage:

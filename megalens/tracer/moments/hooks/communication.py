@@ -35,7 +35,8 @@ _OPERATIONS: Mapping[str, tuple[tuple[tuple[int, str], ...], tuple[tuple[int, st
 
 
 class Communication:
-    """Stands before the functions of ``torch.distributed`` while a step is measured; at other times these are torch's own.
+    """Stands before the functions of ``torch.distributed`` while a step is measured; at other times these are
+    torch's own.
 
     What :class:`CollectiveHooks` does not see is not measured.
 

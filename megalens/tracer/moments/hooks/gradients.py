@@ -37,7 +37,8 @@ class LossScale:
     Parameters
     ----------
     source : GradScaler, number, tensor, callable or None
-        Who knows it. Where it is None, a ``GradScaler`` tells of itself when it multiplies a loss; as long as none does, nothing is scaled.
+        Who knows it. Where it is None, a ``GradScaler`` tells of itself when it multiplies a loss; as long as
+        none does, nothing is scaled.
 
     Raises
     ------
@@ -73,7 +74,9 @@ class LossScale:
         self.now = _kept(self._get())
 
     def unknown(self, half: bool) -> bool:
-        """Return whether a scale may be in the gradients that nobody told of: of a model in float16 (``half``) there is one, and which of two scalers a gradient has nobody says."""
+        """Return whether a scale may be in the gradients that nobody told of: of a model in float16
+        (``half``) there is one, and which of two scalers a gradient has nobody says.
+        """
         return self._several or (half and not self._said)
 
     def hear(self, scaler: Any) -> None:
@@ -126,19 +129,21 @@ def _listen() -> None:
 class BackwardEnd:
     """Calls back at the end of each backward pass through a model, while it is on.
 
-    What is queued in the autograd engine runs after the pass. DDP and ``fully_shard`` finish the gradients that way, in the same queue; so the first thing queued here
-    queues another, which comes after theirs.
+    What is queued in the autograd engine runs after the pass. DDP and ``fully_shard`` finish the gradients
+    that way, in the same queue; so the first thing queued here queues another, which comes after theirs.
 
     Parameters
     ----------
     roots : sequence of torch.nn.Module
-        Modules whose call is one forward pass. The gradient of their output is the first thing in a backward pass, outside of all that checkpointing nests in it.
+        Modules whose call is one forward pass. The gradient of their output is the first thing in a backward
+        pass, outside of all that checkpointing nests in it.
     parameters : sequence of torch.nn.Parameter
         Where none of the roots is called as a module, some of these tell of the pass instead.
     ended : callable
         Called after each pass; must not raise.
     computed : callable, optional
-        Called when all gradients of a pass are computed, before DDP finishes the reduction that it began; must not raise. Not where no root was called.
+        Called when all gradients of a pass are computed, before DDP finishes the reduction that it began;
+        must not raise. Not where no root was called.
     """
 
     def __init__(
@@ -220,9 +225,11 @@ def _tensors(output: Any) -> list[Tensor]:
 class GradientMoment:
     """Measures the gradients of a step.
 
-    Clipping is done between the last backward pass and the optimizer's step, by whatever means. Which pass is the last nobody knows before: an epoch ends with a step of fewer. So they are measured at the end of
-    each, and those of the last one stay: nobody has clipped them yet. Where no pass was seen, or a scale that nobody told of may be in them, the optimizer's step is the first moment to be sure of; they are
-    then said to be as the optimizer took them.
+    Clipping is done between the last backward pass and the optimizer's step, by whatever means. Which pass is
+    the last nobody knows before: an epoch ends with a step of fewer. So they are measured at the end of each,
+    and those of the last one stay: nobody has clipped them yet. Where no pass was seen, or a scale that
+    nobody told of may be in them, the optimizer's step is the first moment to be sure of; they are then said
+    to be as the optimizer took them.
 
     Parameters
     ----------
@@ -235,7 +242,8 @@ class GradientMoment:
     scale : LossScale
         What is to be divided out.
     ready : callable, optional
-        Where an adapter knows the moment itself: takes what to call then, returns what takes it away. The gradients are unscaled there.
+        Where an adapter knows the moment itself: takes what to call then, returns what takes it away. The
+        gradients are unscaled there.
     spent : callable
         Takes a function and calls it, so that neither its time nor an error of its own is the training's.
     warn : callable
@@ -303,7 +311,9 @@ class GradientMoment:
                 self._end.begin(on)
 
     def take(self) -> list[MeasuredRows]:
-        """Return the gradients of the step that ends; nothing where there are none or the scaler left the step out."""
+        """Return the gradients of the step that ends; nothing where there are none or the scaler left the
+        step out.
+        """
         parts, self._parts = self._parts, []
         own = [] if self._own is None else self._own.take()
         if not self._on:
@@ -334,7 +344,9 @@ class GradientMoment:
             self._measure("pre_clip", divide=False)
 
     def _passed(self) -> None:
-        """Measure after a backward pass, unless a scale is in the gradients that nobody told of: its owner divides by it before the optimizer's step at the latest."""
+        """Measure after a backward pass, unless a scale is in the gradients that nobody told of: its owner
+        divides by it before the optimizer's step at the latest.
+        """
         if self._unknown:
             self._parts = []
         elif self._complete:

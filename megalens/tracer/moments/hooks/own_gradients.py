@@ -15,7 +15,9 @@ from .values import ParamRows, local_values, measurable
 __all__ = ["UNREDUCED", "OwnGradients"]
 
 UNREDUCED = ("grad_unreduced", "grad_accumulated")
-"""Of the last backward pass of a step, and after each of them; of each the gradient that has been accumulated so far."""
+"""Of the last backward pass of a step, and after each of them; of each the gradient that has been accumulated
+so far.
+"""
 
 _TWICE = (
     "Gradients before their reduction are left out: they are reduced after each micro-batch, so that no process has the sum of its own. "
@@ -24,12 +26,14 @@ _TWICE = (
 
 
 class OwnGradients:
-    """Measures a process's own gradients when a backward pass has computed them all, and DDP's reduction is not yet written back; or right before a reduction that an adapter knows of.
+    """Measures a process's own gradients when a backward pass has computed them all, and DDP's reduction is
+    not yet written back; or right before a reduction that an adapter knows of.
 
     Parameters
     ----------
     params : sequence of ParamPoint
-        Whose gradients, with their places in the list of names as ``ids``. Those of a ``DTensor`` are left out where nobody knows of their reduction: one name is for pieces that are not alike.
+        Whose gradients, with their places in the list of names as ``ids``. Those of a ``DTensor`` are left
+        out where nobody knows of their reduction: one name is for pieces that are not alike.
     warn : callable
         Takes a sentence for the user.
     spent : callable

@@ -67,16 +67,18 @@ class MomentProbe:
 class Sites:
     """Measures at modules while a step is logged; at other times there is no hook.
 
-    A forward pass is counted once, whatever is run twice. Checkpointing that computes the first time without a graph is counted when it computes again, in the backward
-    pass; checkpointing that builds the graph the first time is counted then. What is computed without a graph from the model's own call down is evaluation, and so is a pass in evaluation mode
-    until it is backpropagated.
+    A forward pass is counted once, whatever is run twice. Checkpointing that computes the first time without
+    a graph is counted when it computes again, in the backward pass; checkpointing that builds the graph the
+    first time is counted then. What is computed without a graph from the model's own call down is evaluation,
+    and so is a pass in evaluation mode until it is backpropagated.
 
     Parameters
     ----------
     roots : sequence of torch.nn.Module
         Modules whose call is one forward pass.
     keep : callable
-        Takes a statistic, the place of a name, and a row float64 ``[1, 11]`` on the device, which is written anew after the next :meth:`begin`.
+        Takes a statistic, the place of a name, and a row float64 ``[1, 11]`` on the device, which is written
+        anew after the next :meth:`begin`.
     spent : callable
         Takes a function and calls it, so that neither its time nor an error of its own is the training's.
     noted : callable, optional
@@ -122,7 +124,8 @@ class Sites:
         for probe in probes:
             probe.unseen = 0
             probe.counts = False
-            # Before the hooks of parallel styles on the way in, and after them on the way out: the tensors as the model has them.
+            # Before the hooks of parallel styles on the way in, and after them on the way out: the tensors as
+            # the model has them.
             self._handles.append(
                 hook_before(probe.module, self._going_in(probe), prepend=True, with_kwargs=True)
             )
@@ -295,10 +298,12 @@ class Sites:
         return row
 
     def _next_row(self) -> Tensor | None:
-        """Return where a row may be written until the next step begins; None where this step has more than the one before.
+        """Return where a row may be written until the next step begins; None where this step has more than
+        the one before.
 
-        What is allocated in a forward pass and outlives it lies between the activations, and keeps the allocator from giving their memory out again in one piece: a
-        step of the demo model then has the system clear two thirds more pages.
+        What is allocated in a forward pass and outlives it lies between the activations, and keeps the
+        allocator from giving their memory out again in one piece: a step of the demo model then has the
+        system clear two thirds more pages.
         """
         at, self._used = self._used, self._used + 1
         return self._rows[at] if at < len(self._rows) else None
@@ -378,7 +383,9 @@ def _end(
 
 
 def _first_input(args: Any, kwargs: Any) -> tuple[str | None, Tensor | None]:
-    """Return the first positional argument, or the only tensor among the others with its name; of several the hidden states."""
+    """Return the first positional argument, or the only tensor among the others with its name; of several the
+    hidden states.
+    """
     if args:
         return None, args[0] if isinstance(args[0], Tensor) else None
     hidden = kwargs.get("hidden_states")

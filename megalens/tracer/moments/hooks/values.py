@@ -1,4 +1,6 @@
-"""Which values of a tensor this process holds and counts, and measuring the tensors of all parameters at once."""
+"""Which values of a tensor this process holds and counts, and measuring the tensors of all parameters at
+once.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ _PLAIN = (Tensor, nn.Parameter)
 
 
 class ParamRows:
-    """Measures the same tensors in step after step, which a training step waits for: so each is asked as little as can be, and no memory is taken anew.
+    """Measures the same tensors in step after step, which a training step waits for: so each is asked as
+    little as can be, and no memory is taken anew.
 
     Parameters
     ----------
@@ -85,7 +88,9 @@ def _by_device(tensors: Sequence[Tensor]) -> list[list[int]]:
 
 
 def measurable(tensor: Any) -> bool:
-    """Return whether this is a tensor of numbers that can be measured; ids and masks are not. An empty tensor has a row of count 0."""
+    """Return whether this is a tensor of numbers that can be measured; ids and masks are not. An empty tensor
+    has a row of count 0.
+    """
     return (
         isinstance(tensor, Tensor)
         and tensor.dtype in _TYPES
@@ -95,7 +100,9 @@ def measurable(tensor: Any) -> bool:
 
 
 def local_values(tensor: Tensor) -> Tensor | None:
-    """Return the values that lie here: of a ``DTensor`` the local shard without padding; None where they are parts of a sum over processes."""
+    """Return the values that lie here: of a ``DTensor`` the local shard without padding; None where they are
+    parts of a sum over processes.
+    """
     # Asking a plain tensor for what only others have raises an error inside, for each of thousands.
     if type(tensor) in _PLAIN:
         return tensor
@@ -110,7 +117,9 @@ def local_values(tensor: Tensor) -> Tensor | None:
 
 
 def counted_here(tensor: Tensor) -> bool | None:
-    """Return whether this process counts its values of a ``DTensor``: every holder of a shard, of replicas the first. None for a plain tensor."""
+    """Return whether this process counts its values of a ``DTensor``: every holder of a shard, of replicas
+    the first. None for a plain tensor.
+    """
     placements = getattr(tensor, "placements", None)
     if placements is None:
         return None

@@ -60,9 +60,11 @@ class IPeers(Protocol):
 
 
 class Agreement:
-    """Decides changes one after another, in two rounds: everybody says from which step on it can, then hears the latest of these steps.
+    """Decides changes one after another, in two rounds: everybody says from which step on it can, then hears
+    the latest of these steps.
 
-    Everything that has come in the meantime is decided together. Called from the peers' thread only, but for :meth:`propose`.
+    Everything that has come in the meantime is decided together. Called from the peers' thread only, but for
+    :meth:`propose`.
 
     Parameters
     ----------
@@ -81,7 +83,9 @@ class Agreement:
         self._singly = 0
 
     def propose(self, proposal: Proposal) -> None:
-        """Ask for a change, from any thread. The answer comes in the peers' thread, or at once when too many wait."""
+        """Ask for a change, from any thread. The answer comes in the peers' thread, or at once when too many
+        wait.
+        """
         if len(self._queue) >= _MOST_WAITING:
             proposal.answer(
                 ProtocolError(

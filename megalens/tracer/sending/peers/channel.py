@@ -25,14 +25,16 @@ _EARLY_BYTES = 64 << 20
 
 
 class Outbox:
-    """Messages on their way to the peers' thread. Those of instruments wait for a leader that is not found yet: the first steps may be over before.
+    """Messages on their way to the peers' thread. Those of instruments wait for a leader that is not found
+    yet: the first steps may be over before.
 
     Parameters
     ----------
     put : callable
         Queues a message at its connection; False when it was not taken.
     lost : callable
-        Told that a message of an instrument was given up, and with it perhaps a description that later ones lean on.
+        Told that a message of an instrument was given up, and with it perhaps a description that later ones
+        lean on.
     """
 
     def __init__(

@@ -26,7 +26,9 @@ __all__ = ["Members", "PeerListener", "Rendezvous"]
 _SILENT_SECONDS = 2.0
 
 _made = 0
-"""How many of these this process has made: every process makes them in one order, so it tells the keys of one from those of another."""
+"""How many of these this process has made: every process makes them in one order, so it tells the keys of one
+from those of another.
+"""
 
 log = logging.getLogger("megalens")
 
@@ -109,7 +111,8 @@ class Handshake:
 
 
 class PeerListener:
-    """Opens connections to those whom this process needs, and takes connections of those who need it, until both sides have proved themselves.
+    """Opens connections to those whom this process needs, and takes connections of those who need it, until
+    both sides have proved themselves.
 
     Everything is called in the peers' thread.
 
@@ -126,7 +129,8 @@ class PeerListener:
     listens : bool
         Whether others connect to this one.
     came : callable
-        Takes the rank and the connection of whoever is let in, with how it names itself; None for one that this process went to.
+        Takes the rank and the connection of whoever is let in, with how it names itself; None for one that
+        this process went to.
     """
 
     def __init__(
@@ -272,7 +276,8 @@ class PeerListener:
 class Rendezvous:
     """Keys in the store of a job. Never waits: what is not there yet is asked for again.
 
-    A blocking read of the store would also block the training's own use of it, which is one connection with one lock.
+    A blocking read of the store would also block the training's own use of it, which is one connection with
+    one lock.
 
     Parameters
     ----------
@@ -317,7 +322,9 @@ class Rendezvous:
 
     @staticmethod
     def own_address() -> str:
-        """Return the address under which the other processes reach this host: the one on the way to the job's master."""
+        """Return the address under which the other processes reach this host: the one on the way to the job's
+        master.
+        """
         master = os.environ.get("MASTER_ADDR", "127.0.0.1")
         try:
             family, _, _, _, address = socket.getaddrinfo(master, 9, type=socket.SOCK_DGRAM)[0]

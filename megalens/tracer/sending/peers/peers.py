@@ -43,15 +43,18 @@ class Peers:
     schedule : Schedule
         What is agreed on.
     beat : callable
-        Gives the status of this process: ``state``, ``step`` and what else rank 0 is to know. Called in the peers' thread.
+        Gives the status of this process: ``state``, ``step`` and what else rank 0 is to know. Called in the
+        peers' thread.
     received : callable
-        Takes what an instrument on another rank told: the rank, the instrument's name, the description, the payload.
+        Takes what an instrument on another rank told: the rank, the instrument's name, the description, the
+        payload.
     hub : callable
         Takes where the hub is, as rank 0 said it.
     changed : callable
         Told that somebody came, went or fell silent; for rank 0.
     lost : callable
-        Told that a message of an instrument was not sent, and with it perhaps a description that later ones lean on.
+        Told that a message of an instrument was not sent, and with it perhaps a description that later ones
+        lean on.
     """
 
     def __init__(

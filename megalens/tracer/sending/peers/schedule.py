@@ -102,10 +102,12 @@ class _Due(Generic[P]):
 class Schedule(Generic[P]):
     """Knows, for every step, what is in force, without asking anybody.
 
-    A change is first *prepared*: this process says from which step on it could take it, and from that step on it traces nothing until it hears what was
-    decided. So no step is ever traced under a setting that is not the others', whenever the decision arrives: a late one costs rows of a few
-    steps, which are counted, and never the training's time. Only what touches the training itself (a pause, a perturbation), or what processes
-    measure together step by step (settings of instruments), is waited for, and not for longer than the decision can take.
+    A change is first *prepared*: this process says from which step on it could take it, and from that step on
+    it traces nothing until it hears what was decided. So no step is ever traced under a setting that is not
+    the others', whenever the decision arrives: a late one costs rows of a few steps, which are counted, and
+    never the training's time. Only what touches the training itself (a pause, a perturbation), or what
+    processes measure together step by step (settings of instruments), is waited for, and not for longer than
+    the decision can take.
 
     Parameters
     ----------
@@ -116,7 +118,8 @@ class Schedule(Generic[P]):
     abandoned : callable, optional
         Asked while the training waits: whether nobody is left who could let it go on.
     waits : callable, optional
-        Takes what is in force where the training begins to wait, and the step before which it does. Must not wait itself.
+        Takes what is in force where the training begins to wait, and the step before which it does. Must not
+        wait itself.
     """
 
     def __init__(
@@ -230,7 +233,9 @@ class Schedule(Generic[P]):
             self._condition.notify_all()
 
     def resume_listening(self) -> None:
-        """Take back :meth:`release`: somebody is there again. What had been paused stays free until it is paused anew."""
+        """Take back :meth:`release`: somebody is there again. What had been paused stays free until it is
+        paused anew.
+        """
         with self._condition:
             if self._released:
                 self._released = False
@@ -240,7 +245,9 @@ class Schedule(Generic[P]):
                 self._accepted, self._current = self._accepted.unpaused(), self._current.unpaused()
 
     def amend(self, change: Callable[[P], P]) -> None:
-        """Change every plan, whether in force or still to come: what all processes do of themselves when their scripts say so."""
+        """Change every plan, whether in force or still to come: what all processes do of themselves when
+        their scripts say so.
+        """
         with self._changing, self._condition:
             for plan_of in (self._due, list(self._prepared.values())):
                 for entry in plan_of:
@@ -251,14 +258,18 @@ class Schedule(Generic[P]):
     # Training thread.
 
     def take_back(self, plan: P) -> None:
-        """Have the plan in force that was so before the step that began last: what was to follow it could not be put on the model. What was decided for later steps stays."""
+        """Have the plan in force that was so before the step that began last: what was to follow it could not
+        be put on the model. What was decided for later steps stays.
+        """
         with self._condition:
             if self._accepted is self._current:
                 self._accepted = plan
             self._current = plan
 
     def at(self, step: int, *, decided: bool = False) -> StepStart[P]:
-        """Begin ``step``. Waits only where the training was paused, or where a change that touches the training is being decided; with ``decided`` for any change that is."""
+        """Begin ``step``. Waits only where the training was paused, or where a change that touches the
+        training is being decided; with ``decided`` for any change that is.
+        """
         with self._condition:
             began = time.monotonic()
             waited = 0.0
