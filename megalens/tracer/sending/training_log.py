@@ -33,6 +33,7 @@ MOST_SCALARS = 10_000
 AUDIT = "audit"
 CHECKPOINT_BYTES = 512
 """About what one row takes while it waits."""
+_LONGEST_NAME = 80
 
 
 class ScalarRow(NamedTuple):
@@ -136,9 +137,6 @@ def _table(rank: int, rows: Sequence[tuple[int, float, str, float, str]]) -> pa.
         arrow_column(units, pa.utf8()),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=stream_schema(SCALARS))
-
-
-_LONGEST_NAME = 80
 
 
 def checkpoint_rows(saved: Any, step: int) -> dict[str, list[Any]]:
