@@ -38,7 +38,8 @@ def trace(model: nn.Module | Sequence[nn.Module], settings: TraceSettings) -> Tr
     Parameters
     ----------
     model : torch.nn.Module or sequence of them
-        The model that is trained; its call is one forward pass. Of a pipeline stage with several model chunks, all of them.
+        The model that is trained; its call is one forward pass. Of a pipeline stage with several model
+        chunks, all of them.
     settings
         See below.
 
@@ -145,7 +146,9 @@ def _resumed_folder(resume: str | Path, record: str | Path | None) -> Path:
 
 
 def _placed(points: ModelPoints, place: Place | None) -> ModelPoints:
-    """Return the points with this process's place in the job; every process is a replica where nobody knows better."""
+    """Return the points with this process's place in the job; every process is a replica where nobody knows
+    better.
+    """
     distributed = torch.distributed
     if place is not None:
         return replace(points, place=place)

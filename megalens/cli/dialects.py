@@ -1,4 +1,6 @@
-"""The command line: ``megalens record`` and ``megalens connect``, ``megalens serve-3606`` and ``megalens serve-inference``."""
+"""The command line: ``megalens record`` and ``megalens connect``, ``megalens serve-3606`` and
+``megalens serve-inference``.
+"""
 
 from __future__ import annotations
 

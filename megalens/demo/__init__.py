@@ -1,6 +1,7 @@
 """A small GPT that trains on text which comes with CPython: something real to look at. Needs torch.
 
-Names are loaded on first use, so that ``python -m megalens.demo`` can say how threads wait before torch is there.
+Names are loaded on first use, so that ``python -m megalens.demo`` can say how threads wait before torch is
+there.
 """
 
 from __future__ import annotations

@@ -27,7 +27,8 @@ class CheckpointError(MegalensError):
 
 
 def save_checkpoint(model: GPT, folder: str | Path) -> None:
-    """Write a model into a folder, which is made where it is missing. Whoever reads meanwhile has the old one or the new one of each file.
+    """Write a model into a folder, which is made where it is missing. Whoever reads meanwhile has the old one
+    or the new one of each file.
 
     Raises
     ------

@@ -55,7 +55,9 @@ class AttentionScores(nn.Module):
         self.register_buffer("future", future, persistent=False)
 
     def forward(self, query: Tensor, key: Tensor, hidden: Tensor | None = None) -> Tensor:
-        """Return probabilities ``[B, heads, S, S]`` from ``query`` and ``key`` of ``[B, heads, S, H / heads]``; ``hidden`` says what is not seen, the future when absent."""
+        """Return probabilities ``[B, heads, S, S]`` from ``query`` and ``key`` of
+        ``[B, heads, S, H / heads]``; ``hidden`` says what is not seen, the future when absent.
+        """
         length = query.shape[-2]
         scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
         hidden = self.future[:length, :length] if hidden is None else hidden
@@ -139,7 +141,9 @@ class GPT(nn.Module):
         self._initialise(blocks)
 
     def forward(self, tokens: Tensor, cache: Cache | None = None) -> Tensor:
-        """Return logits ``[B, S, vocabulary]`` for token ids ``[B, S]``, which follow those that are in the cache."""
+        """Return logits ``[B, S, vocabulary]`` for token ids ``[B, S]``, which follow those that are in the
+        cache.
+        """
         if cache is None:
             places = torch.arange(tokens.shape[1], device=tokens.device)
         else:
@@ -151,12 +155,16 @@ class GPT(nn.Module):
         return logits
 
     def loss(self, tokens: Tensor) -> Tensor:
-        """Return the mean cross-entropy in nats per token of predicting ``tokens[:, 1:]`` from ``tokens[:, :-1]``."""
+        """Return the mean cross-entropy in nats per token of predicting ``tokens[:, 1:]`` from
+        ``tokens[:, :-1]``.
+        """
         return functional.cross_entropy(self(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
 
     @torch.no_grad()
     def generate(self, tokens: Tensor, count: int, temperature: float = 0.8, seed: int = 0) -> Tensor:
-        """Append ``count`` sampled tokens to each row of ``tokens`` (``[B, S]``, at least one token a row)."""
+        """Append ``count`` sampled tokens to each row of ``tokens`` (``[B, S]``, at least one token a
+        row).
+        """
         generator = torch.Generator(device=tokens.device).manual_seed(seed)
         for _ in range(count):
             logits = self(tokens[:, -self.config.sequence :])[:, -1]
@@ -177,7 +185,8 @@ class GPT(nn.Module):
 
 
 class GPTPart(nn.Module):
-    """Part of the model, for trainings that cut it into stages: an equal share of the layers, with the embedding on the first part and the head on the last.
+    """Part of the model, for trainings that cut it into stages: an equal share of the layers, with the
+    embedding on the first part and the head on the last.
 
     Parameters
     ----------
@@ -195,7 +204,9 @@ class GPTPart(nn.Module):
         self.last = nn.Sequential(model.norm, model.head) if number == of - 1 else None
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return hidden states ``[batch, sequence, hidden]``, of the last part logits; ``x`` are tokens ``[batch, sequence]`` for the first."""
+        """Return hidden states ``[batch, sequence, hidden]``, of the last part logits; ``x`` are tokens
+        ``[batch, sequence]`` for the first.
+        """
         if self.first is not None:
             embedding, positions = self.first
             x = embedding(x) + positions(torch.arange(x.shape[1], device=x.device))

@@ -1,4 +1,6 @@
-"""What the hub itself tells: ``hello`` and ``status``, made once for all and not more often than they can be used."""
+"""What the hub itself tells: ``hello`` and ``status``, made once for all and not more often than they can be
+used.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ _COST_SECONDS, _LEAST_COST_SECONDS = 30.0, 2.0
 
 
 class HubCost:
-    """What the hub costs: CPU time of this process in the last half minute, as per cent of a processor core: of training steps that follow each other that is per cent of step time.
+    """What the hub costs: CPU time of this process in the last half minute, as per cent of a processor core:
+    of training steps that follow each other that is per cent of step time.
 
     Parameters
     ----------
@@ -49,7 +52,9 @@ class HubCost:
             self._samples.popleft()
 
     def added_to(self, overhead: Overhead) -> Overhead:
-        """Return what producers measured with what this process costs; as it is where too little is known yet."""
+        """Return what producers measured with what this process costs; as it is where too little is known
+        yet.
+        """
         if not self._samples:
             return overhead
         (began, cpu, recorded), (now, all_cpu, all_recorded) = self._samples[0], self._samples[-1]
@@ -72,8 +77,8 @@ class HubCost:
 class Broadcaster:
     """Tells viewers and producers what the hub knows.
 
-    A job of a thousand processes announces itself a thousand times within seconds: viewers are told of the first at once, and then of all that came
-    meanwhile.
+    A job of a thousand processes announces itself a thousand times within seconds: viewers are told of the
+    first at once, and then of all that came meanwhile.
 
     Parameters
     ----------
@@ -117,7 +122,9 @@ class Broadcaster:
         return f'{self._hello[1][:-1]},"seq":{state.seq}{more}}}'
 
     def short_hello(self) -> str:
-        """Return the text of ``hello`` for a producer, which asks neither for flags nor for the places of others."""
+        """Return the text of ``hello`` for a producer, which asks neither for flags nor for the places of
+        others.
+        """
         now = time.monotonic()
         if now - self._short_hello[0] > _HELLO_SECONDS:
             hello = self._state.hello()
@@ -131,13 +138,17 @@ class Broadcaster:
         return f'{self._short_hello[1][:-1]},"seq":{self._state.seq}}}'
 
     def announce(self, *, at_once: bool = False) -> None:
-        """Have viewers told what the run is now; ``at_once`` where they cannot read what follows without it."""
+        """Have viewers told what the run is now; ``at_once`` where they cannot read what follows without
+        it.
+        """
         self._hello_due = True
         if at_once or time.monotonic() - self._hello_sent >= _HELLO_SECONDS:
             self._tell_hello()
 
     def status(self, viewer: Session, shared: str | None = None) -> str:
-        """Return the text of ``status`` for one viewer; ``shared`` is what it has in common with the others'."""
+        """Return the text of ``status`` for one viewer; ``shared`` is what it has in common with the
+        others'.
+        """
         shared = shared or self._shared_status()
         streams = _json(self._state.stream_figures(viewer.queue.dropped))
         return f'{shared[:-1].replace(_OWN, str(viewer.queue.dropped_rows), 1)},"streams":{streams}}}'
@@ -190,7 +201,9 @@ class Broadcaster:
                 viewer.enqueue(text)
 
     def somebody_looks(self) -> None:
-        """Tell producers at once of the first viewer: while nobody looked, they let steps wait for one another."""
+        """Tell producers at once of the first viewer: while nobody looked, they let steps wait for one
+        another.
+        """
         if self._viewers_sent <= 0:
             self._tell_producers()
 

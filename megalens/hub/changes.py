@@ -81,7 +81,9 @@ class Change:
         return not self.producers - set(self._applied)
 
     def news(self) -> list[Configured]:
-        """Return the ``configured`` messages that are due: each kind once, when the last producer has said it, with the latest step."""
+        """Return the ``configured`` messages that are due: each kind once, when the last producer has said
+        it, with the latest step.
+        """
         due: list[Configured] = []
         for applied, answers in ((False, self._accepted), (True, self._applied)):
             if applied in self.reported or not answers or self.producers - set(answers):
@@ -95,7 +97,9 @@ class Change:
 
 
 def audit_actions(patch: ConfigPatch) -> list[tuple[str, dict[str, Any]]]:
-    """Return what a patch does as the ``audit`` stream calls it, as (action, the part of the patch that does it): one or several of configure, perturb, disarm, pause, resume, step, budget."""
+    """Return what a patch does as the ``audit`` stream calls it, as (action, the part of the patch that does
+    it): one or several of configure, perturb, disarm, pause, resume, step, budget.
+    """
     actions: list[tuple[str, dict[str, Any]]] = []
     if "perturb" in patch:
         actions.append(("disarm" if patch["perturb"] is None else "perturb", {"perturb": patch["perturb"]}))
@@ -117,7 +121,9 @@ def audit_actions(patch: ConfigPatch) -> list[tuple[str, dict[str, Any]]]:
 
 
 def difference(before: Config, after: Config) -> ConfigPatch:
-    """Return the patch that makes one configuration the other: what a training script changed by itself, or what ran out."""
+    """Return the patch that makes one configuration the other: what a training script changed by itself, or
+    what ran out.
+    """
     old, new = before["flags"], after["flags"]
     patch: ConfigPatch = {
         "flags": {name: new.get(name) for name in sorted({*old, *new}) if old.get(name) != new.get(name)}
@@ -152,7 +158,8 @@ class Changes:
     leaders : callable
         Returns the producers that answer changes.
     applied : callable
-        Told of every change that took effect: who asked, what was done, the detail and the step, as a row of ``audit`` has them.
+        Told of every change that took effect: who asked, what was done, the detail and the step, as a row of
+        ``audit`` has them.
     """
 
     def __init__(

@@ -1,4 +1,6 @@
-"""Connections to a hub: who may open one, how many may be half open, and what the other side can make a connection hold and do."""
+"""Connections to a hub: who may open one, how many may be half open, and what the other side can make a
+connection hold and do.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,8 @@ def check_upgrade(
     free: Callable[[], int] = lambda: 1,
     refused: Callable[[str], None] = lambda why: None,
 ) -> Callable[[ServerConnection, Request], Response | None]:
-    """Return the check of a handshake: no browser, the right token, the one path, room for one more. It answers with what to refuse with, or None.
+    """Return the check of a handshake: no browser, the right token, the one path, room for one more. It
+    answers with what to refuse with, or None.
 
     ``refused`` is told why, in a few words.
     """
@@ -84,8 +87,9 @@ def select_subprotocol(connection: ServerConnection, offered: Sequence[Subprotoc
 class HalfOpen:
     """Lets few connections be half open at once, and always the newest.
 
-    Who is allowed in shows the token in the first packet. Where more than ``most`` are half open, the oldest is cut off, of the address that has
-    the most of them: whoever opens thousands and says nothing pushes out his own, and not those who come to speak.
+    Who is allowed in shows the token in the first packet. Where more than ``most`` are half open, the oldest
+    is cut off, of the address that has the most of them: whoever opens thousands and says nothing pushes out
+    his own, and not those who come to speak.
 
     Parameters
     ----------
@@ -128,7 +132,9 @@ class HalfOpen:
 
 
 class BoundedConnection(Connection):
-    """Bounds pings, the pieces of a message, and the answers to pings that are not read. To be mixed into a connection."""
+    """Bounds pings, the pieces of a message, and the answers to pings that are not read. To be mixed into a
+    connection.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -138,7 +144,9 @@ class BoundedConnection(Connection):
         self._cut: asyncio.TimerHandle | None = None
 
     def data_received(self, data: bytes) -> None:
-        """Take what came: called by the event loop. Who does not end a connection that was closed is not waited for."""
+        """Take what came: called by the event loop. Who does not end a connection that was closed is not
+        waited for.
+        """
         super().data_received(data)
         if self._cut is None and self.protocol.state is State.CLOSING:
             self._cut = self.loop.call_later(self.close_timeout or 0, self.transport.abort)
@@ -169,7 +177,8 @@ class BoundedConnection(Connection):
         """Write what the protocol has ready: called by the base class wherever it sends."""
         pieces = self.protocol.data_to_send()
         if self.paused:
-            # The other side does not read. Of the pongs that it is owed only the newest is kept (RFC 6455, 5.5.3), until it does.
+            # The other side does not read. Of the pongs that it is owed only the newest is kept (RFC 6455,
+            # 5.5.3), until it does.
             pongs = [piece for piece in pieces if piece[:1] == _PONG]
             if pongs:
                 self._pong = pongs[-1]
@@ -185,7 +194,9 @@ class BoundedConnection(Connection):
                 self.transport.close()
 
     def _too_much(self, event: Any) -> bool:
-        """Whether pings, pongs or pieces of one message come in a number that costs more than they can mean."""
+        """Whether pings, pongs or pieces of one message come in a number that costs more than they can
+        mean.
+        """
         if not isinstance(event, Frame):
             return False
         if event.opcode in (Opcode.PING, Opcode.PONG):
@@ -199,7 +210,9 @@ class BoundedClientConnection(BoundedConnection, ClientConnection):
 
 
 class DirectConnect(connect):
-    """Connects to a hub at the very address that was named, and never follows a redirect: another host must get neither the token nor the connection. What answers is bounded in what it can make this side hold."""
+    """Connects to a hub at the very address that was named, and never follows a redirect: another host must
+    get neither the token nor the connection. What answers is bounded in what it can make this side hold.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, create_connection=BoundedClientConnection, **kwargs)

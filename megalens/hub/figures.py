@@ -1,4 +1,6 @@
-"""The figures of ``status``: what the processes of a job report of themselves, and what has come of each stream."""
+"""The figures of ``status``: what the processes of a job report of themselves, and what has come of each
+stream.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,8 @@ class Reports:
         self._reports[rank] = status
         dropped = status.get("dropped", {}).get("producer", 0)
         before, last = self._drops.get(rank, (0, 0))
-        # A count that falls is another process's, which began at 0: what the one before it gave up stays given up.
+        # A count that falls is another process's, which began at 0: what the one before it gave up stays
+        # given up.
         self._drops[rank] = (before + last if dropped < last else before, dropped)
 
     def drops(self) -> int:
@@ -54,7 +57,9 @@ class Reports:
         return _instruments(self._reports.values())
 
     def fill(self, merged: Status, attached: Collection[int]) -> None:
-        """Fill the members of ``status`` that come from producers: of those that are attached, or of all when none is."""
+        """Fill the members of ``status`` that come from producers: of those that are attached, or of all when
+        none is.
+        """
         ranks = sorted(rank for rank in self._reports if rank in attached) or sorted(self._reports)
         reports = [self._reports[rank] for rank in ranks]
         probes = [report["probes"] for report in reports if "probes" in report]
@@ -102,7 +107,8 @@ def _instruments(reports: Iterable[Status]) -> dict[str, Any]:
 
 @dataclass
 class StreamFigures:
-    """Rows, bytes, steps and non-finite values of one stream, counted as its policy says: a member of ``status.streams``.
+    """Rows, bytes, steps and non-finite values of one stream, counted as its policy says: a member of
+    ``status.streams``.
 
     Attributes
     ----------
@@ -169,7 +175,8 @@ class StreamFigures:
         if not found:
             return
         counts = np.sum(found, axis=0, dtype=float)
-        # Of sums that another program made it is not always known how many there are, only that there are some.
+        # Of sums that another program made it is not always known how many there are, only that there are
+        # some.
         counts[np.isnan(counts)] = 1.0
         if not (counts > 0).any():
             return

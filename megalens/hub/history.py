@@ -1,4 +1,6 @@
-"""What a viewer that comes late, or comes back, is sent: streams that are stored whole, and the newest frames of the others."""
+"""What a viewer that comes late, or comes back, is sent: streams that are stored whole, and the newest frames
+of the others.
+"""
 
 from __future__ import annotations
 
@@ -101,13 +103,15 @@ class _Merged:
 class StreamHistory:
     """The hub's catch-up buffer.
 
-    A frame is merged with its neighbours of the same stream only when no other stored frame lies between them. So whatever a viewer has been sent so
-    far is everything up to one sequence number, and a connection that breaks during catch-up loses and repeats nothing.
+    A frame is merged with its neighbours of the same stream only when no other stored frame lies between
+    them. So whatever a viewer has been sent so far is everything up to one sequence number, and a connection
+    that breaks during catch-up loses and repeats nothing.
 
     Parameters
     ----------
     limit : int
-        Bytes of frames to store of each stream of which only the newest are stored; its policy may ask for fewer.
+        Bytes of frames to store of each stream of which only the newest are stored; its policy may ask for
+        fewer.
     streams : Streams
         The run's.
     """
@@ -159,7 +163,8 @@ class StreamHistory:
         since : int or None
             Last sequence number that the viewer has; None for a first connection.
         max_bytes : int, optional
-            At most this many bytes of the newest frames of each stream that is not stored whole; all that are stored when absent.
+            At most this many bytes of the newest frames of each stream that is not stored whole; all that are
+            stored when absent.
         """
         start = since or 0
         pieces: list[tuple[LiveFrame | _Merged, int]] = []
@@ -202,7 +207,9 @@ class StreamHistory:
             self._fold(self._recent.pop(first))
 
     def _end_tail(self) -> None:
-        """Merge what came between two frames of bounded streams, so that rare ones do not keep many frames apart."""
+        """Merge what came between two frames of bounded streams, so that rare ones do not keep many frames
+        apart.
+        """
         if len(self._tail) >= _WORTH_MERGING:
             merged = self._merge(self._tail)
             for frame in self._tail:
@@ -249,7 +256,9 @@ class StreamHistory:
 
 @dataclass(slots=True)
 class _Bounded:
-    """The frames of a bounded stream that are stored, oldest first, their bytes with the bound, and those that went."""
+    """The frames of a bounded stream that are stored, oldest first, their bytes with the bound, and those
+    that went.
+    """
 
     limit: int
     frames: deque[LiveFrame] = field(default_factory=deque)
@@ -288,7 +297,8 @@ class _Missed:
 
 
 class _GoneLog:
-    """Which frames of a stream left the buffer: the newest one by one, older ones in blocks, so that it stays small over days.
+    """Which frames of a stream left the buffer: the newest one by one, older ones in blocks, so that it stays
+    small over days.
 
     A viewer that was away for more than 65,536 frames may be told of one block too many.
     """

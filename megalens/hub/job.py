@@ -26,7 +26,9 @@ _ALIVE: tuple[RankCondition, ...] = ("training", "paused", "idle")
 
 
 class Announcements:
-    """Announcements by rank. Each process may hold other layers of the model; rank 0 knows the layout of all."""
+    """Announcements by rank. Each process may hold other layers of the model; rank 0 knows the layout of
+    all.
+    """
 
     def __init__(self) -> None:
         self._announced: dict[int, Announce] = {}
@@ -56,13 +58,16 @@ class Announcements:
         return self._announced[rank].get("leader", rank) if rank in self._announced else rank
 
     def merged(self) -> Announce | None:
-        """Return the announcement of the whole job, None before the first. The same object until something is announced: not to be changed."""
+        """Return the announcement of the whole job, None before the first. The same object until something is
+        announced: not to be changed.
+        """
         if self._merged is None and self._announced:
             self._merged = self._merge()
         return self._merged
 
     def is_other(self, message: Announce, attached: Collection[int]) -> str | None:
-        """Return a sentence when an announcement is another job's than that of the ranks that are attached, else None.
+        """Return a sentence when an announcement is another job's than that of the ranks that are attached,
+        else None.
 
         Processes of one job agree on its size, and one rank has one model.
         """
@@ -76,7 +81,9 @@ class Announcements:
         return None
 
     def disagreement(self, message: Announce, attached: Collection[int]) -> str | None:
-        """Return a sentence when an announcement names another model than the lowest rank that is attached, else None."""
+        """Return a sentence when an announcement names another model than the lowest rank that is attached,
+        else None.
+        """
         for rank in sorted(set(attached) - {message["rank"]})[:1]:
             ours = self._announced[rank]
             if _model(ours) != _model(message):
@@ -204,7 +211,8 @@ class Ranks:
     def report(self, rank: int, status: Status, now: float) -> None:
         """Take a process's own ``status``, with all that it says of others."""
         self.heard(rank, now, status["step"])
-        # Frames may come late; what a process says of itself holds, also when it went back to an earlier step.
+        # Frames may come late; what a process says of itself holds, also when it went back to an earlier
+        # step.
         self._own[rank].step = status["step"]
         if status["state"] in _ALIVE:
             self._own[rank].condition = status["state"]
@@ -225,7 +233,9 @@ class Ranks:
             reported.heard += seconds
 
     def name(self, rank: int, *, at_start: bool = False) -> str:
-        """Return what people are told, such as ``rank 3 (tp 1, pp 1) on node-2``; with a capital at the start of a sentence."""
+        """Return what people are told, such as ``rank 3 (tp 1, pp 1) on node-2``; with a capital at the start
+        of a sentence.
+        """
         name = self._names.get(rank, f"rank {rank}")
         return name[:1].upper() + name[1:] if at_start else name
 

@@ -17,7 +17,10 @@ _NUMBERS = re.compile(r"\d+")
 
 
 class WarningLog:
-    """Chooses which warnings become rows of the stream ``audit``: lets each sentence through once. Of those that differ by their numbers only, and of all together, no more than a reader wants: they are recorded for good, and whoever sends them decides how many there are."""
+    """Chooses which warnings become rows of the stream ``audit``: lets each sentence through once. Of those
+    that differ by their numbers only, and of all together, no more than a reader wants: they are recorded for
+    good, and whoever sends them decides how many there are.
+    """
 
     def __init__(self) -> None:
         self._seen: set[str] = set()

@@ -72,7 +72,9 @@ class HubOptions:
 
 
 def new_run_id(name: str) -> str:
-    """Return the id of a new run, which is its folder's name too and which no other run has: when it began, what can be written of its name in any file system, and a random end."""
+    """Return the id of a new run, which is its folder's name too and which no other run has: when it began,
+    what can be written of its name in any file system, and a random end.
+    """
     words = re.sub(r"[^A-Za-z0-9._]+", "-", "" if name == HubOptions.name else name)[:_MOST_LETTERS].strip(
         "-."
     )

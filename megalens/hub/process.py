@@ -1,4 +1,6 @@
-"""What a hub asks of the operating system: room for connections, memory that stays, whether a process runs."""
+"""What a hub asks of the operating system: room for connections, memory that stays, whether a process
+runs.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,11 @@ from dataclasses import dataclass
 __all__ = ["ConnectionLimits", "connection_limits", "keep_freed_memory", "process_runs"]
 
 _OWN_FILES = 64
-"""What a hub holds open besides connections: the recording, its port, libraries, and a reserve for files that the recorder opens later."""
-# More half open than the system hands over at once: whoever comes to speak has been read before others can push him out.
+"""What a hub holds open besides connections: the recording, its port, libraries, and a reserve for files that
+the recorder opens later.
+"""
+# More half open than the system hands over at once: whoever comes to speak has been read before others can
+# push him out.
 _MOST_HALF_OPEN = 256
 _MOST_BACKLOG = 64
 
@@ -20,11 +25,13 @@ _MIB = 1024 * 1024
 
 
 def keep_freed_memory() -> None:
-    """Let this process use the memory of one frame for the next, where its C library is glibc; elsewhere do nothing.
+    """Let this process use the memory of one frame for the next, where its C library is glibc; elsewhere do
+    nothing.
 
-    By itself glibc gives large blocks back to the system as soon as they are free and fetches them anew: some hundred page faults for each frame of
-    a few hundred kB, which cost more than all else that the hub does with it. Now blocks of up to 32 MiB stay in the heap, and up to 64 MiB of free
-    memory at its end stay with the process.
+    By itself glibc gives large blocks back to the system as soon as they are free and fetches them anew: some
+    hundred page faults for each frame of a few hundred kB, which cost more than all else that the hub does
+    with it. Now blocks of up to 32 MiB stay in the heap, and up to 64 MiB of free memory at its end stay with
+    the process.
     """
     with contextlib.suppress(OSError, AttributeError, TypeError):
         mallopt = ctypes.CDLL(None).mallopt
@@ -46,7 +53,8 @@ class ConnectionLimits:
     sessions : int
         That were let in.
     half_open : int
-        That have not shown the token yet. These have places of their own, so that neither kind takes the other's.
+        That have not shown the token yet. These have places of their own, so that neither kind takes the
+        other's.
     backlog : int
         That the system accepts before anybody looks at them.
     """
@@ -57,7 +65,9 @@ class ConnectionLimits:
 
 
 def connection_limits() -> ConnectionLimits:
-    """Raise the soft limit of open files as far as the system allows, and return how many connections fit below it."""
+    """Raise the soft limit of open files as far as the system allows, and return how many connections fit
+    below it.
+    """
     try:
         import resource
     except ImportError:

@@ -29,8 +29,9 @@ _Item = tuple[CheckedBody, int, int]
 class Recorder:
     """Records every frame that the hub passes on.
 
-    The event loop only ever appends to a bounded queue here. When the disk fails, what waits is kept for as long as it fits and writing is tried
-    again and again; what did not fit is counted with its steps, and so is, until it is written, what waits.
+    The event loop only ever appends to a bounded queue here. When the disk fails, what waits is kept for as
+    long as it fits and writing is tried again and again; what did not fit is counted with its steps, and so
+    is, until it is written, what waits.
 
     Parameters
     ----------
@@ -43,7 +44,8 @@ class Recorder:
     retry_seconds : float
         Wait after the first failure; it doubles with each that follows, up to 15 s.
     limit_bytes : int, optional
-        What the streams may take on disk while they are recorded: the oldest steps are given up for newer ones, and named. As much as comes when absent.
+        What the streams may take on disk while they are recorded: the oldest steps are given up for newer
+        ones, and named. As much as comes when absent.
 
     resumes : bool
         Whether a recording goes on in the folder, of which nothing but earlier attempts is there.
@@ -142,7 +144,9 @@ class Recorder:
             return result
 
     def close(self, description: dict[str, Any]) -> None:
-        """Write what waits, pack the streams to Parquet and end the thread. Blocks; called again it brings ``run.json`` up to date."""
+        """Write what waits, pack the streams to Parquet and end the thread. Blocks; called again it brings
+        ``run.json`` up to date.
+        """
         with self._lock:
             again = self._closing
             self._description = description
@@ -195,7 +199,9 @@ class Recorder:
         self._finish()
 
     def _write_all(self, *, describe: bool) -> None:
-        """Write ``run.json`` where that is due, and everything that waits; whatever cannot be written waits on."""
+        """Write ``run.json`` where that is due, and everything that waits; whatever cannot be written waits
+        on.
+        """
         if self._deleted():
             return
         try:
@@ -234,7 +240,9 @@ class Recorder:
             self._redescribe = True
 
     def _deleted(self) -> bool:
-        """Whether somebody deleted the recording, of which nothing new has come since: then it stays deleted."""
+        """Whether somebody deleted the recording, of which nothing new has come since: then it stays
+        deleted.
+        """
         return not self._work and self._folder.deleted()
 
     def _look_after_files(self) -> None:

@@ -140,7 +140,8 @@ def _codecs(fast: tuple[str, ...], columns: list[str]) -> dict[str, Any]:
     if not fast:
         return {"compression": "zstd", "compression_level": 3}
     return {
-        # Of numbers of which hardly any comes twice there is nothing to compress but repetitions, which the fastest codec finds as well and undoes at no cost.
+        # Of numbers of which hardly any comes twice there is nothing to compress but repetitions, which the
+        # fastest codec finds as well and undoes at no cost.
         "compression": {name: "lz4" if name in fast else "zstd" for name in columns},
         "compression_level": {name: 3 for name in columns if name not in fast},
     }
@@ -192,7 +193,8 @@ class RecordingFolder:
         return not os.path.lexists(self.path / "run.json")
 
     def mend(self) -> list[StreamFile]:
-        """Make the folder again where somebody removed it, and return the files that are gone with what they held.
+        """Make the folder again where somebody removed it, and return the files that are gone with what they
+        held.
 
         Raises
         ------
@@ -219,9 +221,11 @@ class RecordingFolder:
         file.append(body)
 
     def keep_newest(self) -> GivenUp | None:
-        """Give up the oldest steps of the streams of which only the newest rows are kept, where the recording takes more than it may; None where nothing was.
+        """Give up the oldest steps of the streams of which only the newest rows are kept, where the recording
+        takes more than it may; None where nothing was.
 
-        A quarter of the limit is made free at once, since what stays is copied. Streams that are kept whole (scalars, audit) stay.
+        A quarter of the limit is made free at once, since what stays is copied. Streams that are kept whole
+        (scalars, audit) stay.
 
         Raises
         ------

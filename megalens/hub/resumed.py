@@ -34,7 +34,8 @@ _LOOK_SECONDS = 0.05
 
 
 def read_resumed(folder: Path) -> RunFile:
-    """Return the ``run.json`` of a recording that is to go on. A hub that only serves those who look on at the ended training is asked to end.
+    """Return the ``run.json`` of a recording that is to go on. A hub that only serves those who look on at
+    the ended training is asked to end.
 
     Raises
     ------
@@ -88,7 +89,8 @@ def _end(hub: HubEntry) -> None:
 
 
 def set_aside(folder: Path, header: RunFile, first_step: int) -> None:
-    """Move what is recorded into a folder of its own, as the attempt whose steps from ``first_step`` on are trained again.
+    """Move what is recorded into a folder of its own, as the attempt whose steps from ``first_step`` on are
+    trained again.
 
     Its ``run.json`` is written first: whatever ends this in between, every file belongs to one of both.
 
@@ -123,7 +125,9 @@ def set_aside(folder: Path, header: RunFile, first_step: int) -> None:
 
 
 def other_words(header: Mapping[str, Any], message: Announce) -> str | None:
-    """Return a sentence where a training that goes on is of another model or layout than before; None where it is of the same."""
+    """Return a sentence where a training that goes on is of another model or layout than before; None where
+    it is of the same.
+    """
     changes = []
     before, now = header.get("model"), message["model"]
     if before is not None and now is not None and before != now:

@@ -241,7 +241,9 @@ class RunState:
         return status
 
     def stream_figures(self, dropped: Mapping[str, int]) -> dict[str, StreamStatus]:
-        """Return the ``streams`` member of ``status`` for a viewer to which so many rows of each stream were not sent."""
+        """Return the ``streams`` member of ``status`` for a viewer to which so many rows of each stream were
+        not sent.
+        """
         return {name: figures.status(dropped.get(name, 0)) for name, figures in self._figures.items()}
 
     def _nonfinite(self) -> NonFinite:

@@ -157,7 +157,8 @@ class Hub:
                 try:
                     self._look_after()
                 except Exception as error:
-                    # Whatever it is, rows go on to viewers and the recording; a recording that ends is the worse loss.
+                    # Whatever it is, rows go on to viewers and the recording; a recording that ends is the
+                    # worse loss.
                     self.state.warn(
                         f"The hub met an error of its own: {shown_text(repr(error), 200)}. Please report it."
                     )

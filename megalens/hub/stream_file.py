@@ -18,7 +18,9 @@ _MOST_RANGES = 1000
 
 
 class StepRanges:
-    """A set of steps kept as inclusive ranges. Past 1,000 ranges the closest two become one, so it never says too little."""
+    """A set of steps kept as inclusive ranges. Past 1,000 ranges the closest two become one, so it never says
+    too little.
+    """
 
     def __init__(self) -> None:
         self._ranges: list[list[int]] = []
@@ -98,7 +100,9 @@ class StreamFile:
             raise
 
     def append(self, body: CheckedBody) -> None:
-        """Add the rows as whole messages with one write each: all of them, or none where an error is raised."""
+        """Add the rows as whole messages with one write each: all of them, or none where an error is
+        raised.
+        """
         before, messages = self.bytes, body.messages()
         self._write(messages)
         self._index(body, before, messages)
@@ -205,7 +209,9 @@ class StreamFile:
         os.fsync(self._descriptor)
 
     def there(self) -> bool:
-        """Whether the file still is where it was made: a file that somebody removed can be written to without an error."""
+        """Whether the file still is where it was made: a file that somebody removed can be written to without
+        an error.
+        """
         try:
             return os.path.samestat(os.stat(self.path), os.fstat(self._descriptor))
         except OSError:

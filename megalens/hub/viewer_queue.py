@@ -55,7 +55,8 @@ class ViewerQueue:
         Returns
         -------
         bool
-            False when messages that may not be given up overflow the queue alone: the viewer is too slow to be kept.
+            False when messages that may not be given up overflow the queue alone: the viewer is too slow to
+            be kept.
         """
         position = self._next
         self._next += 1
@@ -101,15 +102,16 @@ class ViewerQueue:
 
 
 class _Coverage:
-    """Which frames of a full queue may be given up, and of which newer ones have every row's identity. Each frame costs its own rows,
-    however long the queue.
+    """Which frames of a full queue may be given up, and of which newer ones have every row's identity. Each
+    frame costs its own rows, however long the queue.
     """
 
     def __init__(self, streams: Streams) -> None:
         self._streams = streams
         self._newest: dict[Key, int] = {}
         self._uncovered: dict[int, int] = {}
-        # By drop order, and of one order what newer rows cover before the rest: the positions of frames, oldest first.
+        # By drop order, and of one order what newer rows cover before the rest: the positions of frames,
+        # oldest first.
         self._heaps: dict[tuple[int, bool], list[int]] = {}
 
     def add(self, position: int, item: LiveFrame | str) -> None:
@@ -136,7 +138,8 @@ class _Coverage:
                     self._push(order, True, before)
 
     def victim(self, items: OrderedDict[int, LiveFrame | str], last: int) -> int | None:
-        """Return the position of the frame that is to go: of the lowest drop order, the oldest whose every row a newer one covers, else the oldest.
+        """Return the position of the frame that is to go: of the lowest drop order, the oldest whose every
+        row a newer one covers, else the oldest.
 
         The frame that came last is the newest of all: it goes only where nothing else may.
         """

@@ -1,4 +1,5 @@
-"""The wire and the recording, in Python: messages, streams, frames, settings. Imports stdlib, numpy and pyarrow only.
+"""The wire and the recording, in Python: messages, streams, frames, settings. Imports stdlib, numpy and
+pyarrow only.
 
 What the modules' own ``__all__`` name is what the other rooms import from here.
 """

@@ -1,4 +1,6 @@
-"""Arrow columns of plain values, made without pandas: the first ``pyarrow.array`` of a process imports it, which stops a training for a quarter of a second."""
+"""Arrow columns of plain values, made without pandas: the first ``pyarrow.array`` of a process imports it,
+which stops a training for a quarter of a second.
+"""
 
 from __future__ import annotations
 
@@ -34,13 +36,15 @@ _LONG = struct.Struct("<q")
 
 
 def arrow_column(values: Any, kind: pa.DataType | None = None) -> pa.Array:
-    """Return a column as ``pyarrow.array(values, kind)`` does, with its errors; of numpy's numbers without a copy.
+    """Return a column as ``pyarrow.array(values, kind)`` does, with its errors; of numpy's numbers without a
+    copy.
 
     Parameters
     ----------
     values : sequence or numpy.ndarray
     kind : pyarrow.DataType, optional
-        Of a stream's fields; an array's own when absent. Any other is left to pyarrow, as values are that do not fit.
+        Of a stream's fields; an array's own when absent. Any other is left to pyarrow, as values are that do
+        not fit.
     """
     if kind is None:
         kind = pa.from_numpy_dtype(values.dtype)

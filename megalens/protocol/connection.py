@@ -1,4 +1,6 @@
-"""What both ends of a connection use: how often somebody may do something, and heads of frames that go past the library's copies."""
+"""What both ends of a connection use: how often somebody may do something, and heads of frames that go past
+the library's copies.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ class Pace:
         self._at = clock()
 
     def take(self, cost: int = 1) -> bool:
-        """Return whether one more may be done now, and count it: as several where it costs as much as these."""
+        """Return whether one more may be done now, and count it: as several where it costs as much as
+        these.
+        """
         now = self._clock()
         self._left = min(self.burst, self._left + (now - self._at) * self.rate)
         self._at = now

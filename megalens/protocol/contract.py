@@ -1,4 +1,6 @@
-"""The language-neutral contract: where its files are, and JSON values held against its schemas (the twin of ``src/protocol/schema-check.ts``)."""
+"""The language-neutral contract: where its files are, and JSON values held against its schemas (the twin of
+``src/protocol/schema-check.ts``).
+"""
 
 from __future__ import annotations
 
@@ -84,8 +86,8 @@ SchemaCheck = Callable[[Any], Misfit | None]
 def schema_check(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> SchemaCheck:
     """Compile a JSON Schema to a check.
 
-    Time and memory are linear in the value, and the first misfit ends it. A library would take a hundred times as long for each value that fits, and more than a
-    second to load.
+    Time and memory are linear in the value, and the first misfit ends it. A library would take a hundred
+    times as long for each value that fits, and more than a second to load.
 
     Parameters
     ----------
@@ -97,7 +99,8 @@ def schema_check(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> S
     Raises
     ------
     ValueError
-        When it has a word that is not understood. Words of our own (``x-view``) say nothing of which values fit.
+        When it has a word that is not understood. Words of our own (``x-view``) say nothing of which values
+        fit.
     """
     return _Compiler(definitions).compile(schema)
 

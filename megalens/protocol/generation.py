@@ -21,7 +21,9 @@ MOST_SEQUENCES = 128
 
 @dataclass(frozen=True)
 class GenerationRequest:
-    """``GenerateRequest`` of the messages with every default written out; its schema says what each member means."""
+    """``GenerateRequest`` of the messages with every default written out; its schema says what each member
+    means.
+    """
 
     prompts: tuple[str, ...]
     tokens: int = 64

@@ -48,7 +48,9 @@ def check_settings_size(settings: Any, field: str = "instruments") -> None:
 
 
 def merge_settings(now: Any, patch: Any) -> Any:
-    """Return settings after a JSON Merge Patch (RFC 7396): members that are not named stay, null takes one away, all but objects is replaced."""
+    """Return settings after a JSON Merge Patch (RFC 7396): members that are not named stay, null takes one
+    away, all but objects is replaced.
+    """
     if not isinstance(patch, Mapping):
         return patch
     merged = dict(now) if isinstance(now, Mapping) else {}
@@ -66,7 +68,8 @@ def pipeline_settings(given: Any) -> dict[str, Any]:
     Parameters
     ----------
     given : str or mapping
-        Name of an order (``"greedy"``, ``"1f1b"``, …), a ``Plan`` of ``pipeline.schema.json``, what :func:`megalens.pipeline.plan` gave, or such settings.
+        Name of an order (``"greedy"``, ``"1f1b"``, …), a ``Plan`` of ``pipeline.schema.json``, what
+        :func:`megalens.pipeline.plan` gave, or such settings.
 
     Raises
     ------

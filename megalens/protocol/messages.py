@@ -65,8 +65,8 @@ def decode_message(text: str | bytes, allowed: Collection[str] | None = None) ->
     Raises
     ------
     ProtocolError
-        ``too-large`` when it is longer than any message can be; ``bad-message`` when it is not JSON, not a known message, not to its schema;
-        ``forbidden`` when the type may not come here.
+        ``too-large`` when it is longer than any message can be; ``bad-message`` when it is not JSON, not a
+        known message, not to its schema; ``forbidden`` when the type may not come here.
     """
     if len(text) > MAX_TEXT_BYTES:
         raise ProtocolError(
@@ -130,7 +130,9 @@ def check_message(message: Any) -> None:
 
 
 def _repeated(holder: dict[str, Any]) -> str | None:
-    """Return where a list has an entry of a name or number a second time: the two could neither be told apart nor drawn."""
+    """Return where a list has an entry of a name or number a second time: the two could neither be told apart
+    nor drawn.
+    """
     for member, by in _NAMED.items():
         entries = holder.get(member)
         seen: set[object] = set()

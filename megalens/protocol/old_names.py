@@ -44,7 +44,9 @@ def renamed(**names: str) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
 
 
 def warn_old(sentence: str) -> None:
-    """Give a DeprecationWarning where the first code that is not ours called us, so that a notebook shows it."""
+    """Give a DeprecationWarning where the first code that is not ours called us, so that a notebook shows
+    it.
+    """
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "megalens":
         level, frame = level + 1, frame.f_back

@@ -1,4 +1,6 @@
-"""What others wrote, read with bounds: JSON, texts that are shown, files and folders that others may write to."""
+"""What others wrote, read with bounds: JSON, texts that are shown, files and folders that others may write
+to.
+"""
 
 from __future__ import annotations
 
@@ -42,10 +44,12 @@ _HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202
 
 
 def parse_json(text: str | bytes | bytearray) -> Any:
-    """Return the value of JSON text in which every number is finite, whole ones at most 2^53 - 1, every text whole, every name once.
+    """Return the value of JSON text in which every number is finite, whole ones at most 2^53 - 1, every text
+    whole, every name once.
 
-    Python's parser alone takes ``NaN`` and ``1e999``, integers of 4,300 digits, halves of surrogate pairs and names that come twice, all of which end somewhere else as an
-    error of another kind, and lets text nest so deeply that writing it again fails.
+    Python's parser alone takes ``NaN`` and ``1e999``, integers of 4,300 digits, halves of surrogate pairs and
+    names that come twice, all of which end somewhere else as an error of another kind, and lets text nest so
+    deeply that writing it again fails.
 
     Raises
     ------
@@ -63,7 +67,8 @@ def parse_json(text: str | bytes | bytearray) -> Any:
             text,
             parse_constant=_refuse_constant,
             parse_float=_finite,
-            # Few texts have a long number, and a call for every number of the others would cost more than all the rest.
+            # Few texts have a long number, and a call for every number of the others would cost more than all
+            # the rest.
             parse_int=_bounded if _LONG_NUMBER.search(text) else None,
             object_pairs_hook=_object,
         )
@@ -122,7 +127,8 @@ def _deeper_than(value: Any, levels: int) -> bool:
 
 
 def shown_text(text: object, most: int | None = None) -> str:
-    """Return a text with U+FFFD for every character that a terminal would obey instead of showing it: names, addresses and errors may hold any.
+    """Return a text with U+FFFD for every character that a terminal would obey instead of showing it: names,
+    addresses and errors may hold any.
 
     Parameters
     ----------
@@ -138,7 +144,9 @@ def shown_text(text: object, most: int | None = None) -> str:
 
 
 def attempt_folders(folder: Path) -> list[Path]:
-    """Return the run folders of earlier attempts, from before the training went back to a checkpoint, oldest first. No link is followed."""
+    """Return the run folders of earlier attempts, from before the training went back to a checkpoint, oldest
+    first. No link is followed.
+    """
     home = folder / "attempts"
     with suppress(OSError):
         if home.is_dir() and not home.is_symlink():
@@ -158,8 +166,8 @@ def attempt_folders(folder: Path) -> list[Path]:
 def replace_file(path: Path, content: bytes, *, mode: int = 0o666, sync: bool = False) -> None:
     """Put a file in the place of another, in one go.
 
-    It is written under another name in the same folder first: a dot, the file's name, another dot and eight hexadecimal digits. That is removed where the
-    writing fails, and left where the process is killed.
+    It is written under another name in the same folder first: a dot, the file's name, another dot and eight
+    hexadecimal digits. That is removed where the writing fails, and left where the process is killed.
 
     Parameters
     ----------
@@ -192,7 +200,8 @@ def replace_file(path: Path, content: bytes, *, mode: int = 0o666, sync: bool = 
 
 
 def open_plain(path: str | os.PathLike[str], buffering: int = -1) -> BinaryIO:
-    """Open a file for reading if it is a plain one: a link could lead out of its folder, and a pipe or a device would never end.
+    """Open a file for reading if it is a plain one: a link could lead out of its folder, and a pipe or a
+    device would never end.
 
     Parameters
     ----------

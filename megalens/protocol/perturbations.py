@@ -32,7 +32,8 @@ _FIELD = "disturbance_configs"
 
 @dataclass(frozen=True)
 class Perturbation(Kind):
-    """What is done to each element of one tensor. Subclasses hold the parameters; the tracer does the arithmetic.
+    """What is done to each element of one tensor. Subclasses hold the parameters; the tracer does the
+    arithmetic.
 
     Attributes
     ----------
@@ -149,7 +150,8 @@ def perturbation_infos(site: str | None = None) -> list[KindInfo]:
 
 
 def perturbation_from_setting(setting: Mapping[str, Any], field: str = "kind") -> Perturbation:
-    """Return the perturbation that ``{"name": …, "params": …}`` means. Parameters that are left out take their defaults.
+    """Return the perturbation that ``{"name": …, "params": …}`` means. Parameters that are left out take
+    their defaults.
 
     Raises
     ------
@@ -168,13 +170,15 @@ def perturb_from_disturbance(
     seed: int | None = None,
     steps: int | None = None,
 ) -> Perturb | None:
-    """Return the ``Perturb`` object that a ``disturbance_configs`` dictionary, the peers' way to say what is perturbed, means, or None where all of it is off.
+    """Return the ``Perturb`` object that a ``disturbance_configs`` dictionary, the peers' way to say what is
+    perturbed, means, or None where all of it is off.
 
     Parameters
     ----------
     configs : mapping
-        For each X of ``weight``, ``calculation`` and ``system``: ``X_perturbation`` (a boolean or the text "True" or "False", in any case; off when absent),
-        ``X_perturbation_fn`` (``noise1`` or ``noise2``) and ``X_perturbation_coef``. The latter two are not looked at where X is off, as the peers do.
+        For each X of ``weight``, ``calculation`` and ``system``: ``X_perturbation`` (a boolean or the text
+        "True" or "False", in any case; off when absent), ``X_perturbation_fn`` (``noise1`` or ``noise2``) and
+        ``X_perturbation_coef``. The latter two are not looked at where X is off, as the peers do.
     phases : sequence of str
         Phases in which it is done. A peer does it whenever the model runs.
     seed, steps : int, optional

@@ -1,4 +1,5 @@
-"""Texts of ranges such as ``'0-3,7'``: which numbers a person, a message or a filter names. The twin of ``src/protocol/ranges.ts``.
+"""Texts of ranges such as ``'0-3,7'``: which numbers a person, a message or a filter names. The twin of
+``src/protocol/ranges.ts``.
 
 Ranges stay pairs of bounds and are never written out as numbers, so that ``'0-999999999'`` takes no memory.
 """
@@ -31,7 +32,9 @@ __all__ = [
 ]
 
 EMBEDDING = -1
-"""What stands in place of a layer, counted from 0, for tensors that are no layer's: the embedding. The one number below 0 that a text may name."""
+"""What stands in place of a layer, counted from 0, for tensors that are no layer's: the embedding. The one
+number below 0 that a text may name.
+"""
 
 Ranges = tuple[tuple[int, int], ...]
 """Inclusive bounds."""
@@ -52,7 +55,8 @@ def read_ranges(value: Any, field: str, code: ErrorCode = "bad-parameter") -> Ra
     Parameters
     ----------
     value : int, str, range or iterable of int, or None
-        ``3``, ``"0-3,7"``, ``range(4)``, ``[0, 2]``, ``"all"``. The ranges of a text stay as they are written.
+        ``3``, ``"0-3,7"``, ``range(4)``, ``[0, 2]``, ``"all"``. The ranges of a text stay as they are
+        written.
     field : str
         Its name, for the error.
     code : str
@@ -105,7 +109,9 @@ def ranges_text(ranges: Sequence[tuple[int, int]]) -> str:
 
 
 def in_ranges(value: int | None, ranges: Ranges | None) -> bool:
-    """Whether a number is in one of the ranges: every one is in ``None``, and None, which is not known, is in none."""
+    """Whether a number is in one of the ranges: every one is in ``None``, and None, which is not known, is in
+    none.
+    """
     return ranges is None or (value is not None and any(low <= value <= high for low, high in ranges))
 
 
@@ -174,11 +180,13 @@ def read_steps(value: Any, field: str = "steps", pairs: Any = tuple) -> Ranges |
     Parameters
     ----------
     value : int, slice, range, iterable of int, str or None
-        ``10``, ``slice(10, 20)`` and ``range(10, 20)`` (without 20, as everywhere in Python; a slice may be open), ``[10, 20]`` (these two), ``"10-19,30"``.
+        ``10``, ``slice(10, 20)`` and ``range(10, 20)`` (without 20, as everywhere in Python; a slice may be
+        open), ``[10, 20]`` (these two), ``"10-19,30"``.
     field : str
         Its name, for the error.
     pairs : type or tuple of types
-        Sequences in which two steps are the first and the last, as they were before, with a DeprecationWarning.
+        Sequences in which two steps are the first and the last, as they were before, with a
+        DeprecationWarning.
 
     Raises
     ------

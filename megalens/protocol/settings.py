@@ -1,4 +1,6 @@
-"""What to trace, as data that needs no torch to write down: compressors, settings of flags, the budget; and as people write them."""
+"""What to trace, as data that needs no torch to write down: compressors, settings of flags, the budget; and
+as people write them.
+"""
 
 from __future__ import annotations
 
@@ -61,8 +63,8 @@ class Compressor(Kind):
 class Tile(Compressor):
     """Cut the last axis into equal tiles and reduce each to one number.
 
-    A last axis of F features is cut into tiles of ``ceil(F / tiles)`` features, which gives at most ``tiles`` of them; the last one
-    holds what is left and is reduced over its own features only.
+    A last axis of F features is cut into tiles of ``ceil(F / tiles)`` features, which gives at most ``tiles``
+    of them; the last one holds what is left and is reduced over its own features only.
     """
 
     name: ClassVar[str] = "Tile"
@@ -108,7 +110,9 @@ class Empty(Compressor):
 
 @dataclass(frozen=True)
 class Projection(Compressor):
-    """Project each position on one or more unit vectors per layer, loaded from a file in an allowed folder."""
+    """Project each position on one or more unit vectors per layer, loaded from a file in an allowed
+    folder.
+    """
 
     name: ClassVar[str] = "Projection"
     title: ClassVar[str] = "Projection"
@@ -128,7 +132,8 @@ class Projection(Compressor):
 class Peaks(Compressor):
     """Cut queries and keys of attention probabilities into blocks and keep the largest value of each.
 
-    An axis of N positions is cut into blocks of ``side(N)``; the last one holds what is left. Where N is at most ``cells`` the blocks are single positions.
+    An axis of N positions is cut into blocks of ``side(N)``; the last one holds what is left. Where N is at
+    most ``cells`` the blocks are single positions.
     """
 
     name: ClassVar[str] = "Peaks"
@@ -146,7 +151,9 @@ class Peaks(Compressor):
     cells: int = 256
 
     def side(self, positions: int) -> int:
-        """Return the side of the blocks of an axis: the smallest power of two that leaves at most ``cells`` of them."""
+        """Return the side of the blocks of an axis: the smallest power of two that leaves at most ``cells``
+        of them.
+        """
         return 1 << (max(1, -(-positions // self.cells)) - 1).bit_length()
 
 
@@ -203,13 +210,15 @@ def read_flags(
     Parameters
     ----------
     asked : mapping
-        By flag name: a compressor, a mapping of some settings, True (on, as it is now or with what suits it), False or None (off).
+        By flag name: a compressor, a mapping of some settings, True (on, as it is now or with what suits it),
+        False or None (off).
     now : mapping
         The settings in force, which ``True`` and mappings keep.
     suited : callable
         Gives the ``CompressorSetting`` that suits a flag.
     common : mapping
-        Settings of all flags that are switched on, as :func:`read_setting` gives them; a flag's own are put over them.
+        Settings of all flags that are switched on, as :func:`read_setting` gives them; a flag's own are put
+        over them.
     spell : str
         How the call names a flag.
     prefix : str
@@ -248,7 +257,8 @@ def read_setting(given: Mapping[str, Any], of: str = "", prefix: str = "") -> di
     Parameters
     ----------
     given : mapping
-        Any of the members. ``layers`` may be numbers, ``phases`` one of them, ``samples`` ``"all"``; ``compressor`` a :class:`Compressor`.
+        Any of the members. ``layers`` may be numbers, ``phases`` one of them, ``samples`` ``"all"``;
+        ``compressor`` a :class:`Compressor`.
     of : str
         What the call names by what they are members; they are its arguments when empty.
     prefix : str
@@ -331,7 +341,8 @@ def some_of(
 
 
 def parse_budget(budget: str | float | None, field: str = "budget") -> float | None:
-    """Return a limit in per cent of step time from ``"1%"``, ``"0.5 %"``, ``1``, ``1.0`` or None for no limit.
+    """Return a limit in per cent of step time from ``"1%"``, ``"0.5 %"``, ``1``, ``1.0`` or None for no
+    limit.
 
     Parameters
     ----------
@@ -372,7 +383,8 @@ def words_from_text(text: str) -> list[str]:
 
 
 def flags_from_text(text: str) -> Any:
-    """Read flags as people write them in a shell: names with commas between them, or a JSON object of settings.
+    """Read flags as people write them in a shell: names with commas between them, or a JSON object of
+    settings.
 
     Raises
     ------

@@ -79,7 +79,8 @@ class ClientGeneration:
 def read_generate(message: Mapping[str, Any]) -> ClientGeneration:
     """Return what a ``generate`` asks for.
 
-    Members that have no effect in the peer (``top_p_decay``, ``stop_token``, …) have none here. Without ``random_seed`` each request draws other tokens, as there.
+    Members that have no effect in the peer (``top_p_decay``, ``stop_token``, …) have none here. Without
+    ``random_seed`` each request draws other tokens, as there.
 
     Raises
     ------

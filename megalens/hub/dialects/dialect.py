@@ -147,7 +147,8 @@ class Dialect:
     generates : bool
         Whether it generates text, instead of training.
     candidates : int
-        ``update_type`` of the candidates for the next token, which end a forward pass; 0 where there are none.
+        ``update_type`` of the candidates for the next token, which end a forward pass; 0 where there are
+        none.
     config : mapping
         The flags that are asked for when nobody chose any: flag to compressor setting.
     """

@@ -1,4 +1,6 @@
-"""Serving a run of ours to clients of a foreign hub: one viewer of our hub on one side, a port on the other."""
+"""Serving a run of ours to clients of a foreign hub: one viewer of our hub on one side, a port on the
+other.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +108,8 @@ async def open_server(
 ) -> Server:
     """Listen, and hand each connection that is admitted to ``handler``.
 
-    A client is admitted that asks for this machine as ``localhost`` or under ``host``; a browser's page must be from there, too.
+    A client is admitted that asks for this machine as ``localhost`` or under ``host``; a browser's page must
+    be from there, too.
 
     Parameters
     ----------
@@ -242,7 +245,9 @@ class HubViewer:
             await self._connection.send(encode_message(message))
 
     async def read(self) -> Message | bytes | None:
-        """Return the next message, or the bytes of the next frame; None when the run or its hub has ended. A hub stays for its viewers: one that only hands on does not keep it."""
+        """Return the next message, or the bytes of the next frame; None when the run or its hub has ended. A
+        hub stays for its viewers: one that only hands on does not keep it.
+        """
         assert self._connection is not None
         try:
             data = await self._connection.recv()
@@ -318,7 +323,9 @@ class HubGateway(abc.ABC):
         """Let go of a client that went."""
 
     def _traced(self, client: GatewayClient, flag: str) -> FlagInfo | None:
-        """Return what the hub knows of a flag; None, once the client has been told, where it cannot be traced."""
+        """Return what the hub knows of a flag; None, once the client has been told, where it cannot be
+        traced.
+        """
         info = next((each for each in self._hub.hello["flags"] if each["name"] == flag), None)
         if info is not None and info["layers"]:
             return info

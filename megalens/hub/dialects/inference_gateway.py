@@ -35,7 +35,8 @@ _LOST_TOKENS = "Tokens are missing: this machine could not take them as fast as 
 
 
 class ServedInference:
-    """Serves a live run in MegatronApp's dialect of inference, in a thread of its own, until it is closed, or the run ends; as a context manager it closes itself.
+    """Serves a live run in MegatronApp's dialect of inference, in a thread of its own, until it is closed, or
+    the run ends; as a context manager it closes itself.
 
     Parameters
     ----------
@@ -213,9 +214,11 @@ class ClientTurn:
 
 
 class InferenceGateway(HubGateway):
-    """Serves one hub's run in MegatronApp's dialect of inference. Whoever runs it allows what is on this machine to generate, to switch flags on and to perturb.
+    """Serves one hub's run in MegatronApp's dialect of inference. Whoever runs it allows what is on this
+    machine to generate, to switch flags on and to perturb.
 
-    Generations are done one at a time, as there; what is asked meanwhile waits. A client that goes takes its generations with it.
+    Generations are done one at a time, as there; what is asked meanwhile waits. A client that goes takes its
+    generations with it.
 
     Parameters
     ----------
@@ -236,7 +239,7 @@ class InferenceGateway(HubGateway):
         self._now: ClientTurn | None = None
         self._cancelling: set[asyncio.Task[None]] = set()
 
-    # -- the hub's side --------------------------------------------------------------------------------------------
+    # -- the hub's side --------------------------------------------------------------------------------------
 
     async def _follow(self) -> None:
         while (said := await self._hub.read()) is not None:
@@ -268,7 +271,7 @@ class InferenceGateway(HubGateway):
     def _id(self) -> str:
         return f"inference-{next(self._numbers)}"
 
-    # -- the clients' side -----------------------------------------------------------------------------------------
+    # -- the clients' side -----------------------------------------------------------------------------------
 
     def _work(self, client: GatewayClient) -> list[Coroutine[Any, Any, None]]:
         self._requests[client] = asyncio.Queue(_MOST_WAITING)

@@ -1,4 +1,6 @@
-"""What an inference hub writes, as rows of the streams ``generations`` and ``tokens``. What it does not tell is NaN, -1 or empty."""
+"""What an inference hub writes, as rows of the streams ``generations`` and ``tokens``. What it does not tell
+is NaN, -1 or empty.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,8 @@ _PassNumber = tuple[int, int]
 class PeerText:
     """Says of each token whether it is of the prompt, and what it adds to the text.
 
-    A peer names the tokens of each prompt up to the length of the shortest one. The others of a longer prompt come like generated ones, and are told
-    by going on with the prompt's text.
+    A peer names the tokens of each prompt up to the length of the shortest one. The others of a longer prompt
+    come like generated ones, and are told by going on with the prompt's text.
 
     Parameters
     ----------
@@ -81,7 +83,9 @@ class PeerText:
 
 @functools.cache
 def _alphabet() -> dict[str, bytes]:
-    """Return the byte that each character of a byte-level vocabulary stands for: printable ones for themselves, the others for what follows 255."""
+    """Return the byte that each character of a byte-level vocabulary stands for: printable ones for
+    themselves, the others for what follows 255.
+    """
     kept = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in kept]
     signs = [*map(chr, kept), *(chr(256 + number) for number in range(len(others)))]
@@ -94,7 +98,8 @@ _START = (1, 0)
 class PeerGeneration:
     """The one generation of a translation. It has the number 1.
 
-    A row of a generated token waits for what comes next: only then is it known whether the peer read the token, and where its tensors are.
+    A row of a generated token waits for what comes next: only then is it known whether the peer read the
+    token, and where its tensors are.
 
     Parameters
     ----------
@@ -121,7 +126,7 @@ class PeerGeneration:
         """Whether the prompts came."""
         return self._sequences > 0
 
-    # -- what happens ----------------------------------------------------------------------------------------------
+    # -- what happens ----------------------------------------------------------------------------------------
 
     def ask(self) -> None:
         """Say that it was asked for."""
@@ -146,7 +151,9 @@ class PeerGeneration:
     def take(
         self, candidates: Sequence[Sequence[PeerToken]], sampled: Sequence[PeerToken], number: _PassNumber
     ) -> None:
-        """Take what ends the forward pass of a number: the candidates of each sequence, and the token that it took."""
+        """Take what ends the forward pass of a number: the candidates of each sequence, and the token that it
+        took.
+        """
         self.go_on(number)
         for sequence, (token, others) in enumerate(zip(sampled, candidates, strict=True)):
             if token.id != PADDING:
@@ -155,7 +162,9 @@ class PeerGeneration:
         self.tokens += len(self._waiting[1])
 
     def go_on(self, number: _PassNumber | None) -> None:
-        """Take note that the peer reads the tokens that it took last, in the forward pass of a number; of None, that it does not."""
+        """Take note that the peer reads the tokens that it took last, in the forward pass of a number; of
+        None, that it does not.
+        """
         at, waiting = self._waiting
         if number is not None and number <= at:
             return
@@ -180,7 +189,7 @@ class PeerGeneration:
                 columns = {column: [row[column] for row in piece] for column in piece[0]}
                 yield name, pa.Table.from_batches([arrow_batch(columns, stream_schema(name))])
 
-    # -- rows ------------------------------------------------------------------------------------------------------
+    # -- rows ------------------------------------------------------------------------------------------------
 
     def _state(self, state: str, step: int, *, request: str = "", message: str = "") -> None:
         runs = self._began > 0

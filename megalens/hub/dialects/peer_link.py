@@ -56,7 +56,8 @@ async def open_peer(address: str) -> ClientConnection | None:
 
 
 async def detect(connection: ClientConnection) -> tuple[Dialect, list[str | bytes]]:
-    """Return what the hub speaks, told by what it answers to ``ping`` and to a message that none of them knows; and what else it sent meanwhile.
+    """Return what the hub speaks, told by what it answers to ``ping`` and to a message that none of them
+    knows; and what else it sent meanwhile.
 
     Raises
     ------
@@ -70,14 +71,16 @@ async def detect(connection: ClientConnection) -> tuple[Dialect, list[str | byte
     received = 0
     deadline = time.monotonic() + _PROBE_SECONDS
     try:
-        # A hub may send its steps meanwhile, and none is left out; one that sends more than this says nothing else.
+        # A hub may send its steps meanwhile, and none is left out; one that sends more than this says nothing
+        # else.
         while time.monotonic() < deadline and received <= MOST_BYTES:
             data = await asyncio.wait_for(connection.recv(), deadline - time.monotonic())
             if data == "Value Error!":
                 return DIALECTS["inference"], others
             if isinstance(data, str) and data.replace(" ", "") == '{"type":"pong"}':
                 ponged = True
-                # The training hub prints the other message and says nothing, so there is no need to wait as long.
+                # The training hub prints the other message and says nothing, so there is no need to wait as
+                # long.
                 deadline = time.monotonic() + _PROBE_SECONDS / 3
             else:
                 others.append(data)

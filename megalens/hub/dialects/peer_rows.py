@@ -1,4 +1,6 @@
-"""What a peer sends, as rows with their pass: what it was asked for, what it said of its model, and how far it is."""
+"""What a peer sends, as rows with their pass: what it was asked for, what it said of its model, and how far
+it is.
+"""
 
 from __future__ import annotations
 
@@ -92,7 +94,9 @@ class StandingConfig:
         return after
 
     def apply(self, step: int) -> list[tuple[str, Config]]:
-        """Bring what is planned into force from ``step`` on, and return the changes with the configuration after each."""
+        """Bring what is planned into force from ``step`` on, and return the changes with the configuration
+        after each.
+        """
         done, self._pending = self._pending, []
         if done:
             self.config = done[-1][1]
@@ -190,7 +194,9 @@ class PeerRows:
             self.generation = PeerGeneration(asked_for, f"translation of {plan.address}"[:200])
 
     def sentences(self, *, ended: bool) -> list[str]:
-        """Return what the person must know of the order in which updates came and, once it has ended, of what never came."""
+        """Return what the person must know of the order in which updates came and, once it has ended, of what
+        never came.
+        """
         said = []
         if self._counter.behind:
             said.append(
@@ -217,7 +223,8 @@ class PeerRows:
         Raises
         ------
         BadMessage
-            When it does not say how many layers the model has, its prompts cannot be read, or it comes again in a generation.
+            When it does not say how many layers the model has, its prompts cannot be read, or it comes again
+            in a generation.
         """
         layers = message.get("num_layers")
         if type(layers) is not int or not 0 < layers <= MOST_LAYERS:

@@ -62,7 +62,9 @@ class NumberedRow:
 
 
 def tensors_table(rows: Sequence[NumberedRow]) -> pa.Table:
-    """Return the rows as the stream has them. What a peer does not tell is as near as it can be told: non-finite values are counted in what came."""
+    """Return the rows as the stream has them. What a peer does not tell is as near as it can be told:
+    non-finite values are counted in what came.
+    """
     values = [placed.row.values for placed in rows]
     sizes = [value.size for value in values]
     flat = np.concatenate([value.ravel() for value in values]) if rows else np.empty(0, np.float32)

@@ -1,16 +1,19 @@
-"""Steps where the peer sends none: which forward pass an update belongs to, made out from the order of what one process sends.
+"""Steps where the peer sends none: which forward pass an update belongs to, made out from the order of what
+one process sends.
 
-``T1`` and ``T2`` send a forward pass in order: layer by layer, in each layer flag by flag. An update that does not come after the one before it
-in that order begins the next pass. ``T1`` sends a recomputed pass again during backward, block by block from the last: what is equal in every
-value to the last of the same layer and flag, and does not come after the one before it, is such a repeat and is left out.
+``T1`` and ``T2`` send a forward pass in order: layer by layer, in each layer flag by flag. An update that
+does not come after the one before it in that order begins the next pass. ``T1`` sends a recomputed pass again
+during backward, block by block from the last: what is equal in every value to the last of the same layer and
+flag, and does not come after the one before it, is such a repeat and is left out.
 
 An inference hub ends every pass with the candidates for the next token, so its passes are told by them.
 
-In ``3606`` several processes send, the stages of a pipeline: each sends its layers in order, at its own pace. A flag that does not come after the
-one before it of the same layer begins that layer's next pass. Such a hub sends to whoever asks, from then on, in mid-pass too: after a connection a
-stage is counted from the first pass that it sends whole, once the stage before it is. Then the number may be too high by the passes that were under
-way between the two; that shows, at the latest at the end of the training step, by a pass that begins before the layer before has begun it, and is set
-right.
+In ``3606`` several processes send, the stages of a pipeline: each sends its layers in order, at its own pace.
+A flag that does not come after the one before it of the same layer begins that layer's next pass. Such a hub
+sends to whoever asks, from then on, in mid-pass too: after a connection a stage is counted from the first
+pass that it sends whole, once the stage before it is. Then the number may be too high by the passes that were
+under way between the two; that shows, at the latest at the end of the training step, by a pass that begins
+before the layer before has begun it, and is set right.
 """
 
 from __future__ import annotations
@@ -48,7 +51,8 @@ class PassCounter:
         self._order = dialect.order
         self._last: tuple[int, int] = (-1, -1)
         self._values: dict[tuple[int, str], _Values] = {}
-        # The last repeat of this pass, where its blocks of recomputed layers began, whether that is proved, and where they began in others.
+        # The last repeat of this pass, where its blocks of recomputed layers began, whether that is proved,
+        # and where they began in others.
         self._repeat: tuple[int, int] | None = None
         self._begun: list[int] = []
         self._proved = False
@@ -78,7 +82,9 @@ class PassCounter:
         return self.newest
 
     def all_past(self, passes: int, layers: int) -> bool:
-        """Whether nothing of the first ``passes`` passes can come any more, once something of a later one has."""
+        """Whether nothing of the first ``passes`` passes can come any more, once something of a later one
+        has.
+        """
         return True
 
     def _repeats(self, at: tuple[int, int], flag: str, values: _Values) -> bool:
@@ -101,7 +107,9 @@ class PassCounter:
         return True
 
     def _block_follows(self, layer: int) -> bool:
-        """Whether a recomputed block would begin at a layer now, where its values prove nothing: blocks come from the last to the first, and a pass begins at the lowest layer."""
+        """Whether a recomputed block would begin at a layer now, where its values prove nothing: blocks come
+        from the last to the first, and a pass begins at the lowest layer.
+        """
         before = self._begun[-1] if self._begun else math.inf
         if self._blocks:
             return layer == max((block for block in self._blocks if block < before), default=None)
@@ -110,7 +118,9 @@ class PassCounter:
 
 
 def _proves(values: _Values) -> bool:
-    """Whether equal values were computed from the same input. Of a run that diverged all are NaN, of a part that is still zero all are 0."""
+    """Whether equal values were computed from the same input. Of a run that diverged all are NaN, of a part
+    that is still zero all are 0.
+    """
     finite = values[np.isfinite(values)]
     return bool(finite.size) and finite.min() < finite.max()
 
@@ -146,7 +156,9 @@ class StageCounter:
         self.newest = -1
 
     def pass_of(self, layer: int, flag: str, values: Any) -> int | None:
-        """Return the pass of an update, or None for what is left of a pass that began before the connection."""
+        """Return the pass of an update, or None for what is left of a pass that began before the
+        connection.
+        """
         order = self._order.index(flag)
         last = self._flag.get(layer)
         self._flag[layer] = order
@@ -163,7 +175,9 @@ class StageCounter:
         self._in_mid_pass = True
 
     def all_past(self, passes: int, layers: int) -> bool:
-        """Whether every layer has gone beyond the first ``passes`` passes. One of which nothing came is waited for as long as a stage can be behind: one pass a stage."""
+        """Whether every layer has gone beyond the first ``passes`` passes. One of which nothing came is
+        waited for as long as a stage can be behind: one pass a stage.
+        """
         waiting = [layer for layer in range(layers) if self._pass.get(layer, -1) < passes]
         silent = self.newest >= passes + layers
         return all(silent and layer not in self._flag for layer in waiting)
@@ -173,7 +187,8 @@ class StageCounter:
         if layer in self._pass:
             number = self._pass[layer] + 1
             if self._in_mid_pass and number > self._pass.get(layer - 1, number):
-                # What was counted as this layer's pass was the one before: this is the one that the layer before is in.
+                # What was counted as this layer's pass was the one before: this is the one that the layer
+                # before is in.
                 self._partial.add(layer)
                 self.ahead += 1
                 return
@@ -184,7 +199,8 @@ class StageCounter:
             number = self._base[layer] = joined
         self._pass[layer] = number
         self.newest = max(self.newest, number)
-        # A layer is sent before the one after it. One that is behind lost an update inside the peer, or its process sends late.
+        # A layer is sent before the one after it. One that is behind lost an update inside the peer, or its
+        # process sends late.
         self.behind += number <= self._pass.get(layer + 1, -1)
 
     def _joined(self, layer: int, flag: str, again: bool) -> int | None:
@@ -197,6 +213,7 @@ class StageCounter:
         before = max((other for other in self._flag if other < layer), default=None)
         if before is not None:
             return self._pass.get(before)
-        # The first that sends begins the next pass. Where others were counted already, it had begun theirs before.
+        # The first that sends begins the next pass. Where others were counted already, it had begun theirs
+        # before.
         self._in_mid_pass |= bool(self._pass)
         return 1 + (self._pass[min(self._pass)] if self._pass else self.newest)

@@ -112,7 +112,7 @@ class Translator:
     def _generates(self) -> bool:
         return self._peer is not None and self._peer.dialect.generates
 
-    # -- what is told ----------------------------------------------------------------------------------------------
+    # -- what is told ----------------------------------------------------------------------------------------
 
     def line(self) -> str:
         """Return one line that says how it is."""
@@ -144,7 +144,7 @@ class Translator:
             what = f"for {self._plan.address}"
         return f"Waiting {what} for {seconds:.0f} s."
 
-    # -- life ------------------------------------------------------------------------------------------------------
+    # -- life ------------------------------------------------------------------------------------------------
 
     async def run(self, host: HostedRun) -> None:
         """Translate until the peer ends, or ``most_steps`` are there.
@@ -152,7 +152,8 @@ class Translator:
         Raises
         ------
         DialectError
-            When the peer cannot be reached, refuses, or is not what it was said to be. Rows that came before are with the hub.
+            When the peer cannot be reached, refuses, or is not what it was said to be. Rows that came before
+            are with the hub.
         """
         self._host = host
         await self._announce()
@@ -283,7 +284,7 @@ class Translator:
         if code not in (1000, 1001):
             self._left_out.note(f"The connection ended with {why}.")
 
-    # -- what comes ------------------------------------------------------------------------------------------------
+    # -- what comes ------------------------------------------------------------------------------------------
 
     async def _take(self, data: str | bytes) -> None:
         assert self._peer is not None
@@ -353,7 +354,7 @@ class Translator:
                 {"type": "configured", "id": change, "applied": True, "step": step, "config": after}
             )
 
-    # -- what goes -------------------------------------------------------------------------------------------------
+    # -- what goes -------------------------------------------------------------------------------------------
 
     async def _announce(self) -> None:
         assert self._host is not None

@@ -46,7 +46,8 @@ class WrittenPass:
 class WrittenPasses:
     """Takes rows as they come, and gives the passes in their order once all of their tensors are there.
 
-    A tensor is waited for until the same one of a later pass has come: each process sends its own in order, and slow viewers are spared the oldest.
+    A tensor is waited for until the same one of a later pass has come: each process sends its own in order,
+    and slow viewers are spared the oldest.
 
     Parameters
     ----------
@@ -119,7 +120,9 @@ class WrittenPasses:
             self._take_tensors(table)
 
     def complete(self, *, give_up: bool = False) -> Iterator[WrittenPass]:
-        """Yield the passes that are complete; with ``give_up`` the next one also without what has not come, and wait for that no more."""
+        """Yield the passes that are complete; with ``give_up`` the next one also without what has not come,
+        and wait for that no more.
+        """
         while self.started and self._given < len(self._numbers):
             number = self._numbers[self._given]
             there = self._tensors.get(number, {})

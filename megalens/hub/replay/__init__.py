@@ -1,4 +1,6 @@
-"""A recorded run, served as if it were live: same rows, same order, same steps, by a real hub. Needs no torch."""
+"""A recorded run, served as if it were live: same rows, same order, same steps, by a real hub. Needs no
+torch.
+"""
 
 from __future__ import annotations
 

@@ -82,7 +82,9 @@ class RecordedOrder:
                 waiting[at] = (head, following)
 
     def seconds(self, step: int) -> float:
-        """Return when a step was reached, in seconds of the recording; a tenth of a second a step where nothing tells."""
+        """Return when a step was reached, in seconds of the recording; a tenth of a second a step where
+        nothing tells.
+        """
         if len(self._steps) < 2:
             return step * _STEP_SECONDS
         return float(np.interp(step, self._steps, self._times))
@@ -122,7 +124,8 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.Table]:
 
 
 def announcement(folder: RunFolder, config: Config, speed: float | None) -> Announce:
-    """Return the ``announce`` message of a replay: what the recording says of the run, and that it is a replay.
+    """Return the ``announce`` message of a replay: what the recording says of the run, and that it is a
+    replay.
 
     Parameters
     ----------
@@ -165,7 +168,8 @@ def announcement(folder: RunFolder, config: Config, speed: float | None) -> Anno
 
 
 def read_speed(speed: Any) -> float | None:
-    """Return how many times as fast as it was recorded something is sent again; None is as fast as possible, and so is 0.
+    """Return how many times as fast as it was recorded something is sent again; None is as fast as possible,
+    and so is 0.
 
     Raises
     ------
