@@ -52,12 +52,12 @@ def add_members(
         Sentences for people.
     """
     status["ranks"] = peers.members.states()
-    for rank, told in peers.members.statuses().items():
+    for rank, beat in peers.members.beats().items():
         place = next((p for p in places if p["rank"] == rank), None)
         if rank == own or place is None or place["tp"] == 0:
             continue
-        notes += [f"{peers.members.name(rank)}: {text}"[:500] for text in told.get("warnings", [])]
-        dropped = told.get("dropped", {}).get("producer", 0)
+        notes += [f"{peers.members.name(rank)}: {text}"[:500] for text in beat.get("warnings", [])]
+        dropped = beat["dropped"]["producer"] if "dropped" in beat else 0
         if dropped:
             status["dropped"] = {**status["dropped"], "producer": status["dropped"]["producer"] + dropped}
 

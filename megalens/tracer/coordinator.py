@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ..protocol import STREAMS, ProtocolError, Streams, merge_settings
 from ..protocol.messages_generated import (
@@ -17,6 +17,7 @@ from ..protocol.messages_generated import (
     ConfigPatch,
     Configured,
     Control,
+    RankCondition,
     RankPlace,
     Status,
 )
@@ -30,7 +31,7 @@ from .instruments import Instruments
 from .job import HubRoute, Recovery, Role, ViewerWatch
 from .points import ModelPoints
 from .sending.hub_process import HubAddress, HubProcess
-from .sending.peers import Peers, Proposal, Rendezvous, Schedule, StepStart
+from .sending.peers import Beat, Peers, Proposal, Rendezvous, Schedule, StepStart
 from .sending.producer import Producer
 from .sending.worker import Worker
 from .tensors.config import TracingPlan, change_plan
@@ -438,18 +439,26 @@ class Coordinator:
                 self.worker.reply(self.announcement)
         self.worker.status_now()
 
-    def _beat(self) -> dict[str, Any]:
+    def _beat(self) -> Beat:
         """Return what rank 0 hears of this process twice a second."""
         status = self.instruments.fill(self._own_status(), "report")
         peers = self._led
         if peers is not None and self._watch.free():
             self.warn("The hub is gone, so the training is not kept waiting any more.")
-        state = "paused" if self.schedule.paused else status["state"]
-        beat = {key: value for key, value in status.items() if key in ("warnings", "probes", "dropped")}
-        beat |= {"state": state, "step": self.schedule.begun, "not_applied": self._recovery.version}
+        beat: Beat = {
+            "state": cast(RankCondition, "paused" if self.schedule.paused else status["state"]),
+            "step": self.schedule.begun,
+            "not_applied": self._recovery.version,
+        }
+        if "warnings" in status:
+            beat["warnings"] = status["warnings"]
+        if "probes" in status:
+            beat["probes"] = status["probes"]
+        if "dropped" in status:
+            beat["dropped"] = status["dropped"]
         if peers is not None:
-            known = [beat, *peers.members.statuses().values()]
-            self._recovery.ask([each.get("not_applied") for each in known], self.change)
+            known = [beat, *peers.members.beats().values()]
+            self._recovery.ask([each["not_applied"] for each in known], self.change)
         return beat
 
     def _report(self, status: Status) -> Status:

@@ -13,15 +13,15 @@ import socket
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict
 
 from torch import distributed
 
-from ....protocol.messages_generated import RankCondition, RankPlace, RankState
+from ....protocol.messages_generated import Dropped, Probes, RankCondition, RankPlace, RankState
 from ...place import Place
 from .channel import Channel, ChannelError, Message, MessageKind
 
-__all__ = ["Members", "PeerListener", "Rendezvous"]
+__all__ = ["Beat", "Members", "PeerListener", "Rendezvous"]
 
 _SILENT_SECONDS = 2.0
 
@@ -335,15 +335,28 @@ class Rendezvous:
             return "127.0.0.1"
 
 
+class _Beat(TypedDict):
+    state: RankCondition
+    step: int
+    not_applied: int
+    """Number of the newest change that could not be put on its model; 0 where there is none."""
+
+
+class Beat(_Beat, total=False):
+    """What rank 0 hears of every process twice a second; the rest as in its ``status``."""
+
+    warnings: list[str]
+    probes: Probes
+    dropped: Dropped
+
+
 @dataclass
 class _Entry:
     name: str
     place: RankPlace
     heard: float = field(default_factory=time.monotonic)
-    state: RankCondition = "idle"
-    step: int = 0
+    beat: Beat = field(default_factory=lambda: Beat(state="idle", step=0, not_applied=0))
     gone: RankCondition | None = None
-    status: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Members:
@@ -356,12 +369,14 @@ class Members:
         """Note that a process is there, or is there again."""
         self._entries[rank] = _Entry(name[:200], place)
 
-    def heard(self, rank: int, state: RankCondition, step: int, status: Mapping[str, Any]) -> None:
-        """Take a sign of life."""
+    def heard(self, rank: int, beat: Beat) -> None:
+        """Take a sign of life; raises ``ValueError`` where it says too little."""
+        if not beat.keys() >= _Beat.__required_keys__:
+            raise ValueError(f"a sign of life lacks {', '.join(_Beat.__required_keys__ - beat.keys())}")
         entry = self._entries.get(rank)
         if entry is not None:
             entry.heard = time.monotonic()
-            entry.state, entry.step, entry.status = state, step, status
+            entry.beat = beat
 
     def left(self, rank: int, finished: bool) -> None:
         """Note that a process went, after a goodbye or without one."""
@@ -385,9 +400,9 @@ class Members:
         entry = self._entries.get(rank)
         return entry.name if entry is not None else f"rank {rank}"
 
-    def statuses(self) -> dict[int, Mapping[str, Any]]:
-        """Return the last status of every process that was heard of."""
-        return {rank: entry.status for rank, entry in sorted(self._entries.items())}
+    def beats(self) -> dict[int, Beat]:
+        """Return the last sign of life of every process that came."""
+        return {rank: entry.beat for rank, entry in sorted(self._entries.items())}
 
     def places(self) -> list[RankPlace]:
         """Return the ``RankPlace`` objects of messages."""
@@ -404,8 +419,8 @@ class Members:
                 {
                     "rank": rank,
                     "name": entry.name,
-                    "state": entry.gone or ("silent" if silent else entry.state),
-                    "step": entry.step,
+                    "state": entry.gone or ("silent" if silent else entry.beat["state"]),
+                    "step": entry.beat["step"],
                     "seconds": round(seconds, 3),
                 }
             )

@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from ....protocol import ProtocolError
 from ...place import Place
 from .agreement import Agreement, Proposal
 from .channel import Channel, ChannelError, Message, MessageKind, Outbox
-from .members import Members, PeerListener, Rendezvous
+from .members import Beat, Members, PeerListener, Rendezvous
 from .schedule import Schedule
 
 __all__ = ["Peers"]
@@ -63,7 +63,7 @@ class Peers:
         rendezvous: Rendezvous,
         schedule: Schedule[Any],
         *,
-        beat: Callable[[], dict[str, Any]],
+        beat: Callable[[], Beat],
         received: Callable[[int, str, dict[str, Any], memoryview], None],
         hub: Callable[[dict[str, Any]], None],
         changed: Callable[[], None],
@@ -234,7 +234,7 @@ class Peers:
             case MessageKind.INSTRUMENT:
                 self._received(rank, str(meta["instrument"]), meta, message.payload)
             case MessageKind.BEAT if agreement is not None:
-                self.members.heard(rank, meta["state"], meta["step"], meta)
+                self.members.heard(rank, cast(Beat, meta))
             case MessageKind.READY if agreement is not None:
                 agreement.ready(rank, int(meta["number"]), int(meta["first"]))
             case MessageKind.REFUSE if agreement is not None:
@@ -325,7 +325,7 @@ class Peers:
     def _sign_of_life(self) -> None:
         beat = self._beat()
         if self.agreement is not None:
-            self.members.heard(0, beat["state"], beat["step"], beat)
+            self.members.heard(0, beat)
         elif 0 in self._links:
             self.tell(0, MessageKind.BEAT, beat)
 
