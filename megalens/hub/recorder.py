@@ -7,12 +7,12 @@ import threading
 import time
 from collections import deque
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pyarrow as pa
 
 from ..protocol import CheckedBody
-from ..protocol.messages_generated import Recording
+from ..protocol.messages_generated import Recording, RunFile
 from .errors import HubError
 from .recording_folder import RecordingFolder
 from .stream_file import StepRanges
@@ -59,7 +59,7 @@ class Recorder:
     def __init__(
         self,
         path: Path,
-        description: dict[str, Any],
+        description: RunFile,
         queue_bytes: int,
         retry_seconds: float = 1.0,
         limit_bytes: int | None = None,
@@ -124,7 +124,7 @@ class Recorder:
                 self._unwritten.add(body, step)
             self._lock.notify()
 
-    def describe(self, description: dict[str, Any]) -> None:
+    def describe(self, description: RunFile) -> None:
         """Give ``run.json`` new content, written soon."""
         with self._lock:
             self._description = description
@@ -143,7 +143,7 @@ class Recorder:
                 result["missing_steps"] = missing
             return result
 
-    def close(self, description: dict[str, Any]) -> None:
+    def close(self, description: RunFile) -> None:
         """Write what waits, pack the streams to Parquet and end the thread. Blocks; called again it brings
         ``run.json`` up to date.
         """
@@ -280,7 +280,7 @@ class Recorder:
 
     def _describe(self) -> None:
         with self._lock:
-            description = {**self._description, "missing_steps": self._missing_steps()}
+            description: dict[str, object] = {**self._description, "missing_steps": self._missing_steps()}
             # Who reads that the run has ended expects all of its rows.
             self._redescribe = bool(self._work or self._queue)
             if self._redescribe:

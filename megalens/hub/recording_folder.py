@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -258,7 +259,7 @@ class RecordingFolder:
         """Bytes written so far."""
         return sum(file.bytes for file in self.streams.values())
 
-    def write_description(self, description: dict[str, Any]) -> None:
+    def write_description(self, description: Mapping[str, object]) -> None:
         """Replace ``run.json`` atomically, adding what the streams hold."""
         streams = {name: file.summary() for name, file in self.streams.items()}
         text = json.dumps({**description, "streams": streams}, ensure_ascii=False, allow_nan=False, indent=1)

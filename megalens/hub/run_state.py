@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from ..protocol import STREAMS, SUBPROTOCOL, CheckedBody, Streams, compressor_infos
 from ..protocol.messages_generated import (
@@ -270,24 +270,25 @@ class RunState:
         if text[:500] not in self.warnings:
             self.warnings.append(text[:500])
 
-    def description(self) -> dict[str, Any]:
+    def description(self) -> RunFile:
         """Return ``run.json`` without what the recorder adds."""
         hello: Mapping[str, object] = self.hello()
-        kept = ("run", "model", "layout", "flags", "compressors", "config", "versions")
-        told = [
+        members = ("run", "model", "layout", "flags", "compressors", "config", "versions")
+        present = [
             name
             for name in ("controls", "sites", "configurable", "statistics", "generation", "phase", "origin")
             if name in hello
         ]
         announced = self.streams.announced()
-        return {
+        description: dict[str, Any] = {
             "format": 2,
             "state": self.state,
             "ended": self.ended,
-            **{name: hello[name] for name in (*kept, *told)},
+            **{name: hello[name] for name in (*members, *present)},
             **({"announced": announced} if announced else {}),
             **({"instruments": instruments} if (instruments := self._reports.instruments()) else {}),
         }
+        return cast("RunFile", description)
 
     def _absent(self, ranks: list[RankState]) -> list[str]:
         """Return sentences about processes of which nothing is heard while others are there."""

@@ -8,9 +8,9 @@ import shutil
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
 
 from ..protocol import FIRST_BYTES, CheckedBody, IndexWriter, Stream, index_path
+from ..protocol.messages_generated import StreamSummary
 
 __all__ = ["StreamFile", "StreamPiece", "StepRanges"]
 
@@ -187,7 +187,7 @@ class StreamFile:
         self.first_step = min(piece.first_step for piece in self.pieces)
         return gone
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> StreamSummary:
         """Return the stream's entry in ``run.json``."""
         return {
             "rows": self.rows,
