@@ -38,7 +38,7 @@ _Kind = tuple[tuple[object, ...], ...]
 
 # Statistics on their way from one process of a job to rank 0.
 def pack(
-    step: int, samples: int, figures: Sequence[Figures], names: NameList, told: int, noted: int = 0
+    step: int, samples: int, figures: Sequence[Figures], names: NameList, sent: int, noted: int = 0
 ) -> tuple[dict[str, Any], list[np.ndarray]]:
     """Return a description and arrays: names that rank 0 has not been told yet, then ids and rows of each
     statistic.
@@ -51,15 +51,15 @@ def pack(
         What there is; none is said too, so that nobody waits.
     names : NameList
         The process's names.
-    told, noted : int
+    sent, noted : int
         How many of them, and of their types of number, rank 0 knows.
     """
-    new = json.dumps(names.since(told)).encode()
+    new = json.dumps(names.since(sent)).encode()
     meta: dict[str, Any] = {
         "step": step,
         "samples": samples,
         "stage": names.stage,
-        "first": told,
+        "first": sent,
         "names": len(new),
         "dtypes": names.noted(noted),
         "parts": [
@@ -234,7 +234,7 @@ class Collector:
         self._host = host
         self._at_once = at_once
         self._names, self._take_readings = names, own
-        self._told = self._noted = 0
+        self._sent = self._noted = 0
         # Each is written by one thread only, so that neither needs a lock.
         self._put = self._taken = 0
 
@@ -311,13 +311,13 @@ class MemberCollector(Collector):
 
     def tell_anew(self) -> None:
         """Say all names again."""
-        self._told = self._noted = 0
+        self._sent = self._noted = 0
 
     def _take_own(self, step: MeasuredStep) -> None:
         figures = [part for part in self._figures(step) if part.counted or self._by_rank]
-        told, self._told = self._told, len(self._names)
+        sent, self._sent = self._sent, len(self._names)
         noted = self._noted
-        meta, arrays = pack(step.step, step.samples, figures, self._names, told, noted)
+        meta, arrays = pack(step.step, step.samples, figures, self._names, sent, noted)
         self._noted = noted + len(meta["dtypes"])
         self._host.tell(0, meta, arrays)
 
@@ -401,12 +401,12 @@ class RootCollector(Collector):
 
     def _take_own(self, step: MeasuredStep) -> None:
         figures = self._figures(step)
-        told, self._told = self._told, len(self._names)
-        new = self._names.since(told)[: self._told - told]
+        sent, self._sent = self._sent, len(self._names)
+        new = self._names.since(sent)[: self._sent - sent]
         dtypes = self._names.noted(self._noted)
         self._noted += len(dtypes)
         self._gathering.take(
-            self._host.place.rank, step.step, step.samples, self._names.stage, told, new, figures, dtypes
+            self._host.place.rank, step.step, step.samples, self._names.stage, sent, new, figures, dtypes
         )
 
     def _of_other(self, rank: int, meta: dict[str, Any], payload: memoryview) -> None:
@@ -414,7 +414,7 @@ class RootCollector(Collector):
         try:
             names, figures = unpack(meta, payload)
             at, samples, stage, first = (int(meta[key]) for key in ("step", "samples", "stage", "first"))
-            dtypes = [(int(place), str(dtype)) for place, dtype in meta["dtypes"]]
+            dtypes = [(int(index), str(dtype)) for index, dtype in meta["dtypes"]]
             self._gathering.take(rank, at, samples, stage, first, names, figures, dtypes)
         except (KeyError, ValueError, TypeError, IndexError) as error:
             self._host.warn(

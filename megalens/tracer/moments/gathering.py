@@ -114,13 +114,13 @@ class _Rank:
         self._last: dict[str, tuple[NDArray[np.int32], Names]] = {}
 
     def told(self, first: int, indices: Sequence[int]) -> None:
-        """Note where its names are, from its place ``first`` on."""
+        """Note where its names are, from its index ``first`` on."""
         if indices or first < len(self.indices):
             self.indices = np.concatenate((self.indices[:first], np.array(indices, np.int64)))
             self._last.clear()
 
     def gives(self, stat: str, ids: NDArray[np.int32]) -> Names:
-        """Return the places in the list of all of names that it counted a part of."""
+        """Return the indices in the list of all of names that it counted a part of."""
         last = self._last.get(stat)
         here = self.indices_of(stat, ids)
         if last is None or last[1] is not here:
@@ -129,7 +129,7 @@ class _Rank:
         return here
 
     def indices_of(self, kind: str, ids: NDArray[np.int32]) -> Names:
-        """Return the places of ids; the same array as before where they are the same, as in nearly every
+        """Return the indices of ids; the same array as before where they are the same, as in nearly every
         step.
         """
         last = self._last.get(kind)
@@ -209,8 +209,8 @@ class Gathering:
         figures: Sequence[Figures],
         dtypes: Sequence[tuple[int, str]] = (),
     ) -> None:
-        """Take what a process has of a step, with the names, from its place ``first`` on, and the types of
-        number by their places, that it has not told before.
+        """Take what a process has of a step, with the names, from its index ``first`` on, and the types of
+        number by their indices, that it has not told before.
 
         Raises
         ------

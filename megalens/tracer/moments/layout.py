@@ -14,7 +14,7 @@ COLUMNS = len(MOMENT_COLUMNS)
 """Figures of a row, in the order of :data:`megalens.protocol.MOMENT_COLUMNS`."""
 
 TYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
-"""Types of number that can be measured; the native kernel and the GPU's know them by their place here."""
+"""Types of number that can be measured; the native kernel and the GPU's know them by their index here."""
 
 NEAR_ZERO = 1e-8
 """Values whose size is below it count as near zero, where nobody says another."""

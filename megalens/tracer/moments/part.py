@@ -60,7 +60,7 @@ class NameList:
             self._noted.append((at, dtype))
 
     def noted(self, first: int = 0) -> list[tuple[int, str]]:
-        """Return what was noted from the entry ``first`` on: places, and types such as ``bfloat16``."""
+        """Return what was noted from the entry ``first`` on: indices, and types such as ``bfloat16``."""
         return self._noted[first:]
 
     def readings(self, figures: Figures, rank: int) -> Readings:
@@ -77,7 +77,7 @@ class NameList:
         )
 
     def since(self, first: int) -> list[str]:
-        """Return the names from the place ``first`` on."""
+        """Return the names from the index ``first`` on."""
         return self._names[first:]
 
 
@@ -90,7 +90,7 @@ class Figures:
     stat : str
         Which statistic.
     ids : ndarray
-        int32 ``[n]``, places in the process's list of names, each once.
+        int32 ``[n]``, indices in the process's list of names, each once.
     rows : ndarray
         float64 ``[n, k]``, the columns of :data:`~megalens.protocol.MOMENT_COLUMNS`.
     gradient_stage : str

@@ -234,7 +234,7 @@ class GradientMoment:
     Parameters
     ----------
     params : sequence of ParamPoint
-        Those that this process counts, with their places in the list of names as ``ids``.
+        Those that this process counts, with their indices in the list of names as ``ids``.
     roots : sequence of torch.nn.Module
         Modules whose call is one forward pass.
     optimizers : sequence of torch.optim.Optimizer

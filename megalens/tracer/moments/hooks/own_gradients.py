@@ -32,7 +32,7 @@ class OwnGradients:
     Parameters
     ----------
     params : sequence of ParamPoint
-        Whose gradients, with their places in the list of names as ``ids``. Those of a ``DTensor`` are left
+        Whose gradients, with their indices in the list of names as ``ids``. Those of a ``DTensor`` are left
         out where nobody knows of their reduction: one name is for pieces that are not alike.
     warn : callable
         Takes a sentence for the user.

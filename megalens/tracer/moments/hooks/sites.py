@@ -77,12 +77,12 @@ class Sites:
     roots : sequence of torch.nn.Module
         Modules whose call is one forward pass.
     keep : callable
-        Takes a statistic, the place of a name, and a row float64 ``[1, 11]`` on the device, which is written
+        Takes a statistic, the index of a name, and a row float64 ``[1, 11]`` on the device, which is written
         anew after the next :meth:`begin`.
     spent : callable
         Takes a function and calls it, so that neither its time nor an error of its own is the training's.
     noted : callable, optional
-        Takes the place of a name and the type of its numbers, such as ``bfloat16``, whenever it is measured.
+        Takes the index of a name and the type of its numbers, such as ``bfloat16``, whenever it is measured.
     """
 
     def __init__(
@@ -323,7 +323,7 @@ def probes_of(
     sites, residuals, features : sequence
         The points.
     names : NameList
-        Gives the place of each name.
+        Gives the index of each name.
     due : frozenset of str
         Statistics.
     """

@@ -79,7 +79,7 @@ class ParamRows:
 
 
 def _by_device(tensors: Sequence[Tensor]) -> list[list[int]]:
-    """Return the places of those that can be measured, device by device."""
+    """Return the indices of those that can be measured, device by device."""
     indices: dict[torch.device, list[int]] = {}
     for at, tensor in enumerate(tensors):
         if measurable(tensor):
