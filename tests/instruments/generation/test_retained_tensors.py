@@ -9,7 +9,7 @@ from writers import byte_level, writer
 
 import megalens
 from megalens.tracer.sending.producer import Producer
-from megalens.tracer.tensors import capture, held
+from megalens.tracer.tensors import capture, retained
 
 FLAGS = {
     "QKV_mat_mul": {"compressor": {"name": "Tile", "params": {"tiles": 4, "reduction": "max"}}},
@@ -41,14 +41,14 @@ def written(spoil: bool = False):
 def gathered(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many tensors were handled together, each time."""
     counts: list[int] = []
-    before = held.RetainedTensors.take
+    before = retained.RetainedTensors.take
 
     def take(self):
         found = before(self)
         counts.append(len(found))
         return found
 
-    monkeypatch.setattr(held.RetainedTensors, "take", take)
+    monkeypatch.setattr(retained.RetainedTensors, "take", take)
     return counts
 
 
