@@ -17,8 +17,7 @@ from typing import Any
 import torch
 
 import megalens
-from megalens.demo.model import GPT, GPTConfig
-from megalens.demo.tokenizer import ByteTokenizer
+from megalens.demo.model import GPT, ByteTokenizer, GPTConfig
 from megalens.instruments.generation import as_language_model
 from megalens.instruments.generation.decoding import Decoding, GenerationPass, Sampler, evaluating
 

@@ -21,7 +21,7 @@ from megalens.demo import Trainer
 from megalens.demo.model import GPT
 from megalens.demo.text import load_corpus
 from megalens.demo.train import TrainConfig
-from megalens.instruments.monitor.alarm import Alarm
+from megalens.instruments.monitor.rule import Alarm
 from megalens.protocol import StepReadings
 from megalens.runs.connect import connect
 from megalens.tracer import Tracer

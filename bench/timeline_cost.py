@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import megalens
 from megalens.demo import GPT, TrainConfig, Trainer, load_corpus
-from megalens.instruments.timeline.training.rows import ROW_BYTES
+from megalens.instruments.timeline.rows import ROW_BYTES
 from megalens.runs import open_run
 from megalens.tracer import Tracer
 

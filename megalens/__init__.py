@@ -19,13 +19,12 @@ if TYPE_CHECKING:
     from .hub.errors import HubError
     from .instruments import pipeline
     from .instruments.generation.errors import GenerationError
+    from .instruments.generation.requests import save_direction
     from .instruments.generation.serving import serve
-    from .instruments.generation.written.direction import save_direction
     from .instruments.monitor.trainermon.trainermon import TrainerMon
     from .instruments.monitor.training_monitor import monitor
     from .instruments.pipeline import split
-    from .instruments.pipeline.errors import PipelineError
-    from .instruments.pipeline.split.errors import SplitError
+    from .instruments.pipeline.errors import PipelineError, SplitError
     from .pictures.engine.errors import EngineError
     from .pictures.report.errors import ReportError
     from .pictures.widgets.errors import WidgetError
@@ -105,14 +104,16 @@ _HOMES = {
         "ProtocolError",
         "Tile",
     ),
-    ".instruments.generation.written.direction": ("save_direction",),
+    ".instruments.generation.requests": ("save_direction",),
     ".runs.errors": ("ClientError",),
     ".pictures.engine.errors": ("EngineError",),
     ".instruments.generation.errors": ("GenerationError",),
     ".hub.errors": ("HubError",),
-    ".instruments.pipeline.errors": ("PipelineError",),
+    ".instruments.pipeline.errors": (
+        "PipelineError",
+        "SplitError",
+    ),
     ".pictures.report.errors": ("ReportError",),
-    ".instruments.pipeline.split.errors": ("SplitError",),
     ".tracer.errors": ("TracerError",),
     ".pictures.widgets.errors": ("WidgetError",),
     ".api.notebook": ("NotebookRun", "connect", "open", "open_all"),

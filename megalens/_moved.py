@@ -16,9 +16,9 @@ __all__ = ["follow_moves"]
 # What the documentation names by its path. Deeper modules follow the longest path that they begin with.
 _MOVED = {
     "client": "runs",
-    "client.alarms": "instruments.monitor.alarms",
-    "client.direction": "instruments.generation.written.direction",
-    "client.generation": "instruments.generation.written.generation",
+    "client.alarms": "instruments.monitor.recorded",
+    "client.direction": "instruments.generation.requests",
+    "client.generation": "instruments.generation.written_text",
     "contrast": "instruments.generation.contrast",
     "dialects": "hub.dialects",
     "engine": "pictures.engine",

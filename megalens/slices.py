@@ -1,7 +1,8 @@
-"""The seam of slices: what the folder of an instrument adds to a training, a run, the server and the command line.
+"""The seam of slices: what the folder of an instrument adds to a training, a run, the server and the command
+line.
 
-A slice is found by an entry point of the group ``megalens.slices``, ours and those of other packages alike. It names what it brings as
-``"module:object"``, which is imported when it is first used.
+A slice is found by an entry point of the group ``megalens.slices``, ours and those of other packages alike.
+It names what it brings as ``"module:object"``, which is imported when it is first used.
 """
 
 from __future__ import annotations
@@ -31,14 +32,16 @@ class Slice:
     name : str
         The instrument's name.
     traced : str
-        Called by ``megalens.trace`` with the model, :class:`~megalens.tracer.settings.TraceSettings` and the process's :class:`~megalens.tracer.Place`; gives an
-        :class:`~megalens.tracer.Instrument`, or None where the settings want none.
+        Called by ``megalens.trace`` with the model, :class:`~megalens.tracer.settings.TraceSettings` and the
+        process's :class:`~megalens.tracer.Place`; gives an :class:`~megalens.tracer.Instrument`, or None
+        where the settings want none.
     run : mapping
         Attributes of a run by name: functions whose first argument is the run, or properties.
     notebook : mapping
         The same of a run in a notebook, which has views; these come before the run's own.
     answers : mapping
-        What a view may ask of a run, by name: called with its rows, the request, the run's id and the event that cancels; gives JSON.
+        What a view may ask of a run, by name: called with its rows, the request, the run's id and the event
+        that cancels; gives JSON.
     opens : str
         A :class:`~megalens.runs.foreign_files.ForeignFiles`: files of other tools that are opened as a run.
     endpoints : str
@@ -59,7 +62,9 @@ class Slice:
 
 @functools.cache
 def find_slices() -> tuple[Slice, ...]:
-    """Return every slice of this installation, by name. One that cannot be loaded is left out with a warning."""
+    """Return every slice of this installation, by name. One that cannot be loaded is left out with a
+    warning.
+    """
     found: dict[str, Slice] = {}
     for entry in sorted(entry_points(group=GROUP), key=lambda each: each.name):
         try:
@@ -78,7 +83,9 @@ def _checked(loaded: Any) -> Slice:
 
 
 def _is_gone(error: Exception, module: str) -> bool:
-    """Whether the folder of a slice was deleted since it was installed, which is no fault; a package that it imports may be missing too."""
+    """Whether the folder of a slice was deleted since it was installed, which is no fault; a package that it
+    imports may be missing too.
+    """
     missing = error.name if isinstance(error, ModuleNotFoundError) else None
     return missing is not None and f"{module}.".startswith(f"{missing}.")
 

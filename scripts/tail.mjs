@@ -17,7 +17,7 @@ Exit codes: 0 the run finished or Ctrl-C, 1 the hub is gone or refused, 2 wrong 
 const LOST_MS = 10_000;
 const TRIES = 5;
 
-/** A text of the run without what a terminal would obey, as `megalens/protocol/shown_text.py` shows it. */
+/** A text of the run without what a terminal would obey, as `megalens/protocol/outside.py` shows it. */
 const shown = text =>
   String(text).replace(
     /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g,

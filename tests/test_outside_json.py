@@ -13,10 +13,10 @@ ALLOWED = {
     "instruments/generation/megatron_control.py": "between the ranks of one job",
     "instruments/generation/texts.py": "what the tokenizers package says of its own decoder",
     "protocol/contract.py": "a file of this package",
-    "protocol/plain_json.py": "parse_json itself",
+    "protocol/outside.py": "parse_json itself",
     "pictures/report/build.py": "a file of this package",
     "server/base_handler.py": "a body that parse_json refused, to name the member at fault",
-    "tracer/moments/joining/collector.py": "between the ranks of one job, which have proved to be that",
+    "tracer/moments/collector.py": "between the ranks of one job, which have proved to be that",
     "tracer/sending/hub_process.py": "the line of a hub that this process started",
     "tracer/sending/peers/channel.py": "between the ranks of one job; strangers may send 4 KiB, and are only asked for an answer",
 }

@@ -4,6 +4,7 @@ import sys
 import textwrap
 import threading
 import warnings
+from pathlib import Path
 
 import pytest
 from recorded_run import RUN_ID, write_run
@@ -13,7 +14,7 @@ from megalens.cli.main import main
 from megalens.runs.answers import RunAnswers
 from megalens.slices import GROUP, find_slices
 
-OURS = {"generation", "monitor", "pipeline", "timeline"}
+OURS = {path.parent.name for path in (Path(megalens.__file__).parent / "instruments").glob("*/slice.py")}
 WORKING = """
     import argparse
 

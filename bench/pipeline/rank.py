@@ -19,7 +19,7 @@ import megalens
 from bench.pipeline.modules import KeptBytes, TimedStage
 from megalens.demo.model import Block, GPTConfig
 from megalens.instruments.pipeline import DynamicSchedule
-from megalens.instruments.pipeline.placement import Placement
+from megalens.instruments.pipeline.plan_type import Placement
 from megalens.instruments.pipeline.stages.link import Link
 from megalens.tracer.place import Place
 

@@ -1,73 +1,23 @@
-"""An adapter is a small table: where in a transformer's layer each trace point is."""
+"""From a table of paths to the trace points of a model."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from ..protocol import EMBEDDING
 from ..tracer import FlagPoints, ModelPoints, SitePoints, Source, TracerError
-from .layer_roles import Mixture
 from .layer_sources import EXPERT_FLAGS, LAYER_FLAGS, LayerSources
-from .paths import below, find, is_path, path_and_item
 from .sites import sites_of
 from .sizes import model_sizes, unwrapped
+from .table import LayerTable, below, find, path_and_item
 from .torch_place import torch_place
 
 __all__ = ["Adapter"]
 
-_LINEARS = ("qkv", "q", "k", "v", "kv", "context", "fc1", "gate_up", "gate", "up", "fc2")
-
-_RIGHT = (
-    'A right table: Adapter(layer="blocks.{i}", attention="attention", qkv="attention.qkv", context="attention.projection", '
-    'fc1="mlp.fc1", fc2="mlp.fc2", tokens="embedding").'
-)
-_NOT_PATHS = frozenset(
-    ("layer", "name", "qkv_order", "mixture", "positions_keyword", "layout", "heads", "kv_heads", "missing")
-)
-_WITH_ITEM = frozenset(("probabilities", "positions"))
-_CHOICES = {"qkv_order": ("concatenated", "grouped"), "layout": ("BSH", "SBH")}
-
-
-# What a table may hold, told before a model is looked at.
-def check_table(table: Adapter) -> None:
-    """Refuse a table that can fit no model.
-
-    Raises
-    ------
-    TracerError
-        Naming the entry, what was expected and what came, with an example of a right table.
-    """
-    layer: Any = table.layer
-    if not isinstance(layer, str) or layer.count("{i}") != 1 or not is_path(layer.replace("{i}", "0")):
-        raise _wrong("layer", 'the path of a layer with {i} for its number, such as "blocks.{i}"', layer)
-    for entry in table.__dataclass_fields__.keys() - _NOT_PATHS:
-        path = getattr(table, entry)
-        item = entry in _WITH_ITEM
-        if path is not None and not (isinstance(path, str) and is_path(path, item=item)):
-            more = ', or "attn[1]" for the second value of attn' if item else ""
-            raise _wrong(entry, f'a dotted path of names, such as "attn.proj"{more}', path)
-    for entry, choices in _CHOICES.items():
-        if getattr(table, entry) not in choices:
-            raise _wrong(entry, " or ".join(map(repr, choices)), getattr(table, entry))
-    for entry in ("heads", "kv_heads"):
-        number = getattr(table, entry)
-        if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
-            raise _wrong(entry, "a whole number from 1", number)
-    for one, other in (("gate", "up"), ("up", "gate")):
-        if getattr(table, one) is not None and getattr(table, other) is None:
-            raise _wrong(other, f"the path of a module, as there is {one}={getattr(table, one)!r}", None)
-
-
-def _wrong(entry: str, expected: str, came: Any) -> TracerError:
-    return TracerError(f"Adapter({entry}=…) must be {expected}; got {came!r:.100}. {_RIGHT}")
-
-
-"""Entries of the table that are modules with weights, below a layer."""
 _MIXED = {
     "MLP1_mat_mul": "Every layer is a mixture of experts, whose first linear layers see other tokens each, so that there is no one tensor; ExpertOutputs has what each gives.",
     "ExpertOutputs": "The experts of this model compute all tokens in one product, where their outputs cannot be told apart.",
@@ -75,60 +25,13 @@ _MIXED = {
 
 
 @dataclass(frozen=True)
-class Adapter:
-    """Dotted module paths of a GPT-like model. Paths in a layer are below that layer; an entry that the model lacks stays None.
+class Adapter(LayerTable):
+    """Dotted module paths of a GPT-like model. Paths in a layer are below that layer; an entry that the model
+    lacks stays None.
 
-    ``Adapter(layer="blocks.{i}", qkv="attention.qkv", context="attention.projection", fc1="mlp.fc1", fc2="mlp.fc2")`` is a complete one.
+    ``Adapter(layer="blocks.{i}", qkv="attention.qkv", context="attention.projection", fc1="mlp.fc1",
+    fc2="mlp.fc2")`` is a complete one.
     """
-
-    layer: str
-    """Path of a layer, with ``{i}`` for its number counted from 0. Its output is ``HiddenStates``."""
-    name: str = "table"
-    """Name that viewers are shown."""
-    attention: str | None = None
-    """Module whose output (the first, of a tuple) is ``AttentionOutput_mat_mul``."""
-    qkv: str | None = None
-    """Module whose output holds queries, keys and values side by side."""
-    qkv_order: Literal["concatenated", "grouped"] = "concatenated"
-    """All q, then all k, then all v; or interleaved per key-value head: its queries, its key, its value."""
-    q: str | None = None
-    """Module whose output is the queries, where they have one of their own; likewise ``k`` and ``v``."""
-    k: str | None = None
-    v: str | None = None
-    kv: str | None = None
-    """Instead of ``k`` and ``v``, in latent attention: module whose output holds the key (without what knows its position) and the value of each head."""
-    context: str | None = None
-    """Module whose *input* is the attention context: the output projection."""
-    probabilities: str | None = None
-    """Module whose output is the attention probabilities ``[B, H, Sq, Sk]``; ``attention path[1]`` for the second value that a module returns."""
-    fc1: str | None = None
-    """Module whose output is ``MLP1_mat_mul``."""
-    gate_up: str | None = None
-    """Instead of ``fc1``: module whose output is gate and up halves side by side (SwiGLU)."""
-    gate: str | None = None
-    """Instead of ``fc1``: the gate module, with ``up``."""
-    up: str | None = None
-    fc2: str | None = None
-    """Module whose output is ``MLP2_mat_mul``."""
-    mixture: Mixture | None = None
-    """Where the layer is a mixture of experts: where they and their router are. ``MLP2_mat_mul`` is then what all of them give together."""
-    tokens: str | None = None
-    """Token embedding: its input is the ids. From the model's root."""
-    positions: str | None = None
-    """Module that is given the position ids, from the model's root; positions are 0, 1, 2, … where it is None. ``path[1]`` for the second argument."""
-    positions_keyword: str = "position_ids"
-    """Name of that argument when it is passed by name."""
-    layout: Literal["BSH", "SBH"] = "BSH"
-    """Order of the axes in the model itself."""
-    heads: int | None = None
-    """Attention heads, where the model's config does not say."""
-    kv_heads: int | None = None
-    """Key-value heads, where the model's config does not say; as many as heads when unknown."""
-    missing: Callable[[nn.Module, str], str | None] | None = None
-    """Gives the reason why a flag cannot be seen in this very model, such as an attention that returns no probabilities."""
-
-    def __post_init__(self) -> None:
-        check_table(self)
 
     def fits(self, model: nn.Module) -> bool:
         """Return whether every path of the table is in ``model``."""
@@ -148,8 +51,10 @@ class Adapter:
             raise TracerError(f"The adapter {self.name!r} does not fit {type(body).__name__}: {misfit}.")
         return self.points_of(model, {i: (layer, self) for i, layer in enumerate(self._layers(body))})
 
-    def points_of(self, model: nn.Module, layers: Mapping[int, tuple[nn.Module, Adapter]]) -> ModelPoints:
-        """Return the trace points of ``model``, given its layers, each with the table that says what is in it."""
+    def points_of(self, model: nn.Module, layers: Mapping[int, tuple[nn.Module, LayerTable]]) -> ModelPoints:
+        """Return the trace points of ``model``, given its layers, each with the table that says what is in
+        it.
+        """
         body = unwrapped(model)
         sizes = model_sizes(body, self.heads, self.kv_heads, below(body, self.tokens))
         sources = {i: LayerSources(table, layer, sizes) for i, (layer, table) in layers.items()}
@@ -166,15 +71,6 @@ class Adapter:
         flags["InputTokens"] = FlagPoints({EMBEDDING: tokens} if tokens else {}, self._unnamed("InputTokens"))
         described = sizes.to_message(type(body).__name__, self.name, len(layers))
         return ModelPoints((model,), described, flags, _sites(layers), torch_place(model))
-
-    def linears(self) -> list[str]:
-        """Return the paths of modules with weights, below a layer."""
-        return self._paths(*_LINEARS)
-
-    @property
-    def mlp2(self) -> str | None:
-        """Path of what gives the output of the MLP, or of all experts together."""
-        return (self.mixture.block or None) if self.mixture else self.fc2
 
     def _input_tokens(self, body: nn.Module) -> tuple[Source, ...]:
         embedding = below(body, self.tokens)
@@ -198,12 +94,6 @@ class Adapter:
 
     # Matching.
 
-    def _paths(self, *names: str) -> list[str]:
-        return [path for path in (getattr(self, name) for name in names) if path is not None]
-
-    def _inside(self) -> list[str]:
-        return [path_and_item(path)[0] for path in self._paths("attention", "probabilities", *_LINEARS)]
-
     def _layers(self, body: nn.Module) -> list[nn.Module]:
         found: dict[nn.Module, None] = {}
         # A model that answers to every name has no more layers than it has modules.
@@ -214,12 +104,12 @@ class Adapter:
     def _misfit(self, body: nn.Module) -> str | None:
         """Return what of the table ``body`` has not; None where it has everything."""
         layers = self._layers(body)
-        outside = [path_and_item(path)[0] for path in self._paths("tokens", "positions")]
+        outside = [path_and_item(path)[0] for path in self.paths("tokens", "positions")]
         if not layers or any(find(body, path) is None for path in outside):
             children = ", ".join(name for name, _ in body.named_children())[:500]
             return f"expected {', '.join((self.layer, *outside))}, and the model has {children}"
         for number, layer in enumerate(layers):
-            absent = [path for path in self._inside() if find(layer, path) is None]
+            absent = [path for path in self.modules() if find(layer, path) is None]
             if absent:
                 names = ", ".join(name for name, _ in layer.named_modules() if name)[:1000]
                 return f"layer {number} has no {', '.join(absent)}. It has {names}"
@@ -231,7 +121,7 @@ class Adapter:
         return f"The adapter {self.name!r} names no module for {flag}."
 
 
-def _sites(layers: Mapping[int, tuple[nn.Module, Adapter]]) -> dict[str, SitePoints]:
+def _sites(layers: Mapping[int, tuple[nn.Module, LayerTable]]) -> dict[str, SitePoints]:
     return sites_of(
         weight={
             i: [layer.get_submodule(path) for path in table.linears()] for i, (layer, table) in layers.items()

@@ -1,4 +1,6 @@
-"""The moment at which a process's own gradients are whole, and not yet reduced over data-parallel processes: with Megatron-Core's DDP, with ``fully_shard``, and with torch's DDP where gradients lie in its buckets."""
+"""The moment at which a process's own gradients are whole, and not yet reduced over data-parallel processes:
+with Megatron-Core's DDP, with ``fully_shard``, and with torch's DDP where gradients lie in its buckets.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ Then = Callable[[nn.Parameter, Tensor], None]
 
 
 def before_reduction(chunks: Sequence[nn.Module]) -> BeforeReduction | None:
-    """Return the moment; None where none of these reduces gradients. What is called then must not raise. Under ``fully_shard`` a gradient is that of the whole parameter."""
+    """Return the moment; None where none of these reduces gradients. What is called then must not raise.
+    Under ``fully_shard`` a gradient is that of the whole parameter.
+    """
     groups = [group for chunk in chunks for group in _bucket_groups(chunk)]
     if groups:
         return BeforeReduction(functools.partial(_megatron, groups))
@@ -34,7 +38,9 @@ def before_reduction(chunks: Sequence[nn.Module]) -> BeforeReduction | None:
 
 
 def _sharding() -> tuple[type, ...]:
-    """Return what ``fully_shard`` makes of a module; nothing with a torch that is too old or has no distributed package."""
+    """Return what ``fully_shard`` makes of a module; nothing with a torch that is too old or has no
+    distributed package.
+    """
     kind = getattr(getattr(distributed, "fsdp", None), "FSDPModule", None)
     return () if kind is None else (kind,)
 

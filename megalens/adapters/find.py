@@ -27,6 +27,7 @@ ADAPTERS: tuple[Adapter | MegatronAdapter | StructureAdapter, ...] = (
     replace(GPT_TABLE, positions=None),
     StructureAdapter(),
 )
+"""The ready adapters, in the order in which they are tried."""
 
 _ENTRIES = (
     ("attention", "attention", "below a layer: its output is AttentionOutput_mat_mul"),
@@ -99,7 +100,6 @@ def _most_likely(body: nn.Module) -> tuple[str, LayerRoles]:
     return best[1:]
 
 
-"""The ready adapters, in the order in which they are tried."""
 _LINES = 60
 _NOWHERE = {
     **dict.fromkeys(

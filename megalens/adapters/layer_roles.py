@@ -30,7 +30,9 @@ _BLOCKED = {
     "CodeGenAttention": "lies in four blocks of queries, values and keys",
 }
 _PER_HEAD = frozenset(("query_key_value",))
-"""Fused layers of this name have queries, keys and values of each head, or of each group of heads, side by side, as Megatron-LM lays them out."""
+"""Fused layers of this name have queries, keys and values of each head, or of each group of heads, side by
+side, as Megatron-LM lays them out.
+"""
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,8 @@ class Mixture:
     Attributes
     ----------
     block : str
-        What holds router and experts; its output is that of all of them together. Empty where it is the layer itself.
+        What holds router and experts; its output is that of all of them together. Empty where it is the layer
+        itself.
     experts : str
         The experts: a list of modules, or one module whose weights have the expert as their first axis.
     count : int
@@ -57,7 +60,9 @@ class Mixture:
 
 @dataclass(frozen=True)
 class LayerRoles:
-    """Paths of what is in a layer, as the fields of ``Adapter`` of the same names; ``missing`` says why there is none of a flag."""
+    """Paths of what is in a layer, as the fields of ``Adapter`` of the same names; ``missing`` says why there
+    is none of a flag.
+    """
 
     attention: str | None = None
     qkv: str | None = None
@@ -88,7 +93,9 @@ class LayerRoles:
 
 
 def projections(module: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:
-    """Give what maps features to features, by path: ``nn.Linear``, Hugging Face's ``Conv1D``, quantised and LoRA-wrapped ones. What is inside of one is its own business."""
+    """Give what maps features to features, by path: ``nn.Linear``, Hugging Face's ``Conv1D``, quantised and
+    LoRA-wrapped ones. What is inside of one is its own business.
+    """
     for name, child in module.named_children():
         path = f"{prefix}{name}"
         if output_features(child) is not None and input_features(child) is not None:
@@ -122,7 +129,9 @@ def layer_roles(layer: nn.Module, hidden: int | None) -> LayerRoles:
 
 
 def mixture_of(layer: nn.Module) -> Mixture | None:
-    """Return the mixture of experts below ``layer``: several like modules with weights in a list, or weights with one more axis, and a router with a row for each."""
+    """Return the mixture of experts below ``layer``: several like modules with weights in a list, or weights
+    with one more axis, and a router with a row for each.
+    """
     for path, module in layer.named_modules():
         count = _experts(module)
         if not path or not count:
@@ -154,7 +163,9 @@ def _experts(module: nn.Module) -> int:
 
 
 def stacked_experts(module: nn.Module) -> int:
-    """Return of how many experts ``module`` has the weights, each weight with the expert as its first axis; 0 where it has none of that kind."""
+    """Return of how many experts ``module`` has the weights, each weight with the expert as its first axis; 0
+    where it has none of that kind.
+    """
     stacked = [parameter.shape[0] for parameter in module.parameters(recurse=False) if parameter.ndim == 3]
     return stacked[0] if len(stacked) > 1 and len(set(stacked)) == 1 and stacked[0] > 1 else 0
 
@@ -206,7 +217,8 @@ def _attention(
         if context is None:
             partial = roles, own | outside
             continue
-        # What adds the residual stream itself does not give the attention's own output; nor does one whose output projection stands elsewhere.
+        # What adds the residual stream itself does not give the attention's own output; nor does one whose
+        # output projection stands elsewhere.
         whole = module is not None and context.startswith(f"{holder}.") and not _adds_residual(module)
         roles = replace(roles, context=context, attention=holder if whole else context)
         width, queries = input_features(linears[context]), output_features(linears.get(roles.q or "", layer))
@@ -272,7 +284,8 @@ def _fits_mlp(group: Mapping[str, nn.Module], hidden: int | None) -> dict[str, A
         return {}
     paths = list(group)
     sizes = {path: (input_features(module), output_features(module)) for path, module in group.items()}
-    # Where the width is that of the stream, only the name tells which way a layer goes; else the order in which they were made.
+    # Where the width is that of the stream, only the name tells which way a layer goes; else the order in
+    # which they were made.
     downs = [
         path
         for path in paths

@@ -1,11 +1,11 @@
-"""Where each flag's tensor can be seen in one layer of a table."""
+"""Where each flag's tensor can be seen in one layer of a table, and how a tensor that holds several is cut."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,12 +13,9 @@ from torch import Tensor, nn
 from ..protocol import expert_part
 from ..tracer import Shards, Source, TracerError
 from .layer_roles import Mixture
-from .paths import below, path_and_item
 from .sizes import ModelSizes, halves, input_features, output_features
+from .table import LayerTable, below, path_and_item
 from .torch_place import input_shards, output_shards
-
-if TYPE_CHECKING:
-    from .adapter import Adapter
 
 __all__ = ["EXPERT_FLAGS", "LAYER_FLAGS", "LayerSources"]
 
@@ -55,7 +52,9 @@ class GroupedParts:
 
 @dataclass(frozen=True)
 class KeyValueParts:
-    """Cut ``[..., (key, value) x heads]``, what latent attention makes of its compressed keys and values; the key's part that knows the position is elsewhere."""
+    """Cut ``[..., (key, value) x heads]``, what latent attention makes of its compressed keys and values; the
+    key's part that knows the position is elsewhere.
+    """
 
     key: int
     value: int
@@ -67,7 +66,9 @@ class KeyValueParts:
 
 
 def qkv_widths(size: int | None, sizes: ModelSizes) -> tuple[int | None, ...]:
-    """Return the features of queries, keys and values in a fused tensor of ``size``; None each where it is not known."""
+    """Return the features of queries, keys and values in a fused tensor of ``size``; None each where it is
+    not known.
+    """
     if size is None:
         return (None, None, None)
     try:
@@ -101,7 +102,9 @@ def router_sources(layer: nn.Module, mixture: Mixture) -> Sequence[Source]:
 
 
 def expert_sources(layer: nn.Module, mixture: Mixture, hidden: int | None) -> Sequence[Source]:
-    """Return where the outputs of each expert can be seen, ``[1, tokens, hidden]`` of the tokens that were routed to it; none where they cannot be told apart."""
+    """Return where the outputs of each expert can be seen, ``[1, tokens, hidden]`` of the tokens that were
+    routed to it; none where they cannot be told apart.
+    """
     experts = layer.get_submodule(mixture.experts)
     if isinstance(experts, (nn.ModuleList, nn.ModuleDict)):
         return [
@@ -147,8 +150,9 @@ class _Probabilities:
 class _StackedExperts:
     """Outputs of experts whose weights are one tensor, so that no module of theirs is called.
 
-    The module is asked once more for each place among the chosen, with that choice alone and a weight of 1: what it then gives each token is the output of one expert. The ranks' own collectives do not come
-    into it, since the weights are there in the module's pre-hook.
+    The module is asked once more for each place among the chosen, with that choice alone and a weight of 1:
+    what it then gives each token is the output of one expert. The ranks' own collectives do not come into it,
+    since the weights are there in the module's pre-hook.
     """
 
     def __init__(self, experts: nn.Module, count: int) -> None:
@@ -156,7 +160,9 @@ class _StackedExperts:
         self._chosen: tuple[Tensor, Tensor] | None = None
 
     def of(self, expert: int) -> Callable[[Any], Tensor | None]:
-        """Return what gives the outputs of one expert. They are asked for in order, the first computes and the last forgets."""
+        """Return what gives the outputs of one expert. They are asked for in order, the first computes and
+        the last forgets.
+        """
 
         def outputs(given: Any) -> Tensor | None:
             if expert == 0:
@@ -189,7 +195,7 @@ class LayerSources:
 
     Parameters
     ----------
-    table : Adapter
+    table : LayerTable
         What is where below the layer.
     layer : torch.nn.Module
         The layer.
@@ -197,9 +203,10 @@ class LayerSources:
         Of the whole model.
     """
 
-    def __init__(self, table: Adapter, layer: nn.Module, sizes: ModelSizes) -> None:
+    def __init__(self, table: LayerTable, layer: nn.Module, sizes: ModelSizes) -> None:
         self._table, self._layer, self._sizes = table, layer, sizes
-        # Experts, latent attention, and linear layers that the layer calls itself may work on all tokens of the batch in one row.
+        # Experts, latent attention, and linear layers that the layer calls itself may work on all tokens of
+        # the batch in one row.
         flat = table.mixture is not None or table.kv is not None or (table.fc2 or ".").isidentifier()
         self._same: dict[str, Any] = {
             "sequence_first": table.layout == "SBH",
@@ -290,7 +297,9 @@ class LayerSources:
     def _output(
         self, path: str, sized_by: str | None = None, *, part: str = "", size: int | None = None
     ) -> Source:
-        """Return the output of a module as it is. What it does not say of its own layout is that of ``sized_by``, from which it comes."""
+        """Return the output of a module as it is. What it does not say of its own layout is that of
+        ``sized_by``, from which it comes.
+        """
         module, inner = self._at(path), below(self._layer, sized_by)
         features = size or output_features(inner or module)
         return Source(

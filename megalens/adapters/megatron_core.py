@@ -21,9 +21,11 @@ _MOE = "Layer {layer} is a mixture of experts: its first linear layers see diffe
 
 
 class MegatronAdapter:
-    """Trace points of ``megatron.core`` GPT models: bare, or in its DDP, Float16Module or FSDP; with virtual stages, the list of model chunks.
+    """Trace points of ``megatron.core`` GPT models: bare, or in its DDP, Float16Module or FSDP; with virtual
+    stages, the list of model chunks.
 
-    Nothing of Megatron-Core is imported: where the process stands is read from ``megatron.core.parallel_state``, which the training has imported.
+    Nothing of Megatron-Core is imported: where the process stands is read from
+    ``megatron.core.parallel_state``, which the training has imported.
     """
 
     name = "megatron core"
@@ -165,7 +167,8 @@ def _below(layer: nn.Module, path: str) -> nn.Module | None:
     return None if type(module).__name__ in ("IdentityOp", "IdentityFuncOp") else module
 
 
-# One maker per flag, each for one layer: where it is, or why nowhere. All are laid out [S, B, *] but the probabilities.
+# One maker per flag, each for one layer: where it is, or why nowhere. All are laid out [S, B, *] but the
+# probabilities.
 
 
 def _qkv(layer: nn.Module, config: Any, place: Place) -> Source | str:
@@ -289,18 +292,20 @@ class _Groups:
 
 @dataclass(frozen=True)
 class _PartOfGroup:
-    """Cut what one rank has of a group that lies on several: some of its queries, or of its key and value, or none of one of them."""
+    """Cut what one rank has of a group that lies on several: some of its queries, or of its key and value, or
+    none of one of them.
+    """
 
     groups: _Groups
     tp: int
 
     def __call__(self, data: Tensor) -> Sequence[Tensor]:
-        held = data.shape[-1]
+        width = data.shape[-1]
         # A rank's features never reach into a second group: several ranks share one.
-        first = self.tp * held % sum(self.groups.sizes)
+        first = self.tp * width % sum(self.groups.sizes)
         parts, begin = [], 0
         for size in self.groups.sizes:
-            low, high = (min(max(edge - first, 0), held) for edge in (begin, begin + size))
+            low, high = (min(max(edge - first, 0), width) for edge in (begin, begin + size))
             parts.append(data[..., low:high])
             begin += size
         return parts

@@ -1,4 +1,6 @@
-"""The moment in a Megatron-Core step at which gradients are reduced, unscaled and known to be finite, and not yet clipped."""
+"""The moment in a Megatron-Core step at which gradients are reduced, unscaled and known to be finite, and not
+yet clipped.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
-__all__ = ["ready_moment", "Held", "held_parameters", "leaf_optimizers"]
+__all__ = ["OptimizerParam", "leaf_optimizers", "optimizer_params", "ready_moment"]
 
 _PREPARE = "prepare_grads"
 Stop = Callable[[], None]
@@ -18,15 +20,17 @@ Stop = Callable[[], None]
 # What an optimizer of Megatron-Core holds of each parameter: fp32 master weights and the gradients that it
 # will apply.
 @dataclass(frozen=True)
-class Held:
+class OptimizerParam:
     """What this process's optimizer holds of a parameter.
 
     Attributes
     ----------
     tensor : torch.Tensor or None
-        The weights that it updates, the whole parameter or a flat part of it; its ``grad`` (or ``decoupled_grad``) is the gradient that it applies. None where it holds nothing.
+        The weights that it updates, the whole parameter or a flat part of it; its ``grad`` (or
+        ``decoupled_grad``) is the gradient that it applies. None where it holds nothing.
     owned : bool
-        Whether the data-parallel processes hold different values or parameters, so that each counts its own. Otherwise all hold the same.
+        Whether the data-parallel processes hold different values or parameters, so that each counts its own.
+        Otherwise all hold the same.
     part : slice or None
         Which values of the flat parameter, where it is a part.
     """
@@ -62,12 +66,15 @@ def leaf_optimizers(optimizer: Any) -> list[Any]:
     return [leaf for one in chained for leaf in leaf_optimizers(one)]
 
 
-def held_parameters(optimizer: Any) -> dict[int, Held]:
-    """Return what ``optimizer`` holds, by the ``id`` of the model's parameter. Parameters that it does not know (frozen ones) are absent."""
+def optimizer_params(optimizer: Any) -> dict[int, OptimizerParam]:
+    """Return what ``optimizer`` holds, by the ``id`` of the model's parameter. Parameters that it does not
+    know (frozen ones) are absent.
+    """
     lists = (getattr(optimizer, name, None) for name in ("dp_cp_params_list", "expt_dp_params_list"))
-    # A layer-wise optimizer deals whole parameters out to the data-parallel processes: what this one did not get, another holds.
+    # A layer-wise optimizer deals whole parameters out to the data-parallel processes: what this one did not
+    # get, another holds.
     dealt = {id(parameter) for of_kind in lists if of_kind for one in of_kind for parameter in one}
-    held = {key: Held(None, owned=True) for key in dealt}
+    held = {key: OptimizerParam(None, owned=True) for key in dealt}
     for leaf in leaf_optimizers(optimizer):
         if getattr(leaf, "buffers", None) is not None and hasattr(leaf, "model_float16_groups"):
             held.update(_sharded(leaf))
@@ -79,16 +86,17 @@ def held_parameters(optimizer: Any) -> dict[int, Held]:
     return held
 
 
-def _sharded(leaf: Any) -> Iterator[tuple[int, Held]]:
+def _sharded(leaf: Any) -> Iterator[tuple[int, OptimizerParam]]:
     """Give what a distributed optimizer holds: a flat piece of some parameters, nothing of others."""
     # Several instances of the optimizer hold the same; the first is counted.
     counts = not getattr(leaf, "distributed_optimizer_instance_id", 0)
     for buffer in leaf.buffers:
         for parameter in buffer.params:
-            yield id(parameter), Held(None, owned=True)
+            yield id(parameter), OptimizerParam(None, owned=True)
     if not counts:
         return
-    # Where Transformer Engine's optimizer keeps the master weights to itself, the model's own are what there is.
+    # Where Transformer Engine's optimizer keeps the master weights to itself, the model's own are what there
+    # is.
     pieces = zip(
         _flat(leaf.model_float16_groups),
         _flat(leaf.shard_fp32_from_float16_groups),
@@ -96,9 +104,12 @@ def _sharded(leaf: Any) -> Iterator[tuple[int, Held]]:
         strict=True,
     )
     for parameter, main, own in pieces:
-        yield id(parameter), Held(own if main is None else main, owned=True, part=_part(leaf, parameter))
+        yield (
+            id(parameter),
+            OptimizerParam(own if main is None else main, owned=True, part=_part(leaf, parameter)),
+        )
     for parameter, own in zip(_flat(leaf.model_fp32_groups), _flat(leaf.shard_fp32_groups), strict=True):
-        yield id(parameter), Held(own, owned=True, part=_part(leaf, parameter))
+        yield id(parameter), OptimizerParam(own, owned=True, part=_part(leaf, parameter))
 
 
 def _part(leaf: Any, parameter: Any) -> slice | None:
@@ -110,15 +121,17 @@ def _part(leaf: Any, parameter: Any) -> slice | None:
     return slice(values.start, values.end)
 
 
-def _mixed(leaf: Any, dealt: set[int]) -> Iterator[tuple[int, Held]]:
+def _mixed(leaf: Any, dealt: set[int]) -> Iterator[tuple[int, OptimizerParam]]:
     yield from _kept(_flat(leaf.float16_groups), _flat(leaf.fp32_from_float16_groups), dealt)
     whole = list(_flat(leaf.fp32_from_fp32_groups))
     yield from _kept(whole, whole, dealt)
 
 
-def _kept(parameters: Iterable[Any], tensors: Iterable[Any], dealt: set[int]) -> Iterator[tuple[int, Held]]:
+def _kept(
+    parameters: Iterable[Any], tensors: Iterable[Any], dealt: set[int]
+) -> Iterator[tuple[int, OptimizerParam]]:
     for parameter, tensor in zip(parameters, tensors, strict=True):
-        yield id(parameter), Held(tensor, owned=id(parameter) in dealt)
+        yield id(parameter), OptimizerParam(tensor, owned=id(parameter) in dealt)
 
 
 def _flat(groups: Iterable[Iterable[Any]]) -> Iterator[Any]:
@@ -126,9 +139,11 @@ def _flat(groups: Iterable[Iterable[Any]]) -> Iterator[Any]:
 
 
 def ready_moment(optimizer: Any) -> Callable[[Callable[[], None]], Stop] | None:
-    """Return what takes a function to call whenever the gradients are ready, and gives back what stops that; None where ``optimizer`` does not tell the moment.
+    """Return what takes a function to call whenever the gradients are ready, and gives back what stops that;
+    None where ``optimizer`` does not tell the moment.
 
-    Of Megatron-Core's optimizers it is when they have prepared gradients and found them finite, before they clip. One of torch's is called when all is done to gradients that the training does to them.
+    Of Megatron-Core's optimizers it is when they have prepared gradients and found them finite, before they
+    clip. One of torch's is called when all is done to gradients that the training does to them.
     """
     first = optimizer[0] if isinstance(optimizer, (list, tuple)) and optimizer else optimizer
     if callable(getattr(first, _PREPARE, None)):
@@ -141,7 +156,8 @@ def ready_moment(optimizer: Any) -> Callable[[Callable[[], None]], Stop] | None:
 def _when_prepared(optimizer: Any, then: Callable[[], None]) -> Stop:
     """Stand in for the method ``prepare_grads`` of this very optimizer.
 
-    It answers what it always does: whether there was an infinite or undefined gradient, for which the step is skipped and ``then`` is not called. A chained optimizer asks all that it is made of, and the step is
+    It answers what it always does: whether there was an infinite or undefined gradient, for which the step is
+    skipped and ``then`` is not called. A chained optimizer asks all that it is made of, and the step is
     skipped where one of them says so; so only the outermost is stood in for.
     """
     before: Any = vars(optimizer).get(_PREPARE)

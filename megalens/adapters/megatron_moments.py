@@ -14,13 +14,14 @@ from ..protocol import MOMENT_STATS
 from ..tracer import TracerError
 from ..tracer.moments.points import MomentPoints, ParamPoint, ResidualPoint, SitePoint
 from .before_reduction import before_reduction
-from .megatron_gradients import Held, held_parameters, leaf_optimizers, ready_moment
+from .megatron_gradients import OptimizerParam, leaf_optimizers, optimizer_params, ready_moment
 from .megatron_ranks import MegatronModule, MegatronRanks, megatron_modules
 from .sizes import unwrapped
 
 __all__ = ["MegatronMoments", "refusals", "residual_points", "site_points"]
 
-# Parameters that tensor parallelism cuts, by the layer that has them: for models whose weights were never initialised, which is when Megatron-Core marks them.
+# Parameters that tensor parallelism cuts, by the layer that has them: for models whose weights were never
+# initialised, which is when Megatron-Core marks them.
 _CUT = {
     "ColumnParallelLinear": ("weight", "bias"),
     "RowParallelLinear": ("weight",),
@@ -57,9 +58,11 @@ class _Ends:
 def site_points(modules: Iterable[MegatronModule], ranks: MegatronRanks) -> Iterator[SitePoint]:
     """Give the linear layers, routers and embeddings of which this process counts an end.
 
-    Of those that tensor parallelism cuts, a column-parallel layer gives pieces unless it gathers them, a row-parallel one takes pieces; sequence parallelism makes pieces of the other end. Each process counts
-    its pieces, the first of the group what all have. What is only a part of a sum (where experts are tensor parallel, the output of their second layer and the gradient at the input of their first one) is
-    no tensor of the model and not measured.
+    Of those that tensor parallelism cuts, a column-parallel layer gives pieces unless it gathers them, a
+    row-parallel one takes pieces; sequence parallelism makes pieces of the other end. Each process counts its
+    pieces, the first of the group what all have. What is only a part of a sum (where experts are tensor
+    parallel, the output of their second layer and the gradient at the input of their first one) is no tensor
+    of the model and not measured.
     """
     for at in modules:
         ends = _ends(at)
@@ -85,7 +88,9 @@ def site_points(modules: Iterable[MegatronModule], ranks: MegatronRanks) -> Iter
 
 
 def residual_points(modules: Iterable[MegatronModule], ranks: MegatronRanks) -> Iterator[ResidualPoint]:
-    """Give the outputs of this stage's layers, and the input of the model's first one. Those of multi-token prediction are left out."""
+    """Give the outputs of this stage's layers, and the input of the model's first one. Those of multi-token
+    prediction are left out.
+    """
     for at in modules:
         stack, _, number = at.name.rpartition(".")
         layer_number = getattr(at.module, "layer_number", None)
@@ -109,12 +114,16 @@ def _differs(gradient: _Cut | None) -> bool | None:
 
 
 def _ends(at: MegatronModule) -> _Ends | None:
-    """Return how a module's ends are laid out where tensor parallelism is on; None for modules that are no site."""
+    """Return how a module's ends are laid out where tensor parallelism is on; None for modules that are no
+    site.
+    """
     module: Any = at.module
-    # By name, so that neither Megatron-Core nor Transformer Engine is imported, and a subclass of one's own is found.
+    # By name, so that neither Megatron-Core nor Transformer Engine is imported, and a subclass of one's own
+    # is found.
     kinds = {kind.__name__ for kind in type(module).__mro__}
     along = _PIECE if _sequence_parallel(module) else _WHOLE
-    # Whose processes exchange nothing themselves: what is around them gathers what they take and sums what they give.
+    # Whose processes exchange nothing themselves: what is around them gathers what they take and sums what
+    # they give.
     alone = (
         at.is_expert
         or getattr(module, "explicit_expert_comm", False)
@@ -204,10 +213,13 @@ def _wrappers(chunk: nn.Module) -> list[nn.Module]:
 
 
 class MegatronMoments:
-    """Statistics points of Megatron-Core models: bare, or in its DDP or Float16Module; with virtual stages, the list of model chunks.
+    """Statistics points of Megatron-Core models: bare, or in its DDP or Float16Module; with virtual stages,
+    the list of model chunks.
 
-    Each value of the whole model is counted by one process: of tensor-parallel replicas by the first, of pieces by each holder, of data- and context-parallel replicas by the first, or, where the optimizer is
-    distributed over them, by the one that updates it. Of a tied embedding the copy on the last stage is not counted.
+    Each value of the whole model is counted by one process: of tensor-parallel replicas by the first, of
+    pieces by each holder, of data- and context-parallel replicas by the first, or, where the optimizer is
+    distributed over them, by the one that updates it. Of a tied embedding the copy on the last stage is not
+    counted.
     """
 
     name = "megatron core"
@@ -215,7 +227,8 @@ class MegatronMoments:
     def statistics_points(
         self, model: nn.Module | Sequence[nn.Module], optimizer: Any
     ) -> MomentPoints | None:
-        """Return what is on this rank; None where ``model`` is not made of Megatron-Core's modules. With pipeline stages, all processes have to call it.
+        """Return what is on this rank; None where ``model`` is not made of Megatron-Core's modules. With
+        pipeline stages, all processes have to call it.
 
         Raises
         ------
@@ -249,7 +262,7 @@ def _is_megatron(model: nn.Module) -> bool:
 def _param_points(
     modules: Iterable[MegatronModule], optimizer: Any, ranks: MegatronRanks
 ) -> Iterator[ParamPoint]:
-    held = held_parameters(optimizer)
+    held = optimizer_params(optimizer)
     seen: set[int] = set()
     for at in modules:
         for name, parameter in at.module.named_parameters(recurse=False):
@@ -257,7 +270,7 @@ def _param_points(
                 # Tied: counted once, under the name that comes first.
                 continue
             seen.add(id(parameter))
-            own = held.get(id(parameter), Held(parameter))
+            own = held.get(id(parameter), OptimizerParam(parameter))
             tp, replica = (
                 (ranks.expert_tp, ranks.expert_replica) if at.is_expert else (ranks.tp, ranks.replica)
             )

@@ -14,10 +14,11 @@ from torch import nn
 from ..tracer import TracerError
 from .sizes import INNER_NAMES, bare
 
-__all__ = ["MegatronRanks", "MegatronModule", "megatron_modules"]
+__all__ = ["MegatronModule", "MegatronRanks", "megatron_modules"]
 
 _GROUPED = re.compile(r"(weight|bias)([0-9]{1,9})")
-# Megatron-Core's older grouped experts hold those of a process in one tensor each: of the first and of the second layer.
+# Megatron-Core's older grouped experts hold those of a process in one tensor each: of the first and of the
+# second layer.
 _ALL_EXPERTS = {"weight1": "linear_fc1.weight", "weight2": "linear_fc2.weight"}
 
 
@@ -29,7 +30,8 @@ class MegatronModule:
     Attributes
     ----------
     name : str
-        Canonical: layers and experts counted from 0 over all stages and processes, without wrappers. Empty for the model itself.
+        Canonical: layers and experts counted from 0 over all stages and processes, without wrappers. Empty
+        for the model itself.
     module : torch.nn.Module
         The module.
     experts : sequence of int or None
@@ -42,7 +44,9 @@ class MegatronModule:
 
     @property
     def is_expert(self) -> bool:
-        """Whether the module is an expert, a part of one, or holds experts; shared experts are none, being laid out like the layers around them."""
+        """Whether the module is an expert, a part of one, or holds experts; shared experts are none, being
+        laid out like the layers around them.
+        """
         return "experts" in self.name.split(".")
 
     def parameter_name(self, name: str) -> str:
@@ -59,7 +63,8 @@ class MegatronModule:
 def megatron_modules(chunk: nn.Module) -> Iterator[MegatronModule]:
     """Give every module of a model chunk once, in order.
 
-    Layers are numbered by their ``layer_number``, which counts from 1 over all stages; those of multi-token prediction keep the index they have.
+    Layers are numbered by their ``layer_number``, which counts from 1 over all stages; those of multi-token
+    prediction keep the index they have.
     """
     yield from _below(MegatronModule("", chunk, None), set())
 
@@ -100,7 +105,8 @@ class MegatronRanks:
     expert_tp, expert_tp_size : int
         Tensor parallel, of experts.
     replica, expert_replica : int
-        Data parallel with context parallel, which sees other positions with the same parameters; and of experts, where both are in one group.
+        Data parallel with context parallel, which sees other positions with the same parameters; and of
+        experts, where both are in one group.
     stage, stages : int
         Pipeline parallel.
     """
@@ -148,7 +154,9 @@ class MegatronRanks:
         )
 
     def of_stages(self, value: Any) -> list[Any]:
-        """Return what each pipeline stage that this process stands in a row with gives; all of them have to call it."""
+        """Return what each pipeline stage that this process stands in a row with gives; all of them have to
+        call it.
+        """
         if self.stages == 1:
             return [value]
         state: Any = sys.modules["megatron.core.parallel_state"]

@@ -25,15 +25,18 @@ def sites_of(
     calculation: Modules | None = None,
     system: Modules | None = None,
 ) -> dict[str, SitePoints]:
-    """Return ``ModelPoints.sites``. What cannot be perturbed as it is (a fused or quantised weight) need not be left out: the tracer refuses it by name.
+    """Return ``ModelPoints.sites``. What cannot be perturbed as it is (a fused or quantised weight) need not
+    be left out: the tracer refuses it by name.
 
     Parameters
     ----------
     weight : mapping
-        By layer, counted from 0 over all stages: its linear modules, those of queries, keys and values, of the attention's output, and of the MLP. None among them is skipped, as is a module
-        that stands there twice.
+        By layer, counted from 0 over all stages: its linear modules, those of queries, keys and values, of
+        the attention's output, and of the MLP. None among them is skipped, as is a module that stands there
+        twice.
     calculation : mapping
-        By layer: the module whose output, the first of a tuple, is that of the MLP before it is added to the residual stream.
+        By layer: the module whose output, the first of a tuple, is that of the MLP before it is added to the
+        residual stream.
     system : mapping
         By layer: the layer itself.
     """

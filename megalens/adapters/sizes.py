@@ -11,20 +11,22 @@ from torch import Tensor, nn
 from ..protocol.messages_generated import Model
 
 __all__ = [
+    "INNER_NAMES",
     "ModelSizes",
+    "bare",
     "halves",
     "hidden_size",
     "input_features",
     "model_sizes",
     "output_features",
     "text_config",
-    "INNER_NAMES",
-    "bare",
     "unwrapped",
 ]
 
 INNER_NAMES = frozenset(("_orig_mod", "_checkpoint_wrapped_module", "_fsdp_wrapped_module"))
-"""What stands in a name only because something wraps another module: torch.compile, checkpoint wrappers, torch's FSDP."""
+"""What stands in a name only because something wraps another module: torch.compile, checkpoint wrappers,
+torch's FSDP.
+"""
 
 _WRAPPERS = (
     "DataParallel",
@@ -39,7 +41,9 @@ _WRAPPERS = (
 
 # Looking through what only wraps a model.
 def unwrapped(model: nn.Module) -> nn.Module:
-    """Return the model inside of torch.compile's and data-parallel wrappers, whose only job is to call what they hold."""
+    """Return the model inside of torch.compile's and data-parallel wrappers, whose only job is to call what
+    they hold.
+    """
     while True:
         inner: Any = getattr(model, "_orig_mod", None)
         if inner is None and type(model).__name__ in _WRAPPERS:
@@ -118,7 +122,9 @@ def model_sizes(
 
 
 def text_config(body: nn.Module) -> Any:
-    """Return the config of a model, of one that sees or hears that of its language part; None where it has none."""
+    """Return the config of a model, of one that sees or hears that of its language part; None where it has
+    none.
+    """
     config = getattr(body, "config", None)
     ask = getattr(config, "get_text_config", None)
     return ask() if callable(ask) else config

@@ -1,4 +1,6 @@
-"""Models that are recognised by how they are built: a stack of layers with attention and MLP, above it the embedding."""
+"""Models that are recognised by how they are built: a stack of layers with attention and MLP, above it the
+embedding.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +14,10 @@ from torch import nn
 from ..tracer import ModelPoints, TracerError
 from .adapter import Adapter
 from .layer_roles import LayerRoles, layer_roles
-from .paths import find
 from .sizes import bare, hidden_size, text_config, unwrapped
+from .table import find
 
-__all__ = ["Structure", "StructureAdapter", "embeddings_of", "structure_of", "GPT_TABLE"]
+__all__ = ["GPT_TABLE", "Structure", "StructureAdapter", "embeddings_of", "structure_of"]
 
 _HEADS = ("num_heads", "num_attention_heads", "n_head", "n_heads", "heads")
 _KEY_VALUE_HEADS = ("num_kv_heads", "kv_heads", "n_kv_heads", "num_key_value_heads")
@@ -34,7 +36,9 @@ GPT_TABLE = Adapter(
     tokens="embedding",
     positions="positions",
 )
-"""Blocks with a fused ``attention.qkv``, ``attention.scores``, ``attention.projection``, ``mlp.fc1`` and ``mlp.fc2``."""
+"""Blocks with a fused ``attention.qkv``, ``attention.scores``, ``attention.projection``, ``mlp.fc1`` and
+``mlp.fc2``.
+"""
 
 
 def _probabilities_missing(model: nn.Module, flag: str) -> str | None:
@@ -76,8 +80,9 @@ class Structure:
 
 
 class StructureAdapter:
-    """Adapter of every model of which the structure tells where its trace points are: GPT-2, GPT-J, GPT-NeoX, OPT, Bloom, Falcon, Phi, Llama and its many relatives, mixtures of experts; also
-    wrapped by peft, and the language part of models that see or hear.
+    """Adapter of every model of which the structure tells where its trace points are: GPT-2, GPT-J, GPT-NeoX,
+    OPT, Bloom, Falcon, Phi, Llama and its many relatives, mixtures of experts; also wrapped by peft, and the
+    language part of models that see or hear.
     """
 
     name = "structure"
@@ -155,7 +160,9 @@ def structure_of(body: nn.Module) -> Structure | None:
 
 
 def embeddings_of(body: nn.Module, stack: str, owner: str) -> tuple[str | None, str | None]:
-    """Return the paths of the token embedding and of what is given the position ids, below ``owner`` and outside of the list of layers."""
+    """Return the paths of the token embedding and of what is given the position ids, below ``owner`` and
+    outside of the list of layers.
+    """
     found = list(_tables(body, owner, stack))
     vocabulary = getattr(text_config(body), "vocab_size", None)
     tokens = next((path for path, rows in found if rows == vocabulary), None)
@@ -175,7 +182,9 @@ def embeddings_of(body: nn.Module, stack: str, owner: str) -> tuple[str | None, 
 
 
 def _is_huggingface(body: nn.Module) -> bool:
-    """Return whether layers are given the positions, and an attention that is computed eagerly gives its probabilities, as Hugging Face's do."""
+    """Return whether layers are given the positions, and an attention that is computed eagerly gives its
+    probabilities, as Hugging Face's do.
+    """
     return hasattr(text_config(body), "_attn_implementation")
 
 
@@ -198,7 +207,9 @@ def _place(module: nn.Module, argument: str, default: int = 0) -> int:
 
 
 def _said_by_attention(found: Structure, names: Sequence[str]) -> int | None:
-    """Return a number of heads, where the attention itself says how many: a config may name a number that is not used."""
+    """Return a number of heads, where the attention itself says how many: a config may name a number that is
+    not used.
+    """
     layer = next(layer for layer, roles in found.layers.values() if roles.is_transformer)
     holder = (found.first.probabilities or "").partition("[")[0]
     attention: Any = layer.get_submodule(holder) if holder else None

@@ -1,4 +1,6 @@
-"""What there is to measure in a model of plain PyTorch, also where torch's own tools cut it, and what of it this process counts."""
+"""What there is to measure in a model of plain PyTorch, also where torch's own tools cut it, and what of it
+this process counts.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,8 @@ def feature_points(
     names : mapping
         Canonical name of each module.
     shown : bool
-        Whether the model gives its attention probabilities where they are; else they are computed of queries and keys.
+        Whether the model gives its attention probabilities where they are; else they are computed of queries
+        and keys.
     """
     yield from _routers(points, names)
     outputs = points.flags["AttentionOutput_mat_mul"].layers
@@ -132,10 +135,12 @@ def _products(
 
 
 class TorchMoments:
-    """Statistics points of any ``torch.nn.Module``: alone, or under DDP, ``fully_shard`` (also over several mesh axes) and ``parallelize_module``.
+    """Statistics points of any ``torch.nn.Module``: alone, or under DDP, ``fully_shard`` (also over several
+    mesh axes) and ``parallelize_module``.
 
-    Each value of the whole model is counted by one process: of a shard every holder counts its own, of replicas the first. Data-parallel processes each count the activations of
-    their own samples; tensor-parallel ones each what is cut over them, and the first what all of them have.
+    Each value of the whole model is counted by one process: of a shard every holder counts its own, of
+    replicas the first. Data-parallel processes each count the activations of their own samples;
+    tensor-parallel ones each what is cut over them, and the first what all of them have.
 
     Parameters
     ----------
@@ -147,7 +152,8 @@ class TorchMoments:
     Raises
     ------
     TracerError
-        When it is to be of all modules, and tensor parallelism cuts them: what lies between cut layers does not say whether it is a piece.
+        When it is to be of all modules, and tensor parallelism cuts them: what lies between cut layers does
+        not say whether it is a piece.
     """
 
     name = "torch"
@@ -182,7 +188,9 @@ class TorchMoments:
         )
 
     def _renamed(self, body: nn.Module) -> dict[str, str]:
-        """Return what stands for layers of which the own names do not say that they are layers, or say another number: names are all that readers have."""
+        """Return what stands for layers of which the own names do not say that they are layers, or say
+        another number: names are all that readers have.
+        """
         names = {module: _canonical(name) for name, module in body.named_modules()}
         renamed: dict[str, str] = {}
         for number, (source, *_) in self._points.flags["HiddenStates"].layers.items():
@@ -280,13 +288,17 @@ def _canonical(name: str) -> str:
 
 
 def _projects(module: nn.Module) -> bool:
-    """Return whether a module is an embedding or maps features by a matrix of its own: ``nn.Linear``, Hugging Face's ``Conv1D`` and their like."""
+    """Return whether a module is an embedding or maps features by a matrix of its own: ``nn.Linear``, Hugging
+    Face's ``Conv1D`` and their like.
+    """
     weight = module._parameters.get("weight")
     return weight is not None and weight.ndim == 2
 
 
 def _counts(parameter: Tensor, place: Place) -> bool:
-    """Return whether this process counts its part of a parameter: of a shard every holder does, of replicas the first."""
+    """Return whether this process counts its part of a parameter: of a shard every holder does, of replicas
+    the first.
+    """
     mesh: Any = getattr(parameter, "device_mesh", None)
     if mesh is None:
         return place.tp == 0 and place.dp == 0
@@ -324,7 +336,9 @@ def _quantised(names: Sequence[str]) -> str | None:
 
 
 def _experts(body: nn.Module, own: str, parameter: Tensor) -> int:
-    """Return how many experts one parameter holds, each of which is then a tensor by itself; 0 where it is of one module, or where other processes have some of them."""
+    """Return how many experts one parameter holds, each of which is then a tensor by itself; 0 where it is of
+    one module, or where other processes have some of them.
+    """
     holder = own.rpartition(".")[0]
     if "experts" not in holder.rpartition(".")[2].split("_") or hasattr(parameter, "device_mesh"):
         return 0

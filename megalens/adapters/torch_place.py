@@ -1,4 +1,6 @@
-"""Where a process stands when torch's own tools cut the model: DDP, ``fully_shard``, FSDP, ``parallelize_module``."""
+"""Where a process stands when torch's own tools cut the model: DDP, ``fully_shard``, FSDP,
+``parallelize_module``.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +13,16 @@ from torch import nn
 
 from ..tracer import Place, Shards
 
-__all__ = ["mesh_place", "torch_place", "cuts_input", "cuts_output", "input_shards", "output_shards"]
+__all__ = ["cuts_input", "cuts_output", "input_shards", "mesh_place", "output_shards", "torch_place"]
 
 
 # How ``parallelize_module`` lays a module's input and output out over the tensor-parallel ranks.
 def output_shards(*modules: nn.Module | None) -> Shards:
     """Return how the output of the first of ``modules`` that says so is cut; ``none`` where no one does.
 
-    A parallel style turns what its module gives into a plain tensor, and the layout is then known to the style alone, which keeps it in the hook that it puts on
-    the module. Tensors that are still distributed when they are seen tell it themselves, and come before this.
+    A parallel style turns what its module gives into a plain tensor, and the layout is then known to the
+    style alone, which keeps it in the hook that it puts on the module. Tensors that are still distributed
+    when they are seen tell it themselves, and come before this.
     """
     for module in modules:
         placement = None if module is None else _output(module)
@@ -29,7 +32,9 @@ def output_shards(*modules: nn.Module | None) -> Shards:
 
 
 def input_shards(module: nn.Module) -> Shards:
-    """Return how what is given to a module is cut, before its parallel style takes it: so compiled code has it."""
+    """Return how what is given to a module is cut, before its parallel style takes it: so compiled code has
+    it.
+    """
     placement = _input(module)
     return "none" if placement is None else _shards(placement)
 
@@ -41,7 +46,9 @@ def cuts_output(module: nn.Module) -> bool:
 
 
 def cuts_input(module: nn.Module) -> bool | None:
-    """Return whether each rank has a piece of what is given to ``module``, before its parallel style takes it; None where no style says so."""
+    """Return whether each rank has a piece of what is given to ``module``, before its parallel style takes
+    it; None where no style says so.
+    """
     placement = _input(module)
     return None if placement is None else bool(placement.is_shard())
 
@@ -64,11 +71,11 @@ def _output(module: nn.Module) -> Any | None:
 def _declared(hooks: Iterable[Any], names: Sequence[str]) -> Any | None:
     for hook in hooks:
         for cell in getattr(hook, "__closure__", None) or ():
-            held = cell.cell_contents
+            contents = cell.cell_contents
             found: list[Any] = (
-                [held.args[0]]
-                if isinstance(held, functools.partial) and held.args
-                else [getattr(held, name, None) for name in names]
+                [contents.args[0]]
+                if isinstance(contents, functools.partial) and contents.args
+                else [getattr(contents, name, None) for name in names]
             )
             for layouts in found:
                 placement = _first(layouts)
@@ -87,8 +94,9 @@ def _first(layouts: Any) -> Any | None:
 def torch_place(model: nn.Module) -> Place:
     """Return the place of this process, as the model's own parameters and wrappers tell it.
 
-    The tensor-parallel group is that over which ``parallelize_module`` has spread the parameters; the replicas are those of ``fully_shard``, FSDP or DDP, and
-    where there is none of them, all ranks that are not of one tensor-parallel group. Pipeline stages leave no mark on a model: with them, say the place
+    The tensor-parallel group is that over which ``parallelize_module`` has spread the parameters; the
+    replicas are those of ``fully_shard``, FSDP or DDP, and where there is none of them, all ranks that are
+    not of one tensor-parallel group. Pipeline stages leave no mark on a model: with them, say the place
     yourself (:func:`mesh_place`).
     """
     distributed = torch.distributed
@@ -104,7 +112,8 @@ def torch_place(model: nn.Module) -> Place:
     elif group is not None:
         dp, dp_size = distributed.get_rank(group), distributed.get_world_size(group)
     else:
-        # Neighbours differ in the tensor-parallel place first where that group's ranks are neighbours, in the replica else.
+        # Neighbours differ in the tensor-parallel place first where that group's ranks are neighbours, in the
+        # replica else.
         stride = tp_ranks[1] - tp_ranks[0] if size > 1 else 1
         dp, dp_size = rank // (stride * size) * stride + rank % stride, world // size
     return Place(
@@ -161,8 +170,8 @@ def _sharded_mesh(model: nn.Module) -> Any | None:
         if state is None:
             continue
         # Under several names in the releases of torch; without any of them the model is taken as not sharded.
-        held = state()
-        groups = getattr(held, "_fsdp_param_groups", None) or [getattr(held, "_fsdp_param_group", None)]
+        fsdp = state()
+        groups = getattr(fsdp, "_fsdp_param_groups", None) or [getattr(fsdp, "_fsdp_param_group", None)]
         for group in groups:
             info = getattr(group, "mesh_info", None)
             if info is not None:
@@ -171,7 +180,9 @@ def _sharded_mesh(model: nn.Module) -> Any | None:
 
 
 def _tensor_group(model: nn.Module, replicas: Any | None) -> tuple[int, tuple[int, ...]] | None:
-    """Return the place in the tensor-parallel group and its ranks; None where no parameter is spread over one."""
+    """Return the place in the tensor-parallel group and its ranks; None where no parameter is spread over
+    one.
+    """
     known = () if replicas is None else (replicas.mesh_dim_names or ())
     for parameter in model.parameters():
         mesh: Any = getattr(parameter, "device_mesh", None)

@@ -16,16 +16,20 @@ __all__ = ["MegalensCallback"]
 
 
 class MegalensCallback:
-    """A ``TrainerCallback``: ``Trainer(..., callbacks=[MegalensCallback(flags={"HiddenStates": Tile(96)})])``.
+    """A ``TrainerCallback``:
+    ``Trainer(..., callbacks=[MegalensCallback(flags={"HiddenStates": Tile(96)})])``.
 
-    It needs no import of transformers: a trainer only calls its ``on_…`` methods. The evaluation that a trainer does on its own
-    is phase ``eval``. What the trainer logs becomes scalars, and what it saves is marked. In a job of several processes each needs the callback, as a script that ``torchrun`` starts has it.
+    It needs no import of transformers: a trainer only calls its ``on_…`` methods. The evaluation that a
+    trainer does on its own is phase ``eval``. What the trainer logs becomes scalars, and what it saves is
+    marked. In a job of several processes each needs the callback, as a script that ``torchrun`` starts has
+    it.
 
     Parameters
     ----------
     statistics : mapping, optional
-        Those arguments of :func:`megalens.log_statistics` that are not the trainer's own to know: ``{"param": 1, "grad": 1, "activation": 100}``. Gradients are measured before
-        the trainer clips them, its loss scale is divided out, and the samples that it has consumed are recorded.
+        Those arguments of :func:`megalens.log_statistics` that are not the trainer's own to know:
+        ``{"param": 1, "grad": 1, "activation": 100}``. Gradients are measured before the trainer clips them,
+        its loss scale is divided out, and the samples that it has consumed are recorded.
     **options
         Those of :func:`megalens.trace`.
     """

@@ -1,4 +1,6 @@
-"""Front doors that take their settings as one object or as keywords, which are typed and documented once: in the object's class."""
+"""Front doors that take their settings as one object or as keywords, which are typed and documented once: in
+the object's class.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,8 @@ def takes_keywords(
 ) -> Callable[[Callable[[_M, _S], _R]], Callable[Concatenate[_M, _P], _R]]:
     """Have a function of a model and a settings object take the settings as keywords too.
 
-    Its signature and its documentation then list the keywords, for ``help`` and for completion in a cell. A class with a field ``options`` gets there
-    what it has no field for.
+    Its signature and its documentation then list the keywords, for ``help`` and for completion in a cell. A
+    class with a field ``options`` gets there what it has no field for.
 
     Parameters
     ----------

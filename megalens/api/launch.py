@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from ..protocol.old_names import flags_from_text, words_from_text
+from ..protocol.settings import flags_from_text, words_from_text
 from ..tracer.errors import TracerError
 from ..tracer.tensors.plan import CONTROLS
 from ..tracer.tracer import Tracer
@@ -89,7 +89,8 @@ def statistics_settings(args: argparse.Namespace | None, environment: Mapping[st
     Parameters
     ----------
     args : argparse.Namespace or None
-        The parsed arguments; also those of Megatron-LM, of which ``tensorboard_dir`` and ``save`` stand in for a folder that is not given.
+        The parsed arguments; also those of Megatron-LM, of which ``tensorboard_dir`` and ``save`` stand in
+        for a folder that is not given.
     environment : mapping
         ``MEGALENS_`` and the name of the argument, over which the argument has precedence.
 
@@ -173,14 +174,18 @@ _TRACING = ("flags", "layers", "every", "samples", "adapter")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add ``--megalens``, ``--megalens-port``, ``--megalens-flags`` and their like to a launch script's parser.
+    """Add ``--megalens``, ``--megalens-port``, ``--megalens-flags`` and their like to a launch script's
+    parser.
 
-    ``--tensor-tracer-port PORT`` means the same as ``--megalens-port PORT``: trace, with the hub on this port of rank 0's host. Each also has an
-    environment variable (``MEGALENS_FLAGS`` for ``--megalens-flags``), over which the argument has precedence.
+    ``--tensor-tracer-port PORT`` means the same as ``--megalens-port PORT``: trace, with the hub on this port
+    of rank 0's host. Each also has an environment variable (``MEGALENS_FLAGS`` for ``--megalens-flags``),
+    over which the argument has precedence.
 
-    ``--log-param-stats-interval``, ``--log-wgrad-stats-interval``, ``--log-activation-stats-interval``, ``--log-dgrad-stats-interval``, ``--log-residual-stats-interval``,
-    ``--log-residual-grad-stats-interval`` and ``--statistics-log-dir`` log statistics (``MEGALENS_LOG_PARAM_STATS_INTERVAL`` and so on). Those that the parser has already are left as they are, and followed: whoever
-    added them writes files of their own, so that these statistics are then shown and recorded only.
+    ``--log-param-stats-interval``, ``--log-wgrad-stats-interval``, ``--log-activation-stats-interval``,
+    ``--log-dgrad-stats-interval``, ``--log-residual-stats-interval``, ``--log-residual-grad-stats-interval``
+    and ``--statistics-log-dir`` log statistics (``MEGALENS_LOG_PARAM_STATS_INTERVAL`` and so on). Those that
+    the parser has already are left as they are, and followed: whoever added them writes files of their own,
+    so that these statistics are then shown and recorded only.
     """
     group = parser.add_argument_group("megalens", "see inside the run from JupyterLab")
     group.add_argument("--megalens", action="store_true", default=None, help="trace this run")
@@ -215,7 +220,8 @@ def trace_from(
     samples_per_step: Any = None,
     **settings: Any,
 ) -> Tracer:
-    """Return :func:`megalens.trace` as the arguments and the environment want it, with statistics where they ask for some; a tracer that does nothing where neither asks for anything.
+    """Return :func:`megalens.trace` as the arguments and the environment want it, with statistics where they
+    ask for some; a tracer that does nothing where neither asks for anything.
 
     Parameters
     ----------
@@ -230,14 +236,16 @@ def trace_from(
     loss_scale : GradScaler, number or callable, optional
         By what the loss is multiplied, where the optimizer does not say.
     samples_per_step : int or callable, optional
-        ``samples`` of :func:`megalens.log_statistics`; ``args.global_batch_size`` where it is absent and does not grow.
+        ``samples`` of :func:`megalens.log_statistics`; ``args.global_batch_size`` where it is absent and does
+        not grow.
     **settings
         For :func:`megalens.trace`, where neither argument nor variable says anything else.
 
     Raises
     ------
     TracerError
-        When a variable cannot be read, naming it, or when the model cannot have statistics that were asked for.
+        When a variable cannot be read, naming it, or when the model cannot have statistics that were asked
+        for.
     """
     statistics = statistics_settings(args, environment)
     given = {**settings, **_from_environment(environment)}

@@ -1,4 +1,6 @@
-"""What a person types in a cell: a run with its views and its report. Composes client, widgets and report; loads the last two on first use."""
+"""What a person types in a cell: a run with its views and its report. Composes client, widgets and report;
+loads the last two on first use.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ __all__ = ["NotebookRun", "connect", "open", "open_all"]
 
 
 def connect(name: str | None = None, *, token: str | None = None, timeout: float = 10.0) -> NotebookRun:
-    """Attach to a live run; one that has ended is opened from its recording, by its id, in ``megalens-runs`` here or in a folder above.
+    """Attach to a live run; one that has ended is opened from its recording, by its id, in ``megalens-runs``
+    here or in a folder above.
 
     Parameters
     ----------
@@ -53,9 +56,11 @@ def open(
     Parameters
     ----------
     path : str or path
-        The run folder, or a folder that holds exactly one; a ``.jsonl`` file of raw moments, a ``training_stats`` folder, or a folder that holds exactly one run of them.
+        The run folder, or a folder that holds exactly one; a ``.jsonl`` file of raw moments, a
+        ``training_stats`` folder, or a folder that holds exactly one run of them.
     progress : callable, optional
-        Called with (bytes done, bytes in all, what is being done) while JSONL is read for the first time; raise from it to cancel. A line of text when absent.
+        Called with (bytes done, bytes in all, what is being done) while JSONL is read for the first time;
+        raise from it to cancel. A line of text when absent.
 
     Raises
     ------
@@ -73,7 +78,8 @@ def open_all(
 ) -> dict[str, NotebookRun]:
     """Open every run below a path, by label: recorded runs, and every ``training_stats`` folder at any depth.
 
-    Files are read when a run is first asked for something, so this is quick however many there are. Parameters and errors are those of :func:`open`.
+    Files are read when a run is first asked for something, so this is quick however many there are.
+    Parameters and errors are those of :func:`open`.
     """
     from ..runs.moments import ProgressBar
 
@@ -83,8 +89,9 @@ def open_all(
 class NotebookRun(NotebookViews):
     """A run, live or recorded, with its views.
 
-    It has everything that :class:`megalens.runs.Run` has (``configure``, ``tensors``, ``scalars``, ``wait`` …) and the views, which
-    take exactly the options of ``protocol/views.schema.json`` and return a widget that draws in the cell.
+    It has everything that :class:`megalens.runs.Run` has (``configure``, ``tensors``, ``scalars``, ``wait``
+    …) and the views, which take exactly the options of ``protocol/views.schema.json`` and return a widget
+    that draws in the cell.
 
     Parameters
     ----------
@@ -122,14 +129,16 @@ class NotebookRun(NotebookViews):
     def view(self, name: str, **options: Any) -> View:
         """Show any view by its name: one of Megalens's own, or one that a JupyterLab extension brings.
 
-        ``run.view("weight_norms")`` shows the view of that name; of a view of our own it does what its method does.
+        ``run.view("weight_norms")`` shows the view of that name; of a view of our own it does what its method
+        does.
 
         Parameters
         ----------
         name : str
             Name of the view.
         **options
-            Its options. Those of a view that another package brings are checked in the browser, where the view is known.
+            Its options. Those of a view that another package brings are checked in the browser, where the
+            view is known.
 
         Raises
         ------
@@ -167,8 +176,8 @@ class NotebookRun(NotebookViews):
         path : str or path
             ``….html`` for a page, ``….ipynb`` for a notebook.
         views : sequence, optional
-            Widgets of this run, or options objects with ``view`` in them. When absent: the scalars, and a heatmap and a trend of each
-            of the first traced flags.
+            Widgets of this run, or options objects with ``view`` in them. When absent: the scalars, and a
+            heatmap and a trend of each of the first traced flags.
         title : str, optional
             Title of the page; the run's name when absent.
         progress : callable, optional
@@ -197,7 +206,9 @@ class NotebookRun(NotebookViews):
         return reference
 
     def _folder(self) -> str | None:
-        """Return the recorded folder relative to here, or None: an absolute path says too much about a machine."""
+        """Return the recorded folder relative to here, or None: an absolute path says too much about a
+        machine.
+        """
         folder = getattr(self._run, "folder", None)
         if folder is None:
             return None

@@ -13,9 +13,9 @@ from torch.optim import Optimizer
 from ..adapters.find import find_moments
 from ..protocol import StepReadings, is_whole
 from ..tracer.errors import TracerError
-from ..tracer.moments.hooks.loss_scale import LossScale
+from ..tracer.moments.gathering import CompleteStep
+from ..tracer.moments.hooks.gradients import LossScale
 from ..tracer.moments.intervals import STATE, Intervals
-from ..tracer.moments.joining.gathering import WholeStep
 from ..tracer.moments.jsonl import JsonlFiles
 from ..tracer.moments.logger import StatisticsLogger
 from ..tracer.points import IAdapter, ModelPoints
@@ -29,7 +29,8 @@ from .trace import model_points, trace
 __all__ = ["log_statistics"]
 
 _SITES = ("projections", "all")
-# Statistics that viewers see, in the order in which they are offered; those after them are for what judges a step.
+# Statistics that viewers see, in the order in which they are offered; those after them are for what judges a
+# step.
 _SHOWN = (
     "param",
     "grad",
@@ -56,51 +57,68 @@ class StatisticsSettings:
     optimizer : torch.optim.Optimizer or several, optional
         What updates it. Gradients are measured before its step at the latest.
     param, grad, activation, dgrad, residual, residual_dgrad : int or None
-        Every how many steps each is logged: at steps that the number divides. 0 or None is off, and leaves nothing installed; one must be given.
-        Parameters are those after the step's update; gradients of parameters are unscaled and before clipping; activations are inputs and outputs of projections and embeddings, dgrads the gradients
-        there, and the residual stream is what goes from layer to layer.
+        Every how many steps each is logged: at steps that the number divides. 0 or None is off, and leaves
+        nothing installed; one must be given. Parameters are those after the step's update; gradients of
+        parameters are unscaled and before clipping; activations are inputs and outputs of projections and
+        embeddings, dgrads the gradients there, and the residual stream is what goes from layer to layer.
     attention_entropy, attention_max : int or None
-        The entropy (in nats) and the largest probability of query rows of each attention: of probabilities that the model gives, else of queries and keys as their projections give them, without a rotation of
-        positions. At most 64 rows of a sequence are looked at, and at most 4 samples where probabilities are computed.
+        The entropy (in nats) and the largest probability of query rows of each attention: of probabilities
+        that the model gives, else of queries and keys as their projections give them, without a rotation of
+        positions. At most 64 rows of a sequence are looked at, and at most 4 samples where probabilities are
+        computed.
     router_entropy, router_similarity : int or None
-        The entropy of tokens over the experts of each router, and the cosine of each two experts in its weight, before the step.
+        The entropy of tokens over the experts of each router, and the cosine of each two experts in its
+        weight, before the step.
     stable_rank, kernel_norm : int or None
-        Of each matrix that lies here whole, before the step: the largest singular value by power iteration, and the sum of all squares over its own. A step costs four products of each matrix and a vector
-        there and back.
+        Of each matrix that lies here whole, before the step: the largest singular value by power iteration,
+        and the sum of all squares over its own. A step costs four products of each matrix and a vector there
+        and back.
     sites : str
-        Of which modules the first input and the first output are measured as activations: ``"projections"``, or ``"all"``, which costs a pass over memory for each end of each module.
+        Of which modules the first input and the first output are measured as activations: ``"projections"``,
+        or ``"all"``, which costs a pass over memory for each end of each module.
     tracer : Tracer, optional
         Whose steps these are. Without one a tracer is made, with ``options``, and closed with the logger.
     loss_scale : GradScaler, number or callable, optional
-        By what the loss is multiplied in mixed precision; it is divided out. Steps that a ``GradScaler`` leaves out have no gradients of parameters.
+        By what the loss is multiplied in mixed precision; it is divided out. Steps that a ``GradScaler``
+        leaves out have no gradients of parameters.
     samples : int or callable, optional
         Samples of one step, over all processes; or a function that gives how many have been consumed.
     jsonl : str or Path, optional
         Folder into which rank 0 also writes ``training_stats/…/rank0.jsonl``, the layout of raw-moment files.
     adapter : IAdapter, optional
-        Where the layers are, as for :func:`megalens.trace`. A model that no adapter knows has everything but the residual stream.
+        Where the layers are, as for :func:`megalens.trace`. A model that no adapter knows has everything but
+        the residual stream.
     judge : callable, optional
         Is given each step's statistics of all processes on rank 0, in the producer thread.
     own : callable, optional
         Is given what each process measured itself, on every rank.
     at_once : bool
-        Whether ``judge`` and ``own`` are given each step as it ends. False: while nobody looks, the steps of up to a second together, which costs a training on busy cores less.
+        Whether ``judge`` and ``own`` are given each step as it ends. False: while nobody looks, the steps of
+        up to a second together, which costs a training on busy cores less.
     recorded : mapping, optional
-        By statistic every how many of the steps at which it is measured, by number, it is also sent and recorded; what is not named is at all of them, and 0 is never.
+        By statistic every how many of the steps at which it is measured, by number, it is also sent and
+        recorded; what is not named is at all of them, and 0 is never.
     optimizer_state : int or None
-        Every how many steps ``judge`` and ``own`` are also given what Adam and its like keep of each parameter: ``exp_avg`` and ``exp_avg_sq``.
+        Every how many steps ``judge`` and ``own`` are also given what Adam and its like keep of each
+        parameter: ``exp_avg`` and ``exp_avg_sq``.
     grad_unreduced, grad_accumulated : int or None
-        Every how many steps they are also given the gradients that each process has computed itself, before these are reduced over data-parallel processes: as accumulated up to the last micro-batch, and
-        after each micro-batch.
+        Every how many steps they are also given the gradients that each process has computed itself, before
+        these are reduced over data-parallel processes: as accumulated up to the last micro-batch, and after
+        each micro-batch.
     param_origin : int or None
         Every how many steps they are also given the parameters before the step.
     gradient_direction : int or None
-        Every how many steps they are also given, of each parameter, the part of its gradient's values that have the sign of Adam's mean (``exp_avg``) right before the step, where zeros count as half.
+        Every how many steps they are also given, of each parameter, the part of its gradient's values that
+        have the sign of Adam's mean (``exp_avg``) right before the step, where zeros count as half.
     communication : int or None
-        Every how many steps they are also given what collectives of ``torch.distributed`` are given and give, by operation, of all calls in a step together: ``all_reduce/input0``, ``all_reduce/output0``. The functions
-        of the module stand behind others during such a step; names that were imported from it before are not seen, neither is what DDP reduces. What an asynchronous collective gives is measured after ``wait()``.
+        Every how many steps they are also given what collectives of ``torch.distributed`` are given and give,
+        by operation, of all calls in a step together: ``all_reduce/input0``, ``all_reduce/output0``. The
+        functions of the module stand behind others during such a step; names that were imported from it
+        before are not seen, neither is what DDP reduces. What an asynchronous collective gives is measured
+        after ``wait()``.
     options : mapping
-        For :func:`megalens.trace` (``name``, ``record``, ``hub``, …) where there is no tracer yet, by keyword. With ``hub=None`` there are only files.
+        For :func:`megalens.trace` (``name``, ``record``, ``hub``, …) where there is no tracer yet, by
+        keyword. With ``hub=None`` there are only files.
 
     Raises
     ------
@@ -154,7 +172,9 @@ class StatisticsSettings:
             )
 
     def intervals(self) -> Intervals:
-        """Return every how many steps each statistic is measured. Raises ``TracerError`` where one is no number of steps."""
+        """Return every how many steps each statistic is measured. Raises ``TracerError`` where one is no
+        number of steps.
+        """
         return Intervals.of(
             **{name: getattr(self, name) for name in (*_SHOWN, *_JUDGED)},
             **dict.fromkeys(STATE, self.optimizer_state),
@@ -189,12 +209,14 @@ def log_statistics(model: nn.Module | Sequence[nn.Module], settings: StatisticsS
     settings
         See below.
     **options
-        For :func:`megalens.trace` (``name``, ``record``, ``hub``, …) where there is no tracer yet. With ``hub=None`` there are only files.
+        For :func:`megalens.trace` (``name``, ``record``, ``hub``, …) where there is no tracer yet. With
+        ``hub=None`` there are only files.
 
     Returns
     -------
     StatisticsLogger
-        Use ``with statistics.step():`` (or the tracer's own) around each optimizer step, and close it at the end, or use it in a ``with``.
+        Use ``with statistics.step():`` (or the tracer's own) around each optimizer step, and close it at the
+        end, or use it in a ``with``.
 
     Raises
     ------
@@ -270,7 +292,7 @@ class _Judged:
     def __init__(self, judge: Callable[[StepReadings], None], files: JsonlFiles | None) -> None:
         self._judge, self._files = judge, files
 
-    def __call__(self, whole: WholeStep) -> None:
+    def __call__(self, whole: CompleteStep) -> None:
         """Take a step."""
         if self._files is not None:
             self._files(whole)

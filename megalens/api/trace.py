@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from ..adapters.find import find_adapter
+from ..protocol import RUNS_FOLDER
 from ..protocol.messages_generated import Model
 from ..slices import find_slices, load
 from ..tracer.budget.budget import parse_budget
@@ -29,9 +30,6 @@ from .keywords import takes_keywords
 
 __all__ = ["model_points", "trace"]
 
-# Where the Jupyter server looks for recordings.
-_RUNS = "megalens-runs"
-
 
 @takes_keywords(TraceSettings)
 def trace(model: nn.Module | Sequence[nn.Module], settings: TraceSettings) -> Tracer:
@@ -40,7 +38,8 @@ def trace(model: nn.Module | Sequence[nn.Module], settings: TraceSettings) -> Tr
     Parameters
     ----------
     model : torch.nn.Module or sequence of them
-        The model that is trained; its call is one forward pass. Of a pipeline stage with several model chunks, all of them.
+        The model that is trained; its call is one forward pass. Of a pipeline stage with several model
+        chunks, all of them.
     settings
         See below.
 
@@ -137,7 +136,7 @@ def _hub(settings: TraceSettings) -> tuple[HubProcess | None, HubAddress | None]
 
 def _resumed_folder(resume: str | Path, record: str | Path | None) -> Path:
     """Return the run folder that is meant by its path, or by the id of its run."""
-    places = [Path(resume), Path(record or _RUNS) / resume]
+    places = [Path(resume), Path(record or RUNS_FOLDER) / resume]
     for place in places:
         if (place / "run.json").is_file():
             return place
@@ -147,7 +146,9 @@ def _resumed_folder(resume: str | Path, record: str | Path | None) -> Path:
 
 
 def _placed(points: ModelPoints, place: Place | None) -> ModelPoints:
-    """Return the points with this process's place in the job; every process is a replica where nobody knows better."""
+    """Return the points with this process's place in the job; every process is a replica where nobody knows
+    better.
+    """
     distributed = torch.distributed
     if place is not None:
         return replace(points, place=place)

@@ -1,4 +1,6 @@
-"""The command line: ``megalens record`` and ``megalens connect``, ``megalens serve-3606`` and ``megalens serve-inference``."""
+"""The command line: ``megalens record`` and ``megalens connect``, ``megalens serve-3606`` and
+``megalens serve-inference``.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..hub.terminal import ask_to_stop
-from ..protocol import parse_json, shown_text
+from ..protocol import RUNS_FOLDER, parse_json, shown_text
 from .hub import count, seconds
 
 if TYPE_CHECKING:
@@ -42,9 +44,9 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
             parser.add_argument(
                 "--into",
                 type=Path,
-                default=Path("megalens-runs"),
+                default=Path(RUNS_FOLDER),
                 metavar="DIR",
-                help="record in DIR/<run id> (default: megalens-runs)",
+                help=f"record in DIR/<run id> (default: {RUNS_FOLDER})",
             )
         parser.set_defaults(run=run)
     for name, client, dialect in (
@@ -132,7 +134,7 @@ def _connect(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace, record: Path | None) -> int:
-    from ..hub.dialects.errors import DialectError
+    from ..hub.dialects.dialect import DialectError
     from ..hub.dialects.follow import follow
     from ..hub.errors import HubError
     from ..protocol import ProtocolError
@@ -192,10 +194,10 @@ def _plan(arguments: argparse.Namespace) -> Translation:
 
 
 def _serve(arguments: argparse.Namespace) -> int:
-    from ..hub.dialects.errors import DialectError
+    from ..hub.dialects.dialect import DialectError
     from ..hub.dialects.gateway import Gateway
+    from ..hub.dialects.hub_gateway import address_of
     from ..hub.dialects.inference_gateway import InferenceGateway
-    from ..hub.dialects.local_server import address_of
     from ..hub.discovery import find_hub
 
     command, host = arguments.command, arguments.host

@@ -196,7 +196,9 @@ def _error_words(context: dict[str, Any]) -> str:
 
 
 def _stand_back() -> None:
-    """Let the training have the processor first: on a machine that is busy to the last core the hub waits, not the step."""
+    """Let the training have the processor first: on a machine that is busy to the last core the hub waits,
+    not the step.
+    """
     with contextlib.suppress(OSError, AttributeError):
         os.nice(_NICENESS)
     with contextlib.suppress(OSError, AttributeError):

@@ -48,7 +48,7 @@ def _replay(arguments: argparse.Namespace) -> int:
     import asyncio
 
     from ..hub.errors import HubError
-    from ..hub.replay.context import play
+    from ..hub.replay import play
     from ..runs import ClientError
 
     try:

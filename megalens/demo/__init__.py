@@ -1,6 +1,7 @@
 """A small GPT that trains on text which comes with CPython: something real to look at. Needs torch.
 
-Names are loaded on first use, so that ``python -m megalens.demo`` can say how threads wait before torch is there.
+Names are loaded on first use, so that ``python -m megalens.demo`` can say how threads wait before torch is
+there.
 """
 
 from __future__ import annotations
@@ -9,10 +10,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .model import GPT, GPTConfig
-    from .part import GPTPart
+    from .model import GPT, ByteTokenizer, GPTConfig, GPTPart
     from .text import Corpus, load_corpus
-    from .tokenizer import ByteTokenizer
     from .train import Progress, TrainConfig, Trainer
 
 __all__ = [
@@ -28,10 +27,8 @@ __all__ = [
 ]
 
 _HOMES = {
-    ".model": ("GPT", "GPTConfig"),
-    ".part": ("GPTPart",),
+    ".model": ("GPT", "ByteTokenizer", "GPTConfig", "GPTPart"),
     ".text": ("Corpus", "load_corpus"),
-    ".tokenizer": ("ByteTokenizer",),
     ".train": ("Progress", "TrainConfig", "Trainer"),
 }
 

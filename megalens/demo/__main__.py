@@ -14,8 +14,8 @@ import time
 from types import FrameType
 from typing import Any
 
-# The demo shares its cores with JupyterLab, the hub and a browser. Threads of torch that spin while they wait make a step several times
-# longer there, and this must be said before torch is loaded.
+# The demo shares its cores with JupyterLab, the hub and a browser. Threads of torch that spin while they wait
+# make a step several times longer there, and this must be said before torch is loaded.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 try:
@@ -38,9 +38,8 @@ from ..slices import find_slices
 from ..tracer import Tracer
 from ..tracer.tensors.plan import CONTROLS
 from .checkpoint import save_checkpoint
-from .model import GPT
+from .model import GPT, ByteTokenizer
 from .text import load_corpus
-from .tokenizer import ByteTokenizer
 from .train import Progress, TrainConfig, Trainer
 
 __all__ = ["main", "ask_for_text"]
@@ -59,10 +58,13 @@ STATISTICS: dict[str, Any] = {
     "residual": 10,
     "residual_dgrad": 50,
 }
+"""Every how many steps each is logged."""
 
 PROMPT = "The "
 TEXT_EVERY = 100
-"""Steps from one text to the next. It is the same request each time, so that step 100 and step 900 can be laid side by side."""
+"""Steps from one text to the next. It is the same request each time, so that step 100 and step 900 can be
+laid side by side.
+"""
 _TEXT: GenerateRequest = {
     "prompts": [PROMPT],
     "tokens": 48,
@@ -75,12 +77,16 @@ _PERTURBED: GenerateRequest = {
     "perturb": {"sites": {"system": {"kind": {"name": "noise1", "params": {"coefficient": 0.3}}}}},
 }
 _PERTURBED_AT = 100
-"""Once is enough: each perturbed text has a clean one beside it, which would stand twice in the list of all."""
+"""Once is enough: each perturbed text has a clean one beside it, which would stand twice in the list of
+all.
+"""
 
 
 # What the demo has its model write by itself, so that every view of generated text has something to show.
 def ask_for_text(tracer: Tracer, step: int) -> None:
-    """Queue the text of a step, as a viewer would; it is written before the next step. Nothing where that is not allowed."""
+    """Queue the text of a step, as a viewer would; it is written before the next step. Nothing where that is
+    not allowed.
+    """
     writer = tracer.instrument("generation")
     if writer is None:
         return
@@ -98,7 +104,6 @@ def ask_for_text(tracer: Tracer, step: int) -> None:
             )
 
 
-"""Every how many steps each is logged."""
 BROKEN_BATCH = 150
 """Reached within a minute on two cores."""
 
@@ -153,7 +158,8 @@ def main(arguments: list[str] | None = None) -> int:
                 if options.save is not None:
                     save_checkpoint(model, options.save)
         seconds = time.monotonic() - began
-        # Whoever asked it to stop wants it to stop: the held-out loss is then the last one measured, and there is no sample.
+        # Whoever asked it to stop wants it to stop: the held-out loss is then the last one measured, and
+        # there is no sample.
         if not stopped:
             line.say("measuring the held-out loss")
             trainer.measure_held_out(1 << 20)

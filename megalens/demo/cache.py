@@ -48,11 +48,14 @@ class Cache:
         self._length = 0
 
     def advance(self, count: int) -> Tensor:
-        """Begin a pass that reads ``count`` more positions, and return their places ``[B, count]``: 0 for the first token of a row, and for its padding."""
+        """Begin a pass that reads ``count`` more positions, and return their places ``[B, count]``: 0 for the
+        first token of a row, and for its padding.
+        """
         keys = torch.arange(self._length + count, device=self._pads.device)
         queries = keys[self._length :, None]
         self._length += count
-        # Padding sees itself: a row of probabilities of nothing would be NaN, in whatever it is multiplied with.
+        # Padding sees itself: a row of probabilities of nothing would be NaN, in whatever it is multiplied
+        # with.
         padding = (keys < self._pads)[:, None, :] & (keys != queries)
         hidden = ((keys > queries) | padding)[:, None]
         for layer in self.layers:

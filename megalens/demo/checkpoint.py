@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load, save
 
 from ..protocol import MegalensError, is_whole, read_json_file
-from ..protocol.outside_file import replace_file
+from ..protocol.outside import replace_file
 from .model import GPT, GPTConfig
 
 __all__ = ["CONFIG", "CheckpointError", "load_checkpoint", "save_checkpoint"]
@@ -27,7 +27,8 @@ class CheckpointError(MegalensError):
 
 
 def save_checkpoint(model: GPT, folder: str | Path) -> None:
-    """Write a model into a folder, which is made where it is missing. Whoever reads meanwhile has the old one or the new one of each file.
+    """Write a model into a folder, which is made where it is missing. Whoever reads meanwhile has the old one
+    or the new one of each file.
 
     Raises
     ------

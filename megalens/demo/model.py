@@ -16,6 +16,7 @@ With a :class:`~megalens.demo.cache.Cache` a pass reads S new positions, and see
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -24,7 +25,7 @@ from torch.nn import functional
 
 from .cache import Cache, LayerCache
 
-__all__ = ["GPT", "GPTConfig"]
+__all__ = ["GPT", "GPTConfig", "GPTPart", "ByteTokenizer"]
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,9 @@ class AttentionScores(nn.Module):
         self.register_buffer("future", future, persistent=False)
 
     def forward(self, query: Tensor, key: Tensor, hidden: Tensor | None = None) -> Tensor:
-        """Return probabilities ``[B, heads, S, S]`` from ``query`` and ``key`` of ``[B, heads, S, H / heads]``; ``hidden`` says what is not seen, the future when absent."""
+        """Return probabilities ``[B, heads, S, S]`` from ``query`` and ``key`` of
+        ``[B, heads, S, H / heads]``; ``hidden`` says what is not seen, the future when absent.
+        """
         length = query.shape[-2]
         scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
         hidden = self.future[:length, :length] if hidden is None else hidden
@@ -138,7 +141,9 @@ class GPT(nn.Module):
         self._initialise(blocks)
 
     def forward(self, tokens: Tensor, cache: Cache | None = None) -> Tensor:
-        """Return logits ``[B, S, vocabulary]`` for token ids ``[B, S]``, which follow those that are in the cache."""
+        """Return logits ``[B, S, vocabulary]`` for token ids ``[B, S]``, which follow those that are in the
+        cache.
+        """
         if cache is None:
             places = torch.arange(tokens.shape[1], device=tokens.device)
         else:
@@ -150,12 +155,16 @@ class GPT(nn.Module):
         return logits
 
     def loss(self, tokens: Tensor) -> Tensor:
-        """Return the mean cross-entropy in nats per token of predicting ``tokens[:, 1:]`` from ``tokens[:, :-1]``."""
+        """Return the mean cross-entropy in nats per token of predicting ``tokens[:, 1:]`` from
+        ``tokens[:, :-1]``.
+        """
         return functional.cross_entropy(self(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
 
     @torch.no_grad()
     def generate(self, tokens: Tensor, count: int, temperature: float = 0.8, seed: int = 0) -> Tensor:
-        """Append ``count`` sampled tokens to each row of ``tokens`` (``[B, S]``, at least one token a row)."""
+        """Append ``count`` sampled tokens to each row of ``tokens`` (``[B, S]``, at least one token a
+        row).
+        """
         generator = torch.Generator(device=tokens.device).manual_seed(seed)
         for _ in range(count):
             logits = self(tokens[:, -self.config.sequence :])[:, -1]
@@ -173,3 +182,57 @@ class GPT(nn.Module):
         for block in blocks:
             for linear in (block.attention.projection, block.mlp.fc2):
                 nn.init.normal_(linear.weight, std=0.02 / math.sqrt(2 * self.config.layers))
+
+
+class GPTPart(nn.Module):
+    """Part of the model, for trainings that cut it into stages: an equal share of the layers, with the
+    embedding on the first part and the head on the last.
+
+    Parameters
+    ----------
+    model : GPT
+        Whose layers are taken, not copied.
+    number, of : int
+        Which part, counted from 0, of how many; the number of layers has to divide.
+    """
+
+    def __init__(self, model: GPT, number: int, of: int) -> None:
+        super().__init__()
+        each = len(model.blocks) // of
+        self.blocks = nn.ModuleList(model.blocks[number * each : (number + 1) * each])
+        self.first = nn.ModuleList([model.embedding, model.positions]) if number == 0 else None
+        self.last = nn.Sequential(model.norm, model.head) if number == of - 1 else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return hidden states ``[batch, sequence, hidden]``, of the last part logits; ``x`` are tokens
+        ``[batch, sequence]`` for the first.
+        """
+        if self.first is not None:
+            embedding, positions = self.first
+            x = embedding(x) + positions(torch.arange(x.shape[1], device=x.device))
+        for block in self.blocks:
+            x = block(x)
+        return x if self.last is None else self.last(x)
+
+
+class ByteTokenizer:
+    """Text to byte ids and back. It has the ``decode`` that the tracer asks a tokenizer for."""
+
+    vocab_size = 256
+
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of the UTF-8 bytes of ``text``."""
+        return list(text.encode("utf-8"))
+
+    def decode(self, ids: Iterable[int] | Tensor) -> str:
+        """Return the text of some ids; bytes that are no UTF-8 by themselves become U+FFFD."""
+        numbers = ids.tolist() if isinstance(ids, Tensor) else [int(i) for i in ids]
+        return bytes(numbers).decode("utf-8", "replace")
+
+    def token_bytes(self, token: int) -> bytes:
+        """Return the byte that an id stands for."""
+        return bytes([token])
+
+    def tensor(self, text: str) -> Tensor:
+        """Return the ids of ``text`` as ``[1, S]`` int64."""
+        return torch.tensor([self.encode(text)], dtype=torch.long)

@@ -1,4 +1,6 @@
-"""English that comes with CPython itself: the language reference topics and the standard library's docstrings."""
+"""English that comes with CPython itself: the language reference topics and the standard library's
+docstrings.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +33,9 @@ class Corpus:
 def load_corpus(limit_bytes: int = 1_000_000) -> Corpus:
     """Collect the corpus. The same interpreter always gives the same bytes.
 
-    Nothing of the standard library is imported for it: sources are parsed and their docstrings read. A paragraph that
-    an earlier document had already is left out (the topics quote each other), so nothing of the training text
-    comes back in the held-out text.
+    Nothing of the standard library is imported for it: sources are parsed and their docstrings read. A
+    paragraph that an earlier document had already is left out (the topics quote each other), so nothing of
+    the training text comes back in the held-out text.
 
     Parameters
     ----------

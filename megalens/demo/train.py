@@ -46,7 +46,9 @@ class Windows:
         return self._at(starts)
 
     def spaced(self, count: int) -> Tensor:
-        """Return ``[n, sequence + 1]`` int64 ids of at most ``count`` windows, evenly spaced and not overlapping."""
+        """Return ``[n, sequence + 1]`` int64 ids of at most ``count`` windows, evenly spaced and not
+        overlapping.
+        """
         stride = len(self._window) - 1
         available = (len(self._ids) - 1) // stride
         chosen = torch.linspace(0, available - 1, min(count, available)).long()

@@ -1,4 +1,6 @@
-"""The hub: one small process per run that producers feed and viewers watch. Importing this loads discovery only."""
+"""The hub: one small process per run that producers feed and viewers watch. Importing this loads discovery
+only.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A WebSocket connection for a stream of frames: each is taken where it is read, and what waits is sent in one go."""
+"""A WebSocket connection for a stream of frames: each is taken where it is read, and what waits is sent in
+one go.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,8 @@ from websockets.asyncio.server import ServerConnection
 from websockets.frames import Frame, Opcode
 from websockets.protocol import State
 
-from ..protocol.websocket_head import binary_head
-from .bounded_connection import BoundedConnection, HalfOpen
+from ..protocol.connection import NO_MASK, binary_head
+from .connections import BoundedConnection, HalfOpen
 
 __all__ = ["BatchConnection"]
 
@@ -20,16 +22,18 @@ _LARGE_BYTES = 64 * 1024
 _READ_BYTES = 256 * 1024
 _DATA = (Opcode.TEXT, Opcode.BINARY)
 _MOST_HEAD_BYTES = 16 * 1024
-# Of a binary message whose length takes eight bytes, not compressed: then the length, and the mask that a sender on this machine leaves at zero.
+# Of a binary message whose length takes eight bytes, not compressed: then the length, and the mask that a
+# sender on this machine leaves at zero.
 _LONG_HEAD = b"\x82\xff"
-_NO_MASK = bytes(4)
-_HEAD_BYTES = len(_LONG_HEAD) + 8 + len(_NO_MASK)
+_HEAD_BYTES = len(_LONG_HEAD) + 8 + len(NO_MASK)
 _MOST_AHEAD = 64
 """Memory is taken for so many times what has come, at most."""
 
 
 class _Memory(threading.local):
-    """Where an event loop reads to: what was read is copied before anything else is, so that all connections of its thread share it."""
+    """Where an event loop reads to: what was read is copied before anything else is, so that all connections
+    of its thread share it.
+    """
 
     def __init__(self) -> None:
         self.read = memoryview(bytearray(_READ_BYTES))
@@ -39,9 +43,12 @@ _memory = _Memory()
 
 
 class BatchConnection(BoundedConnection, ServerConnection, asyncio.BufferedProtocol):
-    """A server connection with one system call for several small messages, no copy of a large one, and no queue before who takes frames.
+    """A server connection with one system call for several small messages, no copy of a large one, and no
+    queue before who takes frames.
 
-    A large frame whose beginning is read by itself, and whose mask is zero, is read into memory of its own. The library would copy it four times, a quarter of a megabyte at a time. The head of its request is bounded.
+    A large frame whose beginning is read by itself, and whose mask is zero, is read into memory of its own.
+    The library would copy it four times, a quarter of a megabyte at a time. The head of its request is
+    bounded.
 
     Parameters
     ----------
@@ -53,8 +60,9 @@ class BatchConnection(BoundedConnection, ServerConnection, asyncio.BufferedProto
     Attributes
     ----------
     take_frame : callable or None
-        Called with each whole binary message as soon as it is read, in its order: never while a message before it waits or is being worked on.
-        Returns whether it took the message; one that it did not take, and everything after it, waits for :meth:`recv`.
+        Called with each whole binary message as soon as it is read, in its order: never while a message
+        before it waits or is being worked on. Returns whether it took the message; one that it did not take,
+        and everything after it, waits for :meth:`recv`.
     """
 
     def __init__(self, *args: Any, half_open: HalfOpen, **kwargs: Any) -> None:
@@ -66,7 +74,9 @@ class BatchConnection(BoundedConnection, ServerConnection, asyncio.BufferedProto
         self._large: bytearray | None = None
         self._rest = memoryview(b"")
         self._fed_bytes = self._framed_bytes = 0
-        """What the library has been given after the handshake, and how much of it the frames were that it has given back: equal between two frames."""
+        """What the library has been given after the handshake, and how much of it the frames were that it has
+        given back: equal between two frames.
+        """
 
     def connection_made(self, transport: Any) -> None:
         """Count the connection as half open: called by the event loop."""
@@ -116,7 +126,7 @@ class BatchConnection(BoundedConnection, ServerConnection, asyncio.BufferedProto
         if (
             self.take_frame is None
             or len(data) < _HEAD_BYTES
-            or data[10:_HEAD_BYTES] != _NO_MASK
+            or data[10:_HEAD_BYTES] != NO_MASK
             or not len(data) - _HEAD_BYTES < length <= _MOST_AHEAD * len(data)
             or (most is not None and length > most)
         ):
@@ -157,7 +167,8 @@ class BatchConnection(BoundedConnection, ServerConnection, asyncio.BufferedProto
         self._waiting -= 1
 
     async def send_batch(self, messages: Iterable[str | tuple[bytes, memoryview]]) -> None:
-        """Send several messages, each one a WebSocket message of its own, and wait until the socket takes more.
+        """Send several messages, each one a WebSocket message of its own, and wait until the socket takes
+        more.
 
         Parameters
         ----------
@@ -183,7 +194,8 @@ class BatchConnection(BoundedConnection, ServerConnection, asyncio.BufferedProto
                 if len(body) < _LARGE_BYTES:
                     pieces.append(body)
                     continue
-                # A first part goes with what is before it: small packets of their own would wake the reader for nothing.
+                # A first part goes with what is before it: small packets of their own would wake the reader
+                # for nothing.
                 pieces.append(body[:_LARGE_BYTES])
                 self.transport.write(b"".join(pieces))
                 self.transport.write(body[_LARGE_BYTES:])
@@ -192,7 +204,9 @@ class BatchConnection(BoundedConnection, ServerConnection, asyncio.BufferedProto
                 self.transport.write(b"".join(pieces))
 
     def send_now(self, text: str, limit: int) -> bool:
-        """Send a text message without waiting, and return whether it was sent: not when the connection ends or ``limit`` bytes wait already."""
+        """Send a text message without waiting, and return whether it was sent: not when the connection ends
+        or ``limit`` bytes wait already.
+        """
         if self.protocol.state is not State.OPEN or self.transport.get_write_buffer_size() > limit:
             return False
         self.protocol.send_text(text.encode())

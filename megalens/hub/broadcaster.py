@@ -1,4 +1,6 @@
-"""What the hub itself tells: ``hello`` and ``status``, made once for all and not more often than they can be used."""
+"""What the hub itself tells: ``hello`` and ``status``, made once for all and not more often than they can be
+used.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +27,12 @@ _MANY_RANKS = 256
 _OWN_NUMBER = -1
 _OWN = str(_OWN_NUMBER)
 
-_SECONDS = 30.0
-_LEAST_SECONDS_HUB_COST = 2.0
+_COST_SECONDS, _LEAST_COST_SECONDS = 30.0, 2.0
 
 
-# What the hub's own process costs.
 class HubCost:
-    """CPU time of this process in the last half minute, as per cent of a processor core: of training steps that follow each other that is per cent of step time.
+    """What the hub costs: CPU time of this process in the last half minute, as per cent of a processor core:
+    of training steps that follow each other that is per cent of step time.
 
     Parameters
     ----------
@@ -47,15 +48,17 @@ class HubCost:
         """Read the clocks; a few times a second."""
         now = time.monotonic()
         self._samples.append((now, time.process_time(), self._recorder_seconds()))
-        while now - self._samples[0][0] > _SECONDS:
+        while now - self._samples[0][0] > _COST_SECONDS:
             self._samples.popleft()
 
     def added_to(self, overhead: Overhead) -> Overhead:
-        """Return what producers measured with what this process costs; as it is where too little is known yet."""
+        """Return what producers measured with what this process costs; as it is where too little is known
+        yet.
+        """
         if not self._samples:
             return overhead
         (began, cpu, recorded), (now, all_cpu, all_recorded) = self._samples[0], self._samples[-1]
-        if now - began < _LEAST_SECONDS_HUB_COST:
+        if now - began < _LEAST_COST_SECONDS:
             return overhead
         recorder = 100 * (all_recorded - recorded) / (now - began)
         hub = max(0.0, 100 * (all_cpu - cpu) / (now - began) - recorder)
@@ -74,8 +77,8 @@ class HubCost:
 class Broadcaster:
     """Tells viewers and producers what the hub knows.
 
-    A job of a thousand processes announces itself a thousand times within seconds: viewers are told of the first at once, and then of all that came
-    meanwhile.
+    A job of a thousand processes announces itself a thousand times within seconds: viewers are told of the
+    first at once, and then of all that came meanwhile.
 
     Parameters
     ----------
@@ -105,10 +108,10 @@ class Broadcaster:
         self._hello: tuple[int, str] = (-1, "")
         self._short_hello: tuple[float, str] = (float("-inf"), "")
         self._hello_due = False
-        self._hello_told = float("-inf")
-        self._status_told = float("-inf")
-        self._producers_told = self._cost_read = float("-inf")
-        self._viewers_told = -1
+        self._hello_sent = float("-inf")
+        self._status_sent = float("-inf")
+        self._producers_sent = self._cost_read = float("-inf")
+        self._viewers_sent = -1
 
     def hello(self, resumed: HelloResumed | None = None) -> str:
         """Return the text of ``hello`` as of now."""
@@ -119,7 +122,9 @@ class Broadcaster:
         return f'{self._hello[1][:-1]},"seq":{state.seq}{more}}}'
 
     def short_hello(self) -> str:
-        """Return the text of ``hello`` for a producer, which asks neither for flags nor for the places of others."""
+        """Return the text of ``hello`` for a producer, which asks neither for flags nor for the places of
+        others.
+        """
         now = time.monotonic()
         if now - self._short_hello[0] > _HELLO_SECONDS:
             hello = self._state.hello()
@@ -133,13 +138,17 @@ class Broadcaster:
         return f'{self._short_hello[1][:-1]},"seq":{self._state.seq}}}'
 
     def announce(self, *, at_once: bool = False) -> None:
-        """Have viewers told what the run is now; ``at_once`` where they cannot read what follows without it."""
+        """Have viewers told what the run is now; ``at_once`` where they cannot read what follows without
+        it.
+        """
         self._hello_due = True
-        if at_once or time.monotonic() - self._hello_told >= _HELLO_SECONDS:
+        if at_once or time.monotonic() - self._hello_sent >= _HELLO_SECONDS:
             self._tell_hello()
 
     def status(self, viewer: Session, shared: str | None = None) -> str:
-        """Return the text of ``status`` for one viewer; ``shared`` is what it has in common with the others'."""
+        """Return the text of ``status`` for one viewer; ``shared`` is what it has in common with the
+        others'.
+        """
         shared = shared or self._shared_status()
         streams = _json(self._state.stream_figures(viewer.queue.dropped))
         return f'{shared[:-1].replace(_OWN, str(viewer.queue.dropped_rows), 1)},"streams":{streams}}}'
@@ -147,10 +156,10 @@ class Broadcaster:
     def tick(self, *, changed: bool) -> bool:
         """Tell what is due, and return whether viewers were told the ``status``."""
         now = time.monotonic()
-        if self._hello_due and now - self._hello_told >= _HELLO_SECONDS:
+        if self._hello_due and now - self._hello_sent >= _HELLO_SECONDS:
             self._tell_hello()
         viewers = len(self._viewers)
-        if viewers != self._viewers_told or now - self._producers_told >= _MOST_SECONDS:
+        if viewers != self._viewers_sent or now - self._producers_sent >= _MOST_SECONDS:
             self._tell_producers()
         if now - self._cost_read >= _MOST_SECONDS:
             self._cost_read = now
@@ -158,9 +167,9 @@ class Broadcaster:
         # What a thousand processes do is a hundred kB.
         many = len(self._state.attached) > _MANY_RANKS
         least = 2 * _LEAST_SECONDS if many else _LEAST_SECONDS
-        if now - self._status_told < (least if changed else _MOST_SECONDS):
+        if now - self._status_sent < (least if changed else _MOST_SECONDS):
             return False
-        self._status_told = now
+        self._status_sent = now
         if viewers:
             shared = self._shared_status()
             for viewer in list(self._viewers.values()):
@@ -185,19 +194,21 @@ class Broadcaster:
         return _json(status)
 
     def _tell_hello(self) -> None:
-        self._hello_due, self._hello_told = False, time.monotonic()
+        self._hello_due, self._hello_sent = False, time.monotonic()
         if self._viewers:
             text = self.hello()
             for viewer in list(self._viewers.values()):
                 viewer.enqueue(text)
 
     def somebody_looks(self) -> None:
-        """Tell producers at once of the first viewer: while nobody looked, they let steps wait for one another."""
-        if self._viewers_told <= 0:
+        """Tell producers at once of the first viewer: while nobody looked, they let steps wait for one
+        another.
+        """
+        if self._viewers_sent <= 0:
             self._tell_producers()
 
     def _tell_producers(self) -> None:
-        self._viewers_told, self._producers_told = len(self._viewers), time.monotonic()
+        self._viewers_sent, self._producers_sent = len(self._viewers), time.monotonic()
         state = self._state
         text = encode_message(
             {"type": "status", "state": state.state, "step": state.step, "viewers": len(self._viewers)}

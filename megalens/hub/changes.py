@@ -58,7 +58,7 @@ class Change:
     refused: bool = False
     _accepted: dict[int, Configured] = field(default_factory=dict)
     _applied: dict[int, Configured] = field(default_factory=dict)
-    told: set[bool] = field(default_factory=set)
+    reported: set[bool] = field(default_factory=set)
 
     def answer(self, producer: int, message: Configured) -> None:
         """Take one producer's ``configured``."""
@@ -81,22 +81,25 @@ class Change:
         return not self.producers - set(self._applied)
 
     def news(self) -> list[Configured]:
-        """Return the ``configured`` messages that are due: each kind once, when the last producer has said it, with the latest step."""
+        """Return the ``configured`` messages that are due: each kind once, when the last producer has said
+        it, with the latest step.
+        """
         due: list[Configured] = []
         for applied, answers in ((False, self._accepted), (True, self._applied)):
-            if applied in self.told or not answers or self.producers - set(answers):
+            if applied in self.reported or not answers or self.producers - set(answers):
                 continue
             if self.refused and not applied:
                 continue
-            self.told.add(applied)
+            self.reported.add(applied)
             last = max(answers.values(), key=lambda answer: int(answer["step"]))
             due.append({**last, "applied": applied})
         return due
 
 
-# What a change is called in the ``audit`` stream.
 def audit_actions(patch: ConfigPatch) -> list[tuple[str, dict[str, Any]]]:
-    """Return what a patch does, as (action, the part of the patch that does it): one or several of configure, perturb, disarm, pause, resume, step, budget."""
+    """Return what a patch does as the ``audit`` stream calls it, as (action, the part of the patch that does
+    it): one or several of configure, perturb, disarm, pause, resume, step, budget.
+    """
     actions: list[tuple[str, dict[str, Any]]] = []
     if "perturb" in patch:
         actions.append(("disarm" if patch["perturb"] is None else "perturb", {"perturb": patch["perturb"]}))
@@ -118,7 +121,9 @@ def audit_actions(patch: ConfigPatch) -> list[tuple[str, dict[str, Any]]]:
 
 
 def difference(before: Config, after: Config) -> ConfigPatch:
-    """Return the patch that makes one configuration the other: what a training script changed by itself, or what ran out."""
+    """Return the patch that makes one configuration the other: what a training script changed by itself, or
+    what ran out.
+    """
     old, new = before["flags"], after["flags"]
     patch: ConfigPatch = {
         "flags": {name: new.get(name) for name in sorted({*old, *new}) if old.get(name) != new.get(name)}
@@ -153,7 +158,8 @@ class Changes:
     leaders : callable
         Returns the producers that answer changes.
     applied : callable
-        Told of every change that took effect: who asked, what was done, the detail and the step, as a row of ``audit`` has them.
+        Told of every change that took effect: who asked, what was done, the detail and the step, as a row of
+        ``audit`` has them.
     """
 
     def __init__(
@@ -291,7 +297,7 @@ class Changes:
             return
         known = self._changes.pop(change.id, None)
         asker = self._viewers.get(change.viewer)
-        if known and message is None and asker and not change.refused and True not in change.told:
+        if known and message is None and asker and not change.refused and True not in change.reported:
             error: ErrorMessage = {
                 "type": "error",
                 "code": "no-producer",

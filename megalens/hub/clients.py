@@ -42,7 +42,8 @@ class Clients:
     changed : callable
         Called when viewers are to be told something new.
     enter : callable
-        Enters the run's name and the time of its end, None while it goes on, where lists of runs are made from.
+        Enters the run's name and the time of its end, None while it goes on, where lists of runs are made
+        from.
 
     Attributes
     ----------
@@ -91,12 +92,14 @@ class Clients:
             del self._sessions[session.number]
 
     async def goodbye(self) -> None:
-        """Say goodbye to everybody, and cut off who does not answer: the end of the hub does not wait for it."""
+        """Say goodbye to everybody, and cut off who does not answer: the end of the hub does not wait for
+        it.
+        """
         await asyncio.gather(*(session.goodbye("shutdown", 1001) for session in [*self._sessions.values()]))
         for session in self._sessions.values():
             session.abort()
 
-    # -- what a session needs of its hub ---------------------------------------------------------------------------
+    # -- what a session needs of its hub ---------------------------------------------------------------------
 
     def short_hello(self) -> str:
         """Return the text of ``hello`` for a producer."""
@@ -140,7 +143,9 @@ class Clients:
         self._requests.forget(session.number)
 
     async def drain(self, session: Session) -> None:
-        """Wait until the recording is complete, where the training is over, and tell a producer that said goodbye meanwhile that it is being written."""
+        """Wait until the recording is complete, where the training is over, and tell a producer that said
+        goodbye meanwhile that it is being written.
+        """
         # Of the processes of a job the last to leave: rank 0 waits for the others.
         if self._state.done and self._state.state == "finished":
             self._enter(self._state.run["name"], self._state.ended)
@@ -191,7 +196,7 @@ class Clients:
         """Have a sentence told to everybody."""
         self._state.warn(text)
 
-    # -- producers -------------------------------------------------------------------------------------------------
+    # -- producers -------------------------------------------------------------------------------------------
 
     def leaders(self) -> list[Session]:
         """Return the producers that answer changes, for themselves or for others too."""

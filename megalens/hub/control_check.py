@@ -1,4 +1,4 @@
-"""What the hub can check of the part of a patch that does more than look."""
+"""What the hub can check of a patch before a producer sees it."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _WORDS = {
 }
 
 
-# What the hub can check of a configuration patch before a producer sees it.
 def check_patch(
     patch: ConfigPatch,
     flags: list[FlagInfo],
     compressors: list[CompressorInfo],
     instruments: Collection[str] = (),
 ) -> None:
-    """Check flag names, layer ranges, compressor names, the parameters of the compressors that everybody knows, and names and bounds of instruments' settings.
+    """Check flag names, layer ranges, compressor names, the parameters of the compressors that everybody
+    knows, and names and bounds of instruments' settings.
 
     Parameters
     ----------
@@ -55,7 +55,8 @@ def check_patch(
     Raises
     ------
     ProtocolError
-        ``unknown-flag``, ``unavailable-flag``, ``unknown-layer``, ``unknown-compressor`` or ``bad-parameter``, with the dotted field.
+        ``unknown-flag``, ``unavailable-flag``, ``unknown-layer``, ``unknown-compressor`` or
+        ``bad-parameter``, with the dotted field.
     """
     known = {info["name"]: info for info in flags}
     for name, setting in patch["flags"].items():
@@ -118,7 +119,8 @@ def check_allowed(control: str, controls: Collection[str], field: str) -> None:
 
 
 def check_controls(patch: ConfigPatch, controls: Collection[str], sites: list[SiteInfo]) -> None:
-    """Check that the training script allows a patch, and that the sites, kinds, layers and parameters that it names exist.
+    """Check that the training script allows a patch, and that the sites, kinds, layers and parameters that it
+    names exist.
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ __all__ = [
     "process_identity",
     "remove_entry",
     "runtime_folder",
-    "told_apart",
+    "id_at_address",
     "write_entry",
 ]
 
@@ -55,7 +55,8 @@ class HubEntry:
     process : str or None
         What tells the hub's process from a later one of the same number; None where the system does not tell.
     ended : float or None
-        When the training ended, seconds since the epoch: the hub is still there for those who look on. None while it may go on.
+        When the training ended, seconds since the epoch: the hub is still there for those who look on. None
+        while it may go on.
     format : int
         Format of the runtime file, 1.
     """
@@ -80,12 +81,15 @@ class HubEntry:
 
 
 def runtime_folder() -> Path:
-    """Return the folder of the runtime files: ``$MEGALENS_RUNTIME_DIR``, else the user's own. It may not exist yet."""
+    """Return the folder of the runtime files: ``$MEGALENS_RUNTIME_DIR``, else the user's own. It may not
+    exist yet.
+    """
     chosen = os.environ.get("MEGALENS_RUNTIME_DIR")
     if chosen:
         return Path(chosen)
     with warnings.catch_warnings():
-        # It warns where the system gives no runtime folder and /tmp is used; write_entry checks the owner there.
+        # It warns where the system gives no runtime folder and /tmp is used; write_entry checks the owner
+        # there.
         warnings.simplefilter("ignore")
         return Path(platformdirs.user_runtime_dir("megalens", appauthor=False))
 
@@ -123,8 +127,8 @@ def remove_entry(entry: HubEntry | str, folder: Path | None = None) -> None:
 def live_hubs(folder: Path | None = None) -> list[HubEntry]:
     """Return the hubs that run now, newest first.
 
-    Entries whose process is gone are ignored. Files that cannot be read, that others can read or that belong to someone else are
-    ignored with a ``RuntimeWarning``.
+    Entries whose process is gone are ignored. Files that cannot be read, that others can read or that belong
+    to someone else are ignored with a ``RuntimeWarning``.
     """
     folder = runtime_folder() if folder is None else Path(folder)
     try:
@@ -151,7 +155,9 @@ def live_hubs(folder: Path | None = None) -> list[HubEntry]:
 
 
 def find_hub(name_or_id: str | None = None, folder: Path | None = None) -> HubEntry | None:
-    """Return the newest hub whose training goes on, or else the newest one; or the newest one with this id or name; ``None`` when there is none."""
+    """Return the newest hub whose training goes on, or else the newest one; or the newest one with this id or
+    name; ``None`` when there is none.
+    """
     # Sorting keeps the order of equals.
     hubs = sorted(live_hubs(folder), key=lambda hub: hub.ended is not None)
     if name_or_id is None:
@@ -162,8 +168,10 @@ def find_hub(name_or_id: str | None = None, folder: Path | None = None) -> HubEn
     return next((hub for hub in hubs if hub.name == name_or_id), None)
 
 
-def told_apart(run: str, address: str) -> str:
-    """Return the id of a hub that says it is a run which another hub is: the same whenever it says so at this address."""
+def id_at_address(run: str, address: str) -> str:
+    """Return the id of a hub that says it is a run which another hub is: the same whenever it says so at this
+    address.
+    """
     return f"{run[:80]}.at-{hashlib.sha256(address.encode()).hexdigest()[:8]}"
 
 
@@ -224,7 +232,8 @@ def _alive(entry: HubEntry) -> bool:
 
 
 def process_identity(pid: int) -> str | None:
-    """Return what tells a process from every other one that had or will have its number; None where the system does not tell.
+    """Return what tells a process from every other one that had or will have its number; None where the
+    system does not tell.
 
     It says when the process began by a clock that nobody sets, and of which start of the system.
     """
@@ -242,7 +251,9 @@ def _process_fields(pid: int) -> list[str]:
 
 
 def _process_start(pid: int) -> float | None:
-    """Start of a process in seconds since the epoch; -1 for one that has ended (a zombie), None where it cannot be told."""
+    """Start of a process in seconds since the epoch; -1 for one that has ended (a zombie), None where it
+    cannot be told.
+    """
     try:
         fields = _process_fields(pid)
         boot = next(

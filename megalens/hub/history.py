@@ -1,4 +1,6 @@
-"""What a viewer that comes late, or comes back, is sent: streams that are kept whole, and the newest frames of the others."""
+"""What a viewer that comes late, or comes back, is sent: streams that are stored whole, and the newest frames
+of the others.
+"""
 
 from __future__ import annotations
 
@@ -101,13 +103,15 @@ class _Merged:
 class StreamHistory:
     """The hub's catch-up buffer.
 
-    A frame is merged with its neighbours of the same stream only when no other kept frame lies between them. So whatever a viewer has been sent so
-    far is everything up to one sequence number, and a connection that breaks during catch-up loses and repeats nothing.
+    A frame is merged with its neighbours of the same stream only when no other stored frame lies between
+    them. So whatever a viewer has been sent so far is everything up to one sequence number, and a connection
+    that breaks during catch-up loses and repeats nothing.
 
     Parameters
     ----------
     limit : int
-        Bytes of frames to keep of each stream of which only the newest are kept; its policy may ask for fewer.
+        Bytes of frames to store of each stream of which only the newest are stored; its policy may ask for
+        fewer.
     streams : Streams
         The run's.
     """
@@ -128,16 +132,16 @@ class StreamHistory:
         """Keep one frame. Sequence numbers must rise."""
         policy = self._streams[frame.stream].policy
         if policy.keep == "newest":
-            kept = self._bounded.get(frame.stream)
-            if kept is None:
-                kept = _Bounded(min(self.limit, policy.hub_bytes or self.limit))
-                self._bounded[frame.stream] = kept
+            stored = self._bounded.get(frame.stream)
+            if stored is None:
+                stored = _Bounded(min(self.limit, policy.hub_bytes or self.limit))
+                self._bounded[frame.stream] = stored
             self._end_tail()
             self._recent[frame.seq] = frame
-            kept.frames.append(frame)
-            kept.bytes += frame.size
-            while kept.bytes > kept.limit and len(kept.frames) > 1:
-                self._forget_oldest(kept)
+            stored.frames.append(frame)
+            stored.bytes += frame.size
+            while stored.bytes > stored.limit and len(stored.frames) > 1:
+                self._forget_oldest(stored)
         elif self._recent:
             self._recent[frame.seq] = frame
             if self._tail and (
@@ -159,7 +163,8 @@ class StreamHistory:
         since : int or None
             Last sequence number that the viewer has; None for a first connection.
         max_bytes : int, optional
-            At most this many bytes of the newest frames of each stream that is not kept whole; all that are kept when absent.
+            At most this many bytes of the newest frames of each stream that is not stored whole; all that are
+            stored when absent.
         """
         start = since or 0
         pieces: list[tuple[LiveFrame | _Merged, int]] = []
@@ -168,16 +173,20 @@ class StreamHistory:
         pending = [piece for piece in self._open if piece.seq > start]
         if pending:
             pieces.append((self._merge(pending), start))
-        room = {stream: _Room(kept.limit, max_bytes) for stream, kept in self._bounded.items()}
+        budgets = {stream: _Budget(stored.limit, max_bytes) for stream, stored in self._bounded.items()}
         recent: list[tuple[LiveFrame | _Merged, int]] = []
         missed = _Missed()
-        for kept in self._bounded.values():
-            kept.gone.after(start, missed)
+        for stored in self._bounded.values():
+            stored.gone.after(start, missed)
         for seq in reversed(self._recent):
             if seq <= start:
                 break
             frame = self._recent[seq]
-            if isinstance(frame, LiveFrame) and frame.stream in room and not room[frame.stream].takes(frame):
+            if (
+                isinstance(frame, LiveFrame)
+                and frame.stream in budgets
+                and not budgets[frame.stream].takes(frame)
+            ):
                 missed.add(frame.rows, frame.first_step)
                 missed.add(0, frame.step, 0)
                 continue
@@ -185,11 +194,11 @@ class StreamHistory:
         pieces.extend(reversed(recent))
         return Backlog(pieces, missed.frames, missed.rows, missed.first_step, missed.last_step)
 
-    def _forget_oldest(self, kept: _Bounded) -> None:
-        oldest = kept.frames.popleft()
-        kept.bytes -= oldest.size
+    def _forget_oldest(self, stored: _Bounded) -> None:
+        oldest = stored.frames.popleft()
+        stored.bytes -= oldest.size
         del self._recent[oldest.seq]
-        kept.gone.add(oldest)
+        stored.gone.add(oldest)
         while self._recent:
             first = next(iter(self._recent))
             piece = self._recent[first]
@@ -198,7 +207,9 @@ class StreamHistory:
             self._fold(self._recent.pop(first))
 
     def _end_tail(self) -> None:
-        """Merge what came between two frames of bounded streams, so that rare ones do not keep many frames apart."""
+        """Merge what came between two frames of bounded streams, so that rare ones do not keep many frames
+        apart.
+        """
         if len(self._tail) >= _WORTH_MERGING:
             merged = self._merge(self._tail)
             for frame in self._tail:
@@ -245,7 +256,9 @@ class StreamHistory:
 
 @dataclass(slots=True)
 class _Bounded:
-    """The frames of a bounded stream that are kept, oldest first, their bytes with the bound, and those that went."""
+    """The frames of a bounded stream that are stored, oldest first, their bytes with the bound, and those
+    that went.
+    """
 
     limit: int
     frames: deque[LiveFrame] = field(default_factory=deque)
@@ -253,7 +266,7 @@ class _Bounded:
     gone: _GoneLog = field(default_factory=lambda: _GoneLog())
 
 
-class _Room:
+class _Budget:
     """How much of a bounded stream one viewer is sent, newest frame first."""
 
     def __init__(self, limit: int, most: int | None) -> None:
@@ -284,7 +297,8 @@ class _Missed:
 
 
 class _GoneLog:
-    """Which frames of a stream left the buffer: the newest one by one, older ones in blocks, so that it stays small over days.
+    """Which frames of a stream left the buffer: the newest one by one, older ones in blocks, so that it stays
+    small over days.
 
     A viewer that was away for more than 65,536 frames may be told of one block too many.
     """
@@ -299,10 +313,10 @@ class _GoneLog:
         self._first.append(frame.first_step)
         self._steps.append(frame.step)
         if len(self._seqs) >= 2 * _LOG_FRAMES:
-            kept = (self._seqs, self._rows, self._first, self._steps)
-            seqs, rows, first, steps = (values[:_LOG_FRAMES] for values in kept)
+            stored = (self._seqs, self._rows, self._first, self._steps)
+            seqs, rows, first, steps = (values[:_LOG_FRAMES] for values in stored)
             self._blocks.append((seqs[-1], len(seqs), sum(rows), min(first), max(steps)))
-            for values in kept:
+            for values in stored:
                 del values[:_LOG_FRAMES]
 
     def after(self, since: int, missed: _Missed) -> None:

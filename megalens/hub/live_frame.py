@@ -37,7 +37,8 @@ class LiveFrame:
     came : bytes or bytearray
         The whole frame, as it came.
     header : bytes
-        The header under which it goes on: a large body is never copied for the sake of its header. The one it came with when empty.
+        The header under which it goes on: a large body is never copied for the sake of its header. The one it
+        came with when empty.
     body : CheckedBody or None
         Its rows, where they have been checked and nobody asked for its keys yet.
     first_step : int

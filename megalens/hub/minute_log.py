@@ -1,4 +1,4 @@
-"""Telling of trouble that strangers can make as often as they like."""
+"""Reports of trouble that strangers can make as often as they like, bounded."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ __all__ = ["MinuteLog", "WarningLog"]
 _SECONDS = 60.0
 _MOST_KINDS = 32
 
-_MOST, _MOST_ALIKE = 200, 8
+_MOST_WARNINGS, _MOST_ALIKE = 200, 8
 _NUMBERS = re.compile(r"\d+")
 
 
-# Which warnings become rows of the stream ``audit``.
 class WarningLog:
-    """Lets each sentence through once. Of those that differ by their numbers only, and of all together, no more than a reader wants: they are recorded for good, and whoever sends them decides how many there are."""
+    """Chooses which warnings become rows of the stream ``audit``: lets each sentence through once. Of those
+    that differ by their numbers only, and of all together, no more than a reader wants: they are recorded for
+    good, and whoever sends them decides how many there are.
+    """
 
     def __init__(self) -> None:
         self._seen: set[str] = set()
@@ -27,7 +29,7 @@ class WarningLog:
     def new(self, warnings: Iterable[str]) -> Iterator[str]:
         """Give those that are to be recorded."""
         for text in warnings:
-            if text in self._seen or len(self._seen) >= _MOST:
+            if text in self._seen or len(self._seen) >= _MOST_WARNINGS:
                 continue
             form = _NUMBERS.sub("0", text)
             if self._alike[form] < _MOST_ALIKE:

@@ -1,13 +1,17 @@
-"""What a hub is started with."""
+"""What a hub is started with, and the id of its run."""
 
 from __future__ import annotations
 
+import re
+import secrets
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["HubOptions"]
+__all__ = ["HubOptions", "new_run_id"]
 
 _MIB = 1024 * 1024
+_MOST_LETTERS = 40
 
 
 @dataclass(frozen=True)
@@ -65,3 +69,15 @@ class HubOptions:
     join_seconds: float = 10.0
     idle_seconds: float = 3.0
     max_bad_messages: int = 10
+
+
+def new_run_id(name: str) -> str:
+    """Return the id of a new run, which is its folder's name too and which no other run has: when it began,
+    what can be written of its name in any file system, and a random end.
+    """
+    words = re.sub(r"[^A-Za-z0-9._]+", "-", "" if name == HubOptions.name else name)[:_MOST_LETTERS].strip(
+        "-."
+    )
+    return "-".join(
+        filter(None, (time.strftime("%Y%m%d-%H%M%S", time.gmtime()), words, secrets.token_hex(4)))
+    )

@@ -1,33 +1,37 @@
-"""Whether another process is there."""
+"""What a hub asks of the operating system: room for connections, memory that stays, whether a process
+runs.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
 import os
-import re
-import secrets
-import time
 from dataclasses import dataclass
 
-from .options import HubOptions
-
-__all__ = ["process_runs", "new_run_id", "count_places", "keep_freed_memory"]
-
-_MOST_LETTERS = 40
+__all__ = ["ConnectionLimits", "connection_limits", "keep_freed_memory", "process_runs"]
 
 _OWN_FILES = 64
+"""What a hub holds open besides connections: the recording, its port, libraries, and a reserve for files that
+the recorder opens later.
+"""
+# More half open than the system hands over at once: whoever comes to speak has been read before others can
+# push him out.
+_MOST_HALF_OPEN = 256
+_MOST_BACKLOG = 64
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
 _MIB = 1024 * 1024
 
 
 def keep_freed_memory() -> None:
-    """Let this process use the memory of one frame for the next, where its C library is glibc; elsewhere do nothing.
+    """Let this process use the memory of one frame for the next, where its C library is glibc; elsewhere do
+    nothing.
 
-    By itself glibc gives large blocks back to the system as soon as they are free and fetches them anew: some hundred page faults for each frame of
-    a few hundred kB, which cost more than all else that the hub does with it. Now blocks of up to 32 MiB stay in the heap, and up to 64 MiB of free
-    memory at its end stay with the process.
+    By itself glibc gives large blocks back to the system as soon as they are free and fetches them anew: some
+    hundred page faults for each frame of a few hundred kB, which cost more than all else that the hub does
+    with it. Now blocks of up to 32 MiB stay in the heap, and up to 64 MiB of free memory at its end stay with
+    the process.
     """
     with contextlib.suppress(OSError, AttributeError, TypeError):
         mallopt = ctypes.CDLL(None).mallopt
@@ -40,15 +44,8 @@ def keep_freed_memory() -> None:
             mallopt(parameter, value)
 
 
-"""What a hub holds open besides: the recording, its port, libraries, and a reserve for files that the recorder opens later."""
-# More half open than the system hands over at once: whoever comes to speak has been read before others can push him out.
-_MOST_HALF_OPEN = 256
-_MOST_BACKLOG = 64
-
-
-# How many connections the system lets a hub have.
 @dataclass(frozen=True)
-class Places:
+class ConnectionLimits:
     """How many connections there may be.
 
     Attributes
@@ -56,7 +53,8 @@ class Places:
     sessions : int
         That were let in.
     half_open : int
-        That have not shown the token yet. These have places of their own, so that neither kind takes the other's.
+        That have not shown the token yet. These have places of their own, so that neither kind takes the
+        other's.
     backlog : int
         That the system accepts before anybody looks at them.
     """
@@ -66,13 +64,15 @@ class Places:
     backlog: int
 
 
-def count_places() -> Places:
-    """Raise the soft limit of open files as far as the system allows, and return how many connections fit below it."""
+def connection_limits() -> ConnectionLimits:
+    """Raise the soft limit of open files as far as the system allows, and return how many connections fit
+    below it.
+    """
     try:
         import resource
     except ImportError:
         # Windows has no such limit worth a word.
-        return Places(2**31, _MOST_HALF_OPEN, _MOST_BACKLOG)
+        return ConnectionLimits(2**31, _MOST_HALF_OPEN, _MOST_BACKLOG)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft != hard:
         with contextlib.suppress(OSError, ValueError):
@@ -82,18 +82,7 @@ def count_places() -> Places:
         soft = 2**31
     half_open = max(4, min(_MOST_HALF_OPEN, soft // 4))
     backlog = max(1, min(_MOST_BACKLOG, soft // 16))
-    return Places(max(soft - _OWN_FILES - half_open - backlog, 1), half_open, backlog)
-
-
-# The id of a new run, which is its folder's name too.
-def new_run_id(name: str) -> str:
-    """Return an id that no other run has: when it began, what can be written of its name in any file system, and a random end."""
-    words = re.sub(r"[^A-Za-z0-9._]+", "-", "" if name == HubOptions.name else name)[:_MOST_LETTERS].strip(
-        "-."
-    )
-    return "-".join(
-        filter(None, (time.strftime("%Y%m%d-%H%M%S", time.gmtime()), words, secrets.token_hex(4)))
-    )
+    return ConnectionLimits(max(soft - _OWN_FILES - half_open - backlog, 1), half_open, backlog)
 
 
 def process_runs(pid: int) -> bool:

@@ -1,4 +1,6 @@
-"""What becomes of a run's rows: they are counted, stored for viewers that come later, recorded, and sent to viewers."""
+"""What becomes of a run's rows: they are counted, stored for viewers that come later, recorded, and sent to
+viewers.
+"""
 
 from __future__ import annotations
 
@@ -91,7 +93,9 @@ class Publisher:
         self._changed()
 
     def backlog(self, since: int | None, max_bytes: int | None) -> Backlog:
-        """Return what a viewer that has everything up to ``since`` lacks: see :meth:`StreamHistory.backlog`."""
+        """Return what a viewer that has everything up to ``since`` lacks: see
+        :meth:`StreamHistory.backlog`.
+        """
         return self._history.backlog(since, max_bytes)
 
     def audit(self, who: str, action: str, detail: dict[str, Any], step: int | None = None) -> None:
@@ -106,7 +110,7 @@ class Publisher:
         for text in self._warnings.new(warnings):
             self.audit(who, "warning", {"text": text})
 
-    # -- the recording ---------------------------------------------------------------------------------------------
+    # -- the recording ---------------------------------------------------------------------------------------
 
     def describe_soon(self) -> None:
         """Have ``run.json`` written anew at the next :meth:`describe_if_due`."""

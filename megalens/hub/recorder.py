@@ -7,12 +7,12 @@ import threading
 import time
 from collections import deque
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pyarrow as pa
 
 from ..protocol import CheckedBody
-from ..protocol.messages_generated import Recording
+from ..protocol.messages_generated import Recording, RunFile
 from .errors import HubError
 from .recording_folder import RecordingFolder
 from .stream_file import StepRanges
@@ -29,8 +29,9 @@ _Item = tuple[CheckedBody, int, int]
 class Recorder:
     """Records every frame that the hub passes on.
 
-    The event loop only ever appends to a bounded queue here. When the disk fails, what waits is kept for as long as it fits and writing is tried
-    again and again; what did not fit is counted with its steps, and so is, until it is written, what waits.
+    The event loop only ever appends to a bounded queue here. When the disk fails, what waits is kept for as
+    long as it fits and writing is tried again and again; what did not fit is counted with its steps, and so
+    is, until it is written, what waits.
 
     Parameters
     ----------
@@ -43,7 +44,8 @@ class Recorder:
     retry_seconds : float
         Wait after the first failure; it doubles with each that follows, up to 15 s.
     limit_bytes : int, optional
-        What the streams may take on disk while they are recorded: the oldest steps are given up for newer ones, and named. As much as comes when absent.
+        What the streams may take on disk while they are recorded: the oldest steps are given up for newer
+        ones, and named. As much as comes when absent.
 
     resumes : bool
         Whether a recording goes on in the folder, of which nothing but earlier attempts is there.
@@ -57,7 +59,7 @@ class Recorder:
     def __init__(
         self,
         path: Path,
-        description: dict[str, Any],
+        description: RunFile,
         queue_bytes: int,
         retry_seconds: float = 1.0,
         limit_bytes: int | None = None,
@@ -122,7 +124,7 @@ class Recorder:
                 self._unwritten.add(body, step)
             self._lock.notify()
 
-    def describe(self, description: dict[str, Any]) -> None:
+    def describe(self, description: RunFile) -> None:
         """Give ``run.json`` new content, written soon."""
         with self._lock:
             self._description = description
@@ -141,8 +143,10 @@ class Recorder:
                 result["missing_steps"] = missing
             return result
 
-    def close(self, description: dict[str, Any]) -> None:
-        """Write what waits, pack the streams to Parquet and end the thread. Blocks; called again it brings ``run.json`` up to date."""
+    def close(self, description: RunFile) -> None:
+        """Write what waits, pack the streams to Parquet and end the thread. Blocks; called again it brings
+        ``run.json`` up to date.
+        """
         with self._lock:
             again = self._closing
             self._description = description
@@ -195,7 +199,9 @@ class Recorder:
         self._finish()
 
     def _write_all(self, *, describe: bool) -> None:
-        """Write ``run.json`` where that is due, and everything that waits; whatever cannot be written waits on."""
+        """Write ``run.json`` where that is due, and everything that waits; whatever cannot be written waits
+        on.
+        """
         if self._deleted():
             return
         try:
@@ -234,7 +240,9 @@ class Recorder:
             self._redescribe = True
 
     def _deleted(self) -> bool:
-        """Whether somebody deleted the recording, of which nothing new has come since: then it stays deleted."""
+        """Whether somebody deleted the recording, of which nothing new has come since: then it stays
+        deleted.
+        """
         return not self._work and self._folder.deleted()
 
     def _look_after_files(self) -> None:
@@ -272,7 +280,7 @@ class Recorder:
 
     def _describe(self) -> None:
         with self._lock:
-            description = {**self._description, "missing_steps": self._missing_steps()}
+            description: dict[str, object] = {**self._description, "missing_steps": self._missing_steps()}
             # Who reads that the run has ended expects all of its rows.
             self._redescribe = bool(self._work or self._queue)
             if self._redescribe:

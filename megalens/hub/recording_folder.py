@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,15 +25,13 @@ from .stream_file import StreamFile
 
 __all__ = ["GivenUp", "RecordingFolder", "pack_stream"]
 
-
 _PIECES = 256
-
+"""A bounded recording gives up its oldest rows in pieces of about one part in so many of its bytes."""
 _DICTIONARY_BYTES = 16 * 1024 * 1024
 # What else a reader wants to know of a stream before it reads its rows: the stream's own business.
 _INDEXES = {"moments": MomentIndex}
 
 
-# Turning a finished ``.arrows`` file into Parquet.
 def pack_stream(source: Path, stream: str | Stream) -> Path:
     """Write the rows of ``source`` to Parquet beside it, and remove ``source`` once they are safely on disk.
 
@@ -142,13 +141,11 @@ def _codecs(fast: tuple[str, ...], columns: list[str]) -> dict[str, Any]:
     if not fast:
         return {"compression": "zstd", "compression_level": 3}
     return {
-        # Of numbers of which hardly any comes twice there is nothing to compress but repetitions, which the fastest codec finds as well and undoes at no cost.
+        # Of numbers of which hardly any comes twice there is nothing to compress but repetitions, which the
+        # fastest codec finds as well and undoes at no cost.
         "compression": {name: "lz4" if name in fast else "zstd" for name in columns},
         "compression_level": {name: 3 for name in columns if name not in fast},
     }
-
-
-"""A bounded recording gives up its oldest rows in pieces of about so many of its bytes."""
 
 
 @dataclass(frozen=True)
@@ -197,7 +194,8 @@ class RecordingFolder:
         return not os.path.lexists(self.path / "run.json")
 
     def mend(self) -> list[StreamFile]:
-        """Make the folder again where somebody removed it, and return the files that are gone with what they held.
+        """Make the folder again where somebody removed it, and return the files that are gone with what they
+        held.
 
         Raises
         ------
@@ -224,9 +222,11 @@ class RecordingFolder:
         file.append(body)
 
     def keep_newest(self) -> GivenUp | None:
-        """Give up the oldest steps of the streams of which only the newest rows are kept, where the recording takes more than it may; None where nothing was.
+        """Give up the oldest steps of the streams of which only the newest rows are kept, where the recording
+        takes more than it may; None where nothing was.
 
-        A quarter of the limit is made free at once, since what stays is copied. Streams that are kept whole (scalars, audit) stay.
+        A quarter of the limit is made free at once, since what stays is copied. Streams that are kept whole
+        (scalars, audit) stay.
 
         Raises
         ------
@@ -259,7 +259,7 @@ class RecordingFolder:
         """Bytes written so far."""
         return sum(file.bytes for file in self.streams.values())
 
-    def write_description(self, description: dict[str, Any]) -> None:
+    def write_description(self, description: Mapping[str, object]) -> None:
         """Replace ``run.json`` atomically, adding what the streams hold."""
         streams = {name: file.summary() for name, file in self.streams.items()}
         text = json.dumps({**description, "streams": streams}, ensure_ascii=False, allow_nan=False, indent=1)

@@ -20,7 +20,8 @@ _MOST_WAITING = 16
 
 
 class Requests:
-    """Carries ``generate`` and ``cancel`` from their viewer to the producer that leads, and its answer back to that viewer.
+    """Carries ``generate`` and ``cancel`` from their viewer to the producer that leads, and its answer back
+    to that viewer.
 
     How a generation goes on after the answer is told by rows of the stream ``generations``, to everybody.
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ..protocol import (
+    MOST_RUN_FILE_BYTES,
     ProtocolError,
     attempt_folders,
     check_definition,
@@ -25,7 +26,6 @@ from .errors import HubError
 
 __all__ = ["other_words", "read_resumed", "set_aside"]
 
-_MAX_HEADER_BYTES = 8 * 1024 * 1024
 _FORMAT = 2
 _FILES = (".arrows", ".index", ".parquet")
 _END_SECONDS = 20.0
@@ -34,7 +34,8 @@ _LOOK_SECONDS = 0.05
 
 
 def read_resumed(folder: Path) -> RunFile:
-    """Return the ``run.json`` of a recording that is to go on. A hub that only serves those who look on at the ended training is asked to end.
+    """Return the ``run.json`` of a recording that is to go on. A hub that only serves those who look on at
+    the ended training is asked to end.
 
     Raises
     ------
@@ -43,7 +44,7 @@ def read_resumed(folder: Path) -> RunFile:
     """
     shown = shown_text(str(folder), 200)
     try:
-        header = read_json_file(folder / "run.json", _MAX_HEADER_BYTES)
+        header = read_json_file(folder / "run.json", MOST_RUN_FILE_BYTES)
         check_definition("RunFile", header, "run.json")
     except FileNotFoundError:
         raise HubError(
@@ -88,7 +89,8 @@ def _end(hub: HubEntry) -> None:
 
 
 def set_aside(folder: Path, header: RunFile, first_step: int) -> None:
-    """Move what is recorded into a folder of its own, as the attempt whose steps from ``first_step`` on are trained again.
+    """Move what is recorded into a folder of its own, as the attempt whose steps from ``first_step`` on are
+    trained again.
 
     Its ``run.json`` is written first: whatever ends this in between, every file belongs to one of both.
 
@@ -97,10 +99,10 @@ def set_aside(folder: Path, header: RunFile, first_step: int) -> None:
     HubError
         When the folder cannot be written.
     """
-    number = max((int(place.name) for place in attempt_folders(folder)), default=0) + 1
-    place = folder / "attempts" / str(number)
+    number = max((int(each.name) for each in attempt_folders(folder)), default=0) + 1
+    attempt = folder / "attempts" / str(number)
     run = header["run"]
-    said = {
+    superseded = {
         **header,
         "run": {
             **run,
@@ -110,12 +112,12 @@ def set_aside(folder: Path, header: RunFile, first_step: int) -> None:
         "superseded_from": first_step,
     }
     try:
-        place.mkdir(parents=True)
-        text = json.dumps(said, ensure_ascii=False, allow_nan=False, indent=1)
-        replace_file(place / "run.json", f"{text}\n".encode(), sync=True)
+        attempt.mkdir(parents=True)
+        text = json.dumps(superseded, ensure_ascii=False, allow_nan=False, indent=1)
+        replace_file(attempt / "run.json", f"{text}\n".encode(), sync=True)
         for file in sorted(folder.iterdir()):
             if file.suffix in _FILES and file.is_file() and not file.is_symlink():
-                os.replace(file, place / file.name)
+                os.replace(file, attempt / file.name)
     except OSError as error:
         raise HubError(
             f"Could not go on with the recording in {shown_text(str(folder), 200)}: {error.strerror or error}."
@@ -123,7 +125,9 @@ def set_aside(folder: Path, header: RunFile, first_step: int) -> None:
 
 
 def other_words(header: Mapping[str, Any], message: Announce) -> str | None:
-    """Return a sentence where a training that goes on is of another model or layout than before; None where it is of the same."""
+    """Return a sentence where a training that goes on is of another model or layout than before; None where
+    it is of the same.
+    """
     changes = []
     before, now = header.get("model"), message["model"]
     if before is not None and now is not None and before != now:
@@ -131,8 +135,8 @@ def other_words(header: Mapping[str, Any], message: Announce) -> str | None:
     older, newer = header.get("layout"), message["layout"]
     sizes = ("world_size", "tp", "pp", "dp")
     if older and newer and any(older.get(size) != newer.get(size) for size in sizes):
-        told = [", ".join(f"{size} {each.get(size)}" for size in sizes) for each in (older, newer)]
-        changes.append(f"laid out as {told[0]} and is now as {told[1]}")
+        sizes_of = [", ".join(f"{size} {each.get(size)}" for size in sizes) for each in (older, newer)]
+        changes.append(f"laid out as {sizes_of[0]} and is now as {sizes_of[1]}")
     return (
         f"This run goes on with something else than before: it was {', and '.join(changes)}."
         if changes

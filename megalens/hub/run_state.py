@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
-from ..protocol import STREAMS, CheckedBody, Streams, compressor_infos
+from ..protocol import STREAMS, SUBPROTOCOL, CheckedBody, Streams, compressor_infos
 from ..protocol.messages_generated import (
     Announce,
     Config,
@@ -21,13 +21,11 @@ from ..protocol.messages_generated import (
     StreamStatus,
 )
 from ..protocol.messages_generated import RunState as State
-from .announcements import Announcements
+from .figures import Reports, StreamFigures
+from .job import Announcements, Ranks
 from .live_frame import LiveFrame
 from .options import HubOptions
-from .ranks import Ranks
-from .reports import Reports
 from .resumed import other_words
-from .stream_figures import StreamFigures
 
 __all__ = ["RunState"]
 
@@ -189,7 +187,7 @@ class RunState:
         job = self.job.merged()
         hello: Hello = {
             "type": "hello",
-            "protocol": "megalens.v2",
+            "protocol": SUBPROTOCOL,
             "run": self.run.copy(),
             "seq": self.seq,
             "config": self.config,
@@ -199,7 +197,7 @@ class RunState:
             "flags": job["flags"] if job else [],
             "compressors": job["compressors"] if job else compressor_infos(),
             "versions": {**self._versions, **(job["versions"] if job else {})},
-            "streams": self.streams.told(),
+            "streams": self.streams.declarations(),
         }
         if not job:
             return hello
@@ -243,8 +241,10 @@ class RunState:
         return status
 
     def stream_figures(self, dropped: Mapping[str, int]) -> dict[str, StreamStatus]:
-        """Return the ``streams`` member of ``status`` for a viewer to which so many rows of each stream were not sent."""
-        return {name: figures.told(dropped.get(name, 0)) for name, figures in self._figures.items()}
+        """Return the ``streams`` member of ``status`` for a viewer to which so many rows of each stream were
+        not sent.
+        """
+        return {name: figures.status(dropped.get(name, 0)) for name, figures in self._figures.items()}
 
     def _nonfinite(self) -> NonFinite:
         found = {name: figures.nonfinite for name, figures in self._figures.items() if figures.nonfinite}
@@ -270,24 +270,25 @@ class RunState:
         if text[:500] not in self.warnings:
             self.warnings.append(text[:500])
 
-    def description(self) -> dict[str, Any]:
+    def description(self) -> RunFile:
         """Return ``run.json`` without what the recorder adds."""
         hello: Mapping[str, object] = self.hello()
-        kept = ("run", "model", "layout", "flags", "compressors", "config", "versions")
-        told = [
+        members = ("run", "model", "layout", "flags", "compressors", "config", "versions")
+        present = [
             name
             for name in ("controls", "sites", "configurable", "statistics", "generation", "phase", "origin")
             if name in hello
         ]
         announced = self.streams.announced()
-        return {
+        description: dict[str, Any] = {
             "format": 2,
             "state": self.state,
             "ended": self.ended,
-            **{name: hello[name] for name in (*kept, *told)},
+            **{name: hello[name] for name in (*members, *present)},
             **({"announced": announced} if announced else {}),
             **({"instruments": instruments} if (instruments := self._reports.instruments()) else {}),
         }
+        return cast("RunFile", description)
 
     def _absent(self, ranks: list[RankState]) -> list[str]:
         """Return sentences about processes of which nothing is heard while others are there."""

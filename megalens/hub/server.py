@@ -17,14 +17,13 @@ from ..protocol import shown_text
 from ..protocol.messages_generated import Limits
 from ..protocol.version import own_versions
 from .batch_connection import BatchConnection
-from .bounded_connection import HalfOpen
 from .clients import Clients
+from .connections import HalfOpen, check_upgrade, select_subprotocol
 from .discovery import HubEntry, process_identity, remove_entry, write_entry
 from .errors import HubError
-from .handshake import check_upgrade, select_subprotocol
 from .minute_log import MinuteLog
-from .options import HubOptions
-from .process import count_places, new_run_id, process_runs
+from .options import HubOptions, new_run_id
+from .process import connection_limits, process_runs
 from .publisher import Publisher
 from .recorder import Recorder
 from .resumed import read_resumed, set_aside
@@ -73,8 +72,8 @@ class Hub:
         self._token = secrets.token_urlsafe(32)
         self._server: Server | None = None
         self._silent: list[int] = []
-        self._places = count_places()
-        self._half_open = HalfOpen(lambda: self._places.half_open, self._crowded)
+        self._limits = connection_limits()
+        self._half_open = HalfOpen(lambda: self._limits.half_open, self._crowded)
         self.log = MinuteLog(lambda line: print(f"megalens hub: {line}", file=sys.stderr, flush=True))
         self._done_since: float | None = None
         self._closed = False
@@ -94,7 +93,7 @@ class Hub:
                 options.host,
                 options.port,
                 process_request=check_upgrade(
-                    self._token, lambda: self._places.sessions - len(self.clients), self.log.count
+                    self._token, lambda: self._limits.sessions - len(self.clients), self.log.count
                 ),
                 select_subprotocol=select_subprotocol,
                 compression=None,
@@ -104,7 +103,7 @@ class Hub:
                 close_timeout=10,
                 server_header=None,
                 open_timeout=options.join_seconds,
-                backlog=self._places.backlog,
+                backlog=self._limits.backlog,
                 create_connection=partial(BatchConnection, half_open=self._half_open),  # type: ignore[arg-type]
             )
         except (OSError, OverflowError) as error:
@@ -158,7 +157,8 @@ class Hub:
                 try:
                     self._look_after()
                 except Exception as error:
-                    # Whatever it is, rows go on to viewers and the recording; a recording that ends is the worse loss.
+                    # Whatever it is, rows go on to viewers and the recording; a recording that ends is the
+                    # worse loss.
                     self.state.warn(
                         f"The hub met an error of its own: {shown_text(repr(error), 200)}. Please report it."
                     )

@@ -151,7 +151,9 @@ class Session:
             self.close_soon(4429, "too slow")
 
     def tell(self, text: str) -> bool:
-        """Send a message to a producer now, unless it is gone or has long stopped to read; return whether it was sent. Never waits."""
+        """Send a message to a producer now, unless it is gone or has long stopped to read; return whether it
+        was sent. Never waits.
+        """
         return self._closing is None and self._connection.send_now(text, _UNREAD_BYTES)
 
     async def alive(self) -> bool:
@@ -239,7 +241,9 @@ class Session:
         await self.close(1000, "goodbye")
 
     def _take_at_once(self, data: bytes | bytearray) -> bool:
-        """Take a producer's frame where it is read. A fault waits for its turn in :meth:`_receive`, which acts on it."""
+        """Take a producer's frame where it is read. A fault waits for its turn in :meth:`_receive`, which
+        acts on it.
+        """
         try:
             self._host.publish(data, self.rank)
         except Exception as error:
@@ -276,7 +280,9 @@ class Session:
             await self._answer(error, text)
 
     async def _answer(self, error: ProtocolError, text: str) -> None:
-        """Answer a bad message with an ``error`` that carries the id of what it answers, where one can be made out."""
+        """Answer a bad message with an ``error`` that carries the id of what it answers, where one can be
+        made out.
+        """
         reply_to = None
         with contextlib.suppress(ValueError):
             message = parse_json(text)

@@ -8,18 +8,19 @@ import shutil
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
 
 from ..protocol import FIRST_BYTES, CheckedBody, IndexWriter, Stream, index_path
+from ..protocol.messages_generated import StreamSummary
 
 __all__ = ["StreamFile", "StreamPiece", "StepRanges"]
 
-_MOST = 1000
+_MOST_RANGES = 1000
 
 
-# Which steps something lacks, as few ranges.
 class StepRanges:
-    """A set of steps kept as inclusive ranges. Past 1,000 ranges the closest two become one, so it never says too little."""
+    """A set of steps kept as inclusive ranges. Past 1,000 ranges the closest two become one, so it never says
+    too little.
+    """
 
     def __init__(self) -> None:
         self._ranges: list[list[int]] = []
@@ -37,7 +38,7 @@ class StepRanges:
                 merged[-1][1] = max(merged[-1][1], high)
             else:
                 merged.append([low, high])
-        if len(merged) > _MOST:
+        if len(merged) > _MOST_RANGES:
             gap = min(range(1, len(merged)), key=lambda i: merged[i][0] - merged[i - 1][1])
             merged[gap - 1][1] = merged[gap][1]
             del merged[gap]
@@ -99,7 +100,9 @@ class StreamFile:
             raise
 
     def append(self, body: CheckedBody) -> None:
-        """Add the rows as whole messages with one write each: all of them, or none where an error is raised."""
+        """Add the rows as whole messages with one write each: all of them, or none where an error is
+        raised.
+        """
         before, messages = self.bytes, body.messages()
         self._write(messages)
         self._index(body, before, messages)
@@ -184,7 +187,7 @@ class StreamFile:
         self.first_step = min(piece.first_step for piece in self.pieces)
         return gone
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> StreamSummary:
         """Return the stream's entry in ``run.json``."""
         return {
             "rows": self.rows,
@@ -206,7 +209,9 @@ class StreamFile:
         os.fsync(self._descriptor)
 
     def there(self) -> bool:
-        """Whether the file still is where it was made: a file that somebody removed can be written to without an error."""
+        """Whether the file still is where it was made: a file that somebody removed can be written to without
+        an error.
+        """
         try:
             return os.path.samestat(os.stat(self.path), os.fstat(self._descriptor))
         except OSError:

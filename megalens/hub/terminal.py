@@ -1,4 +1,6 @@
-"""What commands that stay do in a terminal: one line of state that updates in place, and an end when they are asked for it."""
+"""What commands that stay do in a terminal: one line of state that updates in place, and an end when they are
+asked for it.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,9 @@ async def show_line(text: Callable[[], str]) -> None:
 
 
 async def ask_to_stop(work: Awaitable[None], until: Callable[[], Awaitable[None]] | None = None) -> bool:
-    """Await ``work``; SIGINT, SIGTERM, or ``until`` coming to its end, cancel it. Return whether it was cancelled."""
+    """Await ``work``; SIGINT, SIGTERM, or ``until`` coming to its end, cancel it. Return whether it was
+    cancelled.
+    """
     task = asyncio.ensure_future(work)
     loop = asyncio.get_running_loop()
     asked = asyncio.Event()

@@ -50,21 +50,22 @@ class ViewerQueue:
         return len(self._items)
 
     def put(self, item: LiveFrame | str) -> bool:
-        """Add a frame or a control message and make room for it.
+        """Add a frame or a control message and make space for it.
 
         Returns
         -------
         bool
-            False when messages that may not be given up overflow the queue alone: the viewer is too slow to be kept.
+            False when messages that may not be given up overflow the queue alone: the viewer is too slow to
+            be kept.
         """
-        place = self._next
+        position = self._next
         self._next += 1
-        self._items[place] = item
+        self._items[position] = item
         self.bytes += _size(item)
         self._waiting.set()
         if self.bytes <= self.limit and self._full is None:
             return True
-        return self._make_room(place, item)
+        return self._free_space(position, item)
 
     async def get(self) -> LiveFrame | str:
         """Return the oldest item once there is one."""
@@ -81,16 +82,16 @@ class ViewerQueue:
             self._full = None
         return item
 
-    def _make_room(self, place: int, newest: LiveFrame | str) -> bool:
+    def _free_space(self, position: int, newest: LiveFrame | str) -> bool:
         if self._full is None:
             self._full = _Coverage(self._streams)
             for queued, item in self._items.items():
                 self._full.add(queued, item)
         else:
-            self._full.add(place, newest)
+            self._full.add(position, newest)
         self._full.forget_sent(self._items)
         while self.bytes > self.limit and len(self._items) > 1:
-            victim = self._full.victim(self._items, place)
+            victim = self._full.victim(self._items, position)
             if victim is None:
                 return False
             frame = self._items.pop(victim)
@@ -101,18 +102,19 @@ class ViewerQueue:
 
 
 class _Coverage:
-    """Which frames of a full queue may be given up, and of which newer ones have every row's identity. Each frame costs its own rows,
-    however long the queue.
+    """Which frames of a full queue may be given up, and of which newer ones have every row's identity. Each
+    frame costs its own rows, however long the queue.
     """
 
     def __init__(self, streams: Streams) -> None:
         self._streams = streams
         self._newest: dict[Key, int] = {}
         self._uncovered: dict[int, int] = {}
-        # By drop order, and of one order what newer rows cover before the rest: the places of frames, oldest first.
+        # By drop order, and of one order what newer rows cover before the rest: the positions of frames,
+        # oldest first.
         self._heaps: dict[tuple[int, bool], list[int]] = {}
 
-    def add(self, place: int, item: LiveFrame | str) -> None:
+    def add(self, position: int, item: LiveFrame | str) -> None:
         """Count in a frame that was queued last."""
         if not isinstance(item, LiveFrame):
             return
@@ -120,23 +122,24 @@ class _Coverage:
         order = declared.policy.drop_order
         if order is None:
             return
-        self._push(order, False, place)
+        self._push(order, False, position)
         if not declared.policy.covered_first:
             return
         keys = item.keys(declared)
-        self._uncovered[place] = len(keys)
+        self._uncovered[position] = len(keys)
         if not keys:
-            self._push(order, True, place)
+            self._push(order, True, position)
         for key in keys:
             before = self._newest.get(key)
-            self._newest[key] = place
+            self._newest[key] = position
             if before is not None and before in self._uncovered:
                 self._uncovered[before] -= 1
                 if not self._uncovered[before]:
                     self._push(order, True, before)
 
     def victim(self, items: OrderedDict[int, LiveFrame | str], last: int) -> int | None:
-        """Return the place of the frame that is to go: of the lowest drop order, the oldest whose every row a newer one covers, else the oldest.
+        """Return the position of the frame that is to go: of the lowest drop order, the oldest whose every
+        row a newer one covers, else the oldest.
 
         The frame that came last is the newest of all: it goes only where nothing else may.
         """
@@ -153,8 +156,8 @@ class _Coverage:
             while heap and heap[0] not in items:
                 self._uncovered.pop(heappop(heap), None)
 
-    def _push(self, order: int, covered: bool, place: int) -> None:
-        heappush(self._heaps.setdefault((order, covered), []), place)
+    def _push(self, order: int, covered: bool, position: int) -> None:
+        heappush(self._heaps.setdefault((order, covered), []), position)
 
 
 def _size(item: LiveFrame | str) -> int:

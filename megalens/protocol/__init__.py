@@ -1,4 +1,5 @@
-"""The wire and the recording, in Python: messages, streams, frames, settings. Imports stdlib, numpy and pyarrow only.
+"""The wire and the recording, in Python: messages, streams, frames, settings. Imports stdlib, numpy and
+pyarrow only.
 
 What the modules' own ``__all__`` name is what the other rooms import from here.
 """
@@ -9,70 +10,44 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from . import (
-    attempts,
-    budget_limit,
+    connection,
     contract,
-    disturbance,
     errors,
-    experts,
-    flag_choice,
     generation,
     instrument_settings,
     messages,
     old_names,
-    outside_file,
-    pace,
+    outside,
     perturbations,
-    pipeline_order,
-    plain_json,
     ranges,
     settings,
-    steps,
     views,
 )
-from .attempts import *
-from .budget_limit import *
+from .connection import *
 from .contract import *
-from .disturbance import *
 from .errors import *
-from .experts import *
-from .flag_choice import *
 from .generation import *
 from .instrument_settings import *
 from .messages import *
 from .old_names import *
-from .outside_file import *
-from .outside_file import replace_file
-from .pace import *
+from .outside import *
 from .perturbations import *
-from .pipeline_order import *
-from .plain_json import *
 from .ranges import *
 from .settings import *
-from .shown_text import shown_text
-from .steps import *
 from .views import *
 
-__all__ = ["replace_file", "shown_text"]
-__all__ += attempts.__all__
-__all__ += budget_limit.__all__
+__all__: list[str] = []
+__all__ += connection.__all__
 __all__ += contract.__all__
-__all__ += disturbance.__all__
 __all__ += errors.__all__
-__all__ += experts.__all__
-__all__ += flag_choice.__all__
 __all__ += generation.__all__
 __all__ += instrument_settings.__all__
 __all__ += messages.__all__
 __all__ += old_names.__all__
-__all__ += outside_file.__all__
-__all__ += pace.__all__
+__all__ += outside.__all__
 __all__ += perturbations.__all__
-__all__ += pipeline_order.__all__
-__all__ += plain_json.__all__
 __all__ += ranges.__all__
 __all__ += settings.__all__
-__all__ += steps.__all__
 __all__ += views.__all__
 
 # What needs numpy and pyarrow is loaded on first use: `from megalens import Tile` is to cost nothing.

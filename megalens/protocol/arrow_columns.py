@@ -1,4 +1,6 @@
-"""Arrow columns of plain values, made without pandas: the first ``pyarrow.array`` of a process imports it, which stops a training for a quarter of a second."""
+"""Arrow columns of plain values, made without pandas: the first ``pyarrow.array`` of a process imports it,
+which stops a training for a quarter of a second.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-__all__ = ["arrow_batch", "arrow_column", "message_header", "table_field", "u32"]
+__all__ = [
+    "CONTINUATION",
+    "MESSAGE_PREFIX",
+    "arrow_batch",
+    "arrow_column",
+    "message_header",
+    "table_field",
+    "u32",
+]
 
 _NUMBERS: dict[Any, np.dtype[Any]] = {
     pa.int32(): np.dtype("<i4"),
@@ -19,50 +29,22 @@ _NUMBERS: dict[Any, np.dtype[Any]] = {
     pa.float64(): np.dtype("<f8"),
 }
 
+MESSAGE_PREFIX = struct.Struct("<Ii")
+"""What every message of an Arrow stream begins with: :data:`CONTINUATION`, and the length of its metadata."""
+CONTINUATION = 0xFFFFFFFF
 _LONG = struct.Struct("<q")
 
 
-# Just enough of FlatBuffers to look into the metadata of an Arrow message without reading its body.
-def message_header(metadata: memoryview) -> tuple[int, int, int]:
-    """Return header type, place of the header and body length out of the flatbuffer ``Message``.
-
-    Raises
-    ------
-    struct.error
-        When it ends too early.
-    """
-    table = u32(metadata, 0)
-    kind_at, header_at, size_at = (table_field(metadata, table, number) for number in (1, 2, 3))
-    kind = metadata[kind_at] if 0 < kind_at < len(metadata) else 0
-    header = header_at + u32(metadata, header_at) if header_at else 0
-    return kind, header, _LONG.unpack_from(metadata, size_at)[0] if size_at else 0
-
-
-def table_field(metadata: memoryview, table: int, number: int) -> int:
-    """Return where a field of a flatbuffer table is, 0 when it is absent."""
-    vtable = table - struct.unpack_from("<i", metadata, table)[0]
-    if vtable < 0:
-        raise struct.error
-    slot = 4 + 2 * number
-    if slot + 2 > struct.unpack_from("<H", metadata, vtable)[0]:
-        return 0
-    offset = struct.unpack_from("<H", metadata, vtable + slot)[0]
-    return table + offset if offset else 0
-
-
-def u32(metadata: memoryview, at: int) -> int:
-    """Return the unsigned number of 32 bits at a place."""
-    return int(struct.unpack_from("<I", metadata, at)[0])
-
-
 def arrow_column(values: Any, kind: pa.DataType | None = None) -> pa.Array:
-    """Return a column as ``pyarrow.array(values, kind)`` does, with its errors; of numpy's numbers without a copy.
+    """Return a column as ``pyarrow.array(values, kind)`` does, with its errors; of numpy's numbers without a
+    copy.
 
     Parameters
     ----------
     values : sequence or numpy.ndarray
     kind : pyarrow.DataType, optional
-        Of a stream's fields; an array's own when absent. Any other is left to pyarrow, as values are that do not fit.
+        Of a stream's fields; an array's own when absent. Any other is left to pyarrow, as values are that do
+        not fit.
     """
     if kind is None:
         kind = pa.from_numpy_dtype(values.dtype)
@@ -130,3 +112,36 @@ def _offsets(parts: Sequence[Any]) -> np.ndarray:
 
 def _buffer(numbers: np.ndarray) -> pa.Buffer:
     return pa.py_buffer(numbers)
+
+
+# Just enough of FlatBuffers to look into the metadata of an Arrow message without reading its body.
+def message_header(metadata: memoryview) -> tuple[int, int, int]:
+    """Return header type, place of the header and body length out of the flatbuffer ``Message``.
+
+    Raises
+    ------
+    struct.error
+        When it ends too early.
+    """
+    table = u32(metadata, 0)
+    kind_at, header_at, size_at = (table_field(metadata, table, number) for number in (1, 2, 3))
+    kind = metadata[kind_at] if 0 < kind_at < len(metadata) else 0
+    header = header_at + u32(metadata, header_at) if header_at else 0
+    return kind, header, _LONG.unpack_from(metadata, size_at)[0] if size_at else 0
+
+
+def table_field(metadata: memoryview, table: int, number: int) -> int:
+    """Return where a field of a flatbuffer table is, 0 when it is absent."""
+    vtable = table - struct.unpack_from("<i", metadata, table)[0]
+    if vtable < 0:
+        raise struct.error
+    slot = 4 + 2 * number
+    if slot + 2 > struct.unpack_from("<H", metadata, vtable)[0]:
+        return 0
+    offset = struct.unpack_from("<H", metadata, vtable + slot)[0]
+    return table + offset if offset else 0
+
+
+def u32(metadata: memoryview, at: int) -> int:
+    """Return the unsigned number of 32 bits at a place."""
+    return int(struct.unpack_from("<I", metadata, at)[0])

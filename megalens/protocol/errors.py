@@ -10,7 +10,9 @@ __all__ = ["MegalensError", "ProtocolError", "must_be", "no_such"]
 
 
 class MegalensError(Exception):
-    """What every error that Megalens raises on purpose is. Each room has one of its own: :class:`megalens.ProtocolError` and so on."""
+    """What every error that Megalens raises on purpose is. Each room has one of its own:
+    :class:`megalens.ProtocolError` and so on.
+    """
 
 
 class ProtocolError(MegalensError, ValueError):

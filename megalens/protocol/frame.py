@@ -10,8 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from .arrow_columns import message_header, table_field, u32
+from .arrow_columns import CONTINUATION, MESSAGE_PREFIX, message_header, table_field, u32
 from .errors import ProtocolError
+from .ranges import LAST_STEP
 from .streams import STREAMS, Stream, Streams
 
 __all__ = [
@@ -37,23 +38,22 @@ _MAX_CELL_BYTES = 1 << 20
 _END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 # What the hub rewrites: bits at 6, sequence number at 8.
 _STAMP = struct.Struct("<HQ")
-_MOST_STEP = 2**53 - 1
 # What a sender writes anew from frame to frame: sequence number at 8, step, time.
 _NEWEST = struct.Struct("<Qqq")
 
-_PREFIX = struct.Struct("<Ii")
 _NO_NULLS = bytes(8)
-_CONTINUATION = 0xFFFFFFFF
 _SCHEMA, _RECORD_BATCH = 1, 3
 _MAX_BATCHES = 4096
 
 
 # What a frame's Arrow body must look like before Arrow's own reader is let at it.
 def check_arrow_stream(body: memoryview, stream: str, schema_bytes: int = 0) -> list[int]:
-    """Walk the messages of an Arrow IPC stream: one schema, record batches without compression, the end marker at the very end.
+    """Walk the messages of an Arrow IPC stream: one schema, record batches without compression, the end
+    marker at the very end.
 
-    Arrow's reader alone would also take compressed buffers, of which a few bytes can say that they unfold to any size, dictionaries,
-    which no stream has, nulls, which a reader that views the buffers would see as numbers, and bytes after the end.
+    Arrow's reader alone would also take compressed buffers, of which a few bytes can say that they unfold to
+    any size, dictionaries, which no stream has, nulls, which a reader that views the buffers would see as
+    numbers, and bytes after the end.
 
     Parameters
     ----------
@@ -78,8 +78,8 @@ def check_arrow_stream(body: memoryview, stream: str, schema_bytes: int = 0) -> 
     starts = [0] if schema_bytes else []
     try:
         while True:
-            marker, length = _PREFIX.unpack_from(body, at)
-            if marker != _CONTINUATION or length < 0 or length % 8:
+            marker, length = MESSAGE_PREFIX.unpack_from(body, at)
+            if marker != CONTINUATION or length < 0 or length % 8:
                 raise _bad_arrow_stream(stream, "has a message without its length")
             begin, at = at, at + 8
             if length == 0:
@@ -185,7 +185,8 @@ class Frame:
         Raises
         ------
         ProtocolError
-            ``bad-frame`` when the body is not a valid Arrow stream of that schema with the number of rows announced.
+            ``bad-frame`` when the body is not a valid Arrow stream of that schema with the number of rows
+            announced.
         """
         return pa.Table.from_batches(self.batches()[0], self.schema)
 
@@ -195,8 +196,9 @@ class Frame:
         Returns
         -------
         list of pyarrow.RecordBatch, list of int
-            The rows, viewing the frame's memory, and where in the body each record batch's message begins. No places when another Arrow
-            library wrote the schema: its messages do not fit behind the stream's own schema as they are.
+            The rows, viewing the frame's memory, and where in the body each record batch's message begins. No
+            places when another Arrow library wrote the schema: its messages do not fit behind the stream's
+            own schema as they are.
 
         Raises
         ------
@@ -204,8 +206,8 @@ class Frame:
             As :meth:`table`.
         """
         expected = self.schema
-        # A body almost always begins with the schema message that this side would write, byte for byte. Then there is nothing to parse or compare,
-        # and the record batches can be read by themselves.
+        # A body almost always begins with the schema message that this side would write, byte for byte. Then
+        # there is nothing to parse or compare, and the record batches can be read by themselves.
         message = (self.declared or STREAMS.named(self.stream)).schema_message
         own = len(message) if self.body[: len(message)] == message else 0
         batches_at = check_arrow_stream(self.body, self.stream, own)
@@ -216,7 +218,8 @@ class Frame:
             else:
                 batches = _read_other(buffer, expected, self.stream)
             for batch in batches:
-                # Arrow trusts the offsets in a body. A wrong one would make a later read leave the buffer, so every batch is checked in full before anybody uses it.
+                # Arrow trusts the offsets in a body. A wrong one would make a later read leave the buffer, so
+                # every batch is checked in full before anybody uses it.
                 batch.validate(full=True)
                 for column in batch.columns:
                     _check_texts(column, self.stream)
@@ -248,7 +251,8 @@ def _check_texts(column: pa.Array, stream: str) -> None:
     if pa.types.is_list(column.type):
         _check_texts(column.flatten(), stream)
     elif pa.types.is_string(column.type) and column.nbytes > _MAX_CELL_BYTES:
-        # Imported by the few frames that need it: it takes a third of the time that `megalens.trace` takes to load.
+        # Imported by the few frames that need it: it takes a third of the time that `megalens.trace` takes to
+        # load.
         import pyarrow.compute as pc
 
         longest = pc.max(pc.binary_length(column)).as_py() or 0
@@ -307,7 +311,8 @@ def frame_pieces(
     if time_us is None:
         time_us = time.time_ns() // 1000
     batches = table.to_batches() if isinstance(table, pa.Table) else [table]
-    # The same bytes as an Arrow stream writer's, without the copies that a writer makes while its buffer grows.
+    # The same bytes as an Arrow stream writer's, without the copies that a writer makes while its buffer
+    # grows.
     body: list[bytes | memoryview] = [declared.schema_message]
     body += [memoryview(batch.serialize()) for batch in batches]
     body.append(_END_OF_STREAM)
@@ -363,9 +368,9 @@ def decode_frame(data: bytes | bytearray | memoryview, streams: Streams = STREAM
             expected=f"{HEADER_BYTES + length} bytes",
             got=f"{len(view)} bytes",
         )
-    if not -1 <= step <= _MOST_STEP:
+    if not -1 <= step <= LAST_STEP:
         # No message could tell it.
-        raise _bad("A data frame has a step out of range.", expected=f"-1 to {_MOST_STEP}", got=str(step))
+        raise _bad("A data frame has a step out of range.", expected=f"-1 to {LAST_STEP}", got=str(step))
     stream = _stream_name(name)
     return Frame(stream, seq, step, time_us, rows, bits, view[HEADER_BYTES:], streams.get(stream))
 

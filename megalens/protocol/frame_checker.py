@@ -1,4 +1,6 @@
-"""Checking frames one after another: a frame that differs from an earlier one in numbers only needs no second reading."""
+"""Checking frames one after another: a frame that differs from an earlier one in numbers only needs no second
+reading.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ _LENGTH = struct.Struct("<i")
 
 # A frame that is sent again and again with other numbers.
 class FrameTemplate:
-    """Rows of which only numbers change from frame to frame: encoded once, then the numbers are written where they lie.
+    """Rows of which only numbers change from frame to frame: encoded once, then the numbers are written where
+    they lie.
 
     Parameters
     ----------
@@ -88,7 +91,8 @@ class FrameLayout:
     rows : int
         Its rows.
     starts, pieces : tuple
-        Everything behind the header that is no number: where it is and what it is. Messages, offsets, text, padding.
+        Everything behind the header that is no number: where it is and what it is. Messages, offsets, text,
+        padding.
     columns : dict
         Where the numbers of each plain column begin, and their NumPy type.
     batch : tuple of int
@@ -110,7 +114,8 @@ class FrameLayout:
 
 
 def frame_layout(data: bytes | bytearray, message: int, batch: pa.RecordBatch) -> FrameLayout | None:
-    """Return the layout of a checked frame of one batch; None when its numbers are not apart from everything else.
+    """Return the layout of a checked frame of one batch; None when its numbers are not apart from everything
+    else.
 
     Parameters
     ----------
@@ -198,7 +203,9 @@ class CheckedBody:
         return self._frame.rows
 
     def table(self, *, keep: bool = True) -> pa.Table:
-        """Return the rows, which view the frame's memory. Of a small frame they are larger than it is: without ``keep`` they are read again the next time."""
+        """Return the rows, which view the frame's memory. Of a small frame they are larger than it is:
+        without ``keep`` they are read again the next time.
+        """
         table = self._table
         if table is None:
             schema, whole = self._frame.schema, pa.py_buffer(self._data)
@@ -209,7 +216,9 @@ class CheckedBody:
         return table
 
     def release(self) -> None:
-        """Let go of all but the frame, for whoever keeps many: what was read of a small one is as large as the frame, and is read again when it is asked for."""
+        """Let go of all but the frame, for whoever keeps many: what was read of a small one is as large as
+        the frame, and is read again when it is asked for.
+        """
         self._layout = None
         if self._places:
             self._table = None
@@ -238,7 +247,9 @@ class CheckedBody:
         return self._data.startswith(bytes(self.rows * int(kind[-1])), at)
 
     def likeness(self, columns: Sequence[str]) -> tuple[Any, bytes] | None:
-        """Return what is the same of two bodies only where all of some columns, of text or plain numbers, is: an object that stands for the text, and the bytes of the numbers. None where that is not known."""
+        """Return what is the same of two bodies only where all of some columns, of text or plain numbers, is:
+        an object that stands for the text, and the bytes of the numbers. None where that is not known.
+        """
         if self._layout is None:
             return None
         numbers = [self.numbers(name).tobytes() for name in columns if name in self._layout.columns]
@@ -255,9 +266,10 @@ class CheckedBody:
 class FrameChecker:
     """Checks frames as thoroughly as :meth:`Frame.table`, and what has been checked before only once.
 
-    From step to step most of a frame stays the same, byte for byte: the messages of its Arrow stream, the offsets of its lists, its text. Only
-    numbers change, and no number can be wrong. So a frame that equals an earlier, fully checked one in everything but the buffers of its numbers is
-    right too, and that takes a comparison. Any other frame is read and checked in full.
+    From step to step most of a frame stays the same, byte for byte: the messages of its Arrow stream, the
+    offsets of its lists, its text. Only numbers change, and no number can be wrong. So a frame that equals an
+    earlier, fully checked one in everything but the buffers of its numbers is right too, and that takes a
+    comparison. Any other frame is read and checked in full.
     """
 
     def __init__(self) -> None:

@@ -11,15 +11,19 @@ from .errors import must_be
 from .messages import check_definition
 from .messages_generated import GenerateRequest, Perturb, Sweep
 
-__all__ = ["MOST_SEQUENCES", "GenerationRequest"]
+__all__ = ["GENERATION_ENDED", "MOST_SEQUENCES", "GenerationRequest"]
 
+GENERATION_ENDED = ("finished", "cancelled", "failed")
+"""States of a generation of which nothing more comes."""
 MOST_SEQUENCES = 128
 """Sequences of one generation: prompts times samples."""
 
 
 @dataclass(frozen=True)
 class GenerationRequest:
-    """``GenerateRequest`` of the messages with every default written out; its schema says what each member means."""
+    """``GenerateRequest`` of the messages with every default written out; its schema says what each member
+    means.
+    """
 
     prompts: tuple[str, ...]
     tokens: int = 64

@@ -16,7 +16,8 @@ MAX_HUB_BYTES = 72 * 1024 * 1024
 
 
 class HubReader:
-    """Checks what comes over one connection to a hub: each message by its schema, their order, and that the run stays the one it was.
+    """Checks what comes over one connection to a hub: each message by its schema, their order, and that the
+    run stays the one it was.
 
     Parameters
     ----------
@@ -39,7 +40,8 @@ class HubReader:
         Raises
         ------
         ProtocolError
-            As :func:`decode_message`; ``bad-message`` for one that comes before ``hello``; ``refused`` for the ``hello`` of another run.
+            As :func:`decode_message`; ``bad-message`` for one that comes before ``hello``; ``refused`` for
+            the ``hello`` of another run.
         """
         message = decode_message(text, FROM_HUB)
         if message["type"] == "hello":

@@ -6,11 +6,13 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from .errors import must_be
+from .errors import ProtocolError, must_be
 
-__all__ = ["check_settings_size", "merge_settings"]
+__all__ = ["check_settings_size", "merge_settings", "pipeline_settings"]
 
 _MOST_BYTES = 64 << 10
+"""Of the settings of all instruments together."""
+_MOST_PLAN_BYTES = 60 << 10
 _MOST_LEVELS = 6
 
 
@@ -46,7 +48,9 @@ def check_settings_size(settings: Any, field: str = "instruments") -> None:
 
 
 def merge_settings(now: Any, patch: Any) -> Any:
-    """Return settings after a JSON Merge Patch (RFC 7396): members that are not named stay, null takes one away, all but objects is replaced."""
+    """Return settings after a JSON Merge Patch (RFC 7396): members that are not named stay, null takes one
+    away, all but objects is replaced.
+    """
     if not isinstance(patch, Mapping):
         return patch
     merged = dict(now) if isinstance(now, Mapping) else {}
@@ -56,3 +60,40 @@ def merge_settings(now: Any, patch: Any) -> Any:
         else:
             merged[name] = merge_settings(merged.get(name), value)
     return merged
+
+
+def pipeline_settings(given: Any) -> dict[str, Any]:
+    """Return settings of the instrument ``pipeline``.
+
+    Parameters
+    ----------
+    given : str or mapping
+        Name of an order (``"greedy"``, ``"1f1b"``, …), a ``Plan`` of ``pipeline.schema.json``, what
+        :func:`megalens.pipeline.plan` gave, or such settings.
+
+    Raises
+    ------
+    ProtocolError
+        ``bad-parameter``, when it is none of these, or a plan too large to be sent.
+    """
+    field = "instruments.pipeline"
+    if isinstance(given, str):
+        return {"order": given}
+    plan = getattr(given, "plan", given)
+    if not isinstance(plan, Mapping) and hasattr(plan, "to_json"):
+        plan = plan.to_json()
+    if not isinstance(plan, Mapping):
+        raise ProtocolError(
+            "bad-parameter",
+            f"pipeline must be the name of an order, a plan, or settings, got a {type(given).__name__}.",
+            field=field,
+        )
+    settings = {"order": "plan", "plan": dict(plan)} if "micro_batches" in plan else dict(plan)
+    size = len(json.dumps(settings, default=str))
+    if size > _MOST_PLAN_BYTES:
+        raise ProtocolError(
+            "bad-parameter",
+            f'A plan that is sent to a run must have at most {_MOST_PLAN_BYTES:,} bytes, got {size:,}. Name the schedule instead, pipeline="1f1b", which is planned where the training runs; or have the script read a file: schedule.use("plan.json").',
+            field=f"{field}.plan",
+        )
+    return settings

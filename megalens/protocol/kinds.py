@@ -17,7 +17,8 @@ _Kind = TypeVar("_Kind", bound="Kind")
 
 @dataclass(frozen=True)
 class Kind:
-    """One of several kinds, with its parameters as fields. The first paragraph of a subclass's description is told to people.
+    """One of several kinds, with its parameters as fields. The first paragraph of a subclass's description is
+    told to people.
 
     Attributes
     ----------
@@ -26,8 +27,8 @@ class Kind:
     title : str
         What people are told.
     properties : dict
-        JSON Schema of each parameter: a number or a whole number with bounds, a text with bounds of its length, a truth value, or an enumeration. One
-        without a default must be given.
+        JSON Schema of each parameter: a number or a whole number with bounds, a text with bounds of its
+        length, a truth value, or an enumeration. One without a default must be given.
     """
 
     name: ClassVar[str] = ""

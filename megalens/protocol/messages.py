@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Collection
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
-from .contract import contract_json
+from .contract import SchemaCheck, contract_json, schema_check
 from .errors import ProtocolError
 from .messages_generated import Message
-from .plain_json import parse_json
-from .schema_check import SchemaCheck, schema_check
+from .outside import parse_json
 
 __all__ = [
     "MAX_TEXT_BYTES",
@@ -23,7 +22,7 @@ __all__ = [
     "encode_message",
 ]
 
-SUBPROTOCOL = "megalens.v2"
+SUBPROTOCOL: Final = "megalens.v2"
 _SCHEMA: dict[str, Any] = contract_json("messages.schema.json")
 _DEFINITIONS: dict[str, str] = {
     _SCHEMA["$defs"][name]["properties"]["type"]["const"]: name
@@ -66,8 +65,8 @@ def decode_message(text: str | bytes, allowed: Collection[str] | None = None) ->
     Raises
     ------
     ProtocolError
-        ``too-large`` when it is longer than any message can be; ``bad-message`` when it is not JSON, not a known message, not to its schema;
-        ``forbidden`` when the type may not come here.
+        ``too-large`` when it is longer than any message can be; ``bad-message`` when it is not JSON, not a
+        known message, not to its schema; ``forbidden`` when the type may not come here.
     """
     if len(text) > MAX_TEXT_BYTES:
         raise ProtocolError(
@@ -131,7 +130,9 @@ def check_message(message: Any) -> None:
 
 
 def _repeated(holder: dict[str, Any]) -> str | None:
-    """Return where a list has an entry of a name or number a second time: the two could neither be told apart nor drawn."""
+    """Return where a list has an entry of a name or number a second time: the two could neither be told apart
+    nor drawn.
+    """
     for member, by in _NAMED.items():
         entries = holder.get(member)
         seen: set[object] = set()

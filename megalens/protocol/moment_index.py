@@ -1,4 +1,6 @@
-"""What a recording of the stream ``moments`` holds, found while its rows go by and kept in the footer of the packed file."""
+"""What a recording of the stream ``moments`` holds, found while its rows go by and kept in the footer of the
+packed file.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,16 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from .moments import MOMENT_STATS
-from .plain_json import parse_json
+from .outside import parse_json
 
 __all__ = ["INDEXED_COLUMNS", "MOMENT_INDEX", "MOMENT_SAME", "MomentIndex", "StatIndex"]
 
 MOMENT_INDEX = b"megalens.moments"
 """Key of the index in the metadata of a packed file."""
 MOMENT_SAME = b"megalens.moments.same"
-"""Key of what is the same in all rows of a stat, which spares its reading: a JSON object of the stats, each with an object of columns and their only value."""
+"""Key of what is the same in all rows of a stat, which spares its reading: a JSON object of the stats, each
+with an object of columns and their only value.
+"""
 
 _OFTEN_SAME = ("nan_count", "inf_count", "rounding", "loss_scale")
 INDEXED_COLUMNS = ["step", "samples", "stat", "name", *_OFTEN_SAME]
@@ -130,7 +134,9 @@ class MomentIndex:
 
     @staticmethod
     def read_same(metadata: Mapping[bytes, bytes] | None) -> dict[str, dict[str, float]]:
-        """Return of each stat of a file the columns that have only one value, and that; nothing where the metadata do not say it."""
+        """Return of each stat of a file the columns that have only one value, and that; nothing where the
+        metadata do not say it.
+        """
         try:
             said: Any = parse_json((metadata or {}).get(MOMENT_SAME, b"{}"))
             return {
@@ -143,7 +149,9 @@ class MomentIndex:
 
     @staticmethod
     def read(metadata: Mapping[bytes, bytes] | None) -> tuple[list[StatIndex], bool] | None:
-        """Return the index that a file's metadata have, and whether steps are known as samples; None where there is none that can be read."""
+        """Return the index that a file's metadata have, and whether steps are known as samples; None where
+        there is none that can be read.
+        """
         text = (metadata or {}).get(MOMENT_INDEX)
         if text is None:
             return None

@@ -1,6 +1,8 @@
-"""Count, mean and central moments: merging them, making them of raw sums and back, and what is read from them.
+"""Count, mean and central moments: merging them, making them of raw sums and back, and what is read from
+them.
 
-Everything here is numpy on columns (one entry a row), in float64. The browser's twin reads the same golden cases.
+Everything here is numpy on columns (one entry a row), in float64. The browser's twin reads the same golden
+cases.
 """
 
 from __future__ import annotations
@@ -18,6 +20,9 @@ __all__ = [
     "MOMENT_READINGS",
     "MOMENT_STATISTICS",
     "MOMENT_STATS",
+    "RAW_MOMENTS_FOLDER",
+    "RAW_SUMS",
+    "SCALED_STATS",
     "merge_moments",
     "moments_from_raw_sums",
     "near_zero_share",
@@ -45,11 +50,20 @@ MOMENT_COLUMNS = ("count", "mean", "m2", "m3", "m4", "min", "max", *_COUNTS)
 MOMENT_POWERS = np.array([0, 1, 2, 3, 4, 1, 1] + [0] * len(_COUNTS), np.float64)
 """With what power of a factor each of them grows when the values are multiplied by it."""
 
+RAW_SUMS = ("count", "sum_1", "sum_2", "sum_3", "sum_4")
+"""Count and raw sums of powers, as files of raw moments have them."""
+RAW_MOMENTS_FOLDER = "training_stats"
+"""The folder that holds the files of raw moments of one run."""
+SCALED_STATS = ("dgrad", "residual_dgrad")
+"""What files of raw moments hold multiplied by the loss scale: gradients inside of the backward pass."""
+
 _ADDED = ("count", "m2", "m3", "m4")
 
-# Roundings in a row of a sum of squares: two of the distance and one of its square, a run of 32 additions, and those that put lanes together; on a GPU fewer than 48.
+# Roundings in a row of a sum of squares: two of the distance and one of its square, a run of 32 additions,
+# and those that put lanes together; on a GPU fewer than 48.
 _BLOCK_ROUNDING = 48 * 2.0**-24 / (1 - 48 * 2.0**-24)
-# Of the sum from which a block's pivot comes: 4096 values of two bytes in eight lanes, the lanes, and a division.
+# Of the sum from which a block's pivot comes: 4096 values of two bytes in eight lanes, the lanes, and a
+# division.
 _PIVOT_ROUNDING = 540 * 2.0**-24 / (1 - 540 * 2.0**-24)
 
 ERROR_COLUMNS = ("m2_error", "m4_error")
@@ -66,14 +80,17 @@ MOMENT_STATISTICS = (
 def merge_moments(columns: Columns, group: NDArray[np.integer], groups: int) -> dict[str, Column]:
     """Merge rows into groups, exactly as if the values themselves had been grouped.
 
-    The central moments of a group are the sums of its rows' moments about the group's mean (Pébay 2008, SAND2008-6212, equations 3.1 for many sets
-    at once): with d the distance of a row's mean from the group's, M2 + n d², M3 + 3 d M2 + n d³, M4 + 4 d M3 + 6 d² M2 + n d⁴.
+    The central moments of a group are the sums of its rows' moments about the group's mean (Pébay 2008,
+    SAND2008-6212, equations 3.1 for many sets at once): with d the distance of a row's mean from the group's,
+    M2 + n d², M3 + 3 d M2 + n d³, M4 + 4 d M3 + 6 d² M2 + n d⁴.
 
     Parameters
     ----------
     columns : mapping
-        :data:`MOMENT_COLUMNS` and ``rounding`` (0 when absent), float64, one entry a row. Rows of count 0 only add their other counts. Extremes, other counts, and moments from the
-        highest down to the mean, may be absent: they are left out of the answer then. Moments of a row whose mean is NaN, not known, are about zero, and so are those of its group.
+        :data:`MOMENT_COLUMNS` and ``rounding`` (0 when absent), float64, one entry a row. Rows of count 0
+        only add their other counts. Extremes, other counts, and moments from the highest down to the mean,
+        may be absent: they are left out of the answer then. Moments of a row whose mean is NaN, not known,
+        are about zero, and so are those of its group.
     group : ndarray
         Group of each row, from 0.
     groups : int
@@ -82,8 +99,9 @@ def merge_moments(columns: Columns, group: NDArray[np.integer], groups: int) -> 
     Returns
     -------
     dict
-        :data:`MOMENT_COLUMNS`, ``m2_error`` and ``m4_error``, one entry a group, to be read only. A group without data has count 0 and NaN for mean, min and max. What
-        is not known of one row (min, max, non-finite counts) is not known of its group; a non-finite mean stays.
+        :data:`MOMENT_COLUMNS`, ``m2_error`` and ``m4_error``, one entry a group, to be read only. A group
+        without data has count 0 and NaN for mean, min and max. What is not known of one row (min, max,
+        non-finite counts) is not known of its group; a non-finite mean stays.
     """
 
     def add(weights: Column, of: NDArray[np.integer]) -> Column:
@@ -104,7 +122,8 @@ def merge_moments(columns: Columns, group: NDArray[np.integer], groups: int) -> 
         return merged | {name: _nothing(groups) for name in ERROR_COLUMNS}
     mean = columns["mean"]
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-        # The mean of means is summed as distances from the first mean of the group. If all rows have the same mean, every distance is exactly 0 and the result is that mean, bit for bit.
+        # The mean of means is summed as distances from the first mean of the group. If all rows have the same
+        # mean, every distance is exactly 0 and the result is that mean, bit for bit.
         near = np.zeros(groups)
         near[group[::-1]] = mean[::-1]
         near[~np.isfinite(near)] = 0
@@ -116,8 +135,8 @@ def merge_moments(columns: Columns, group: NDArray[np.integer], groups: int) -> 
         # Where a mean is not known, moments are about zero.
         if (zero := np.isnan(middles)).any():
             d[zero] = np.where(np.isnan(mean), 0, np.where(np.isfinite(mean), mean, np.nan))[zero]
-        # Central moments about the group's mean, by the binomial theorem with d = mean - middle. M1 is 0 and drops out:
-        # M2 + n d²,  M3 + 3 d M2 + n d³,  M4 + 4 d M3 + 6 d² M2 + n d⁴, each summed over the rows.
+        # Central moments about the group's mean, by the binomial theorem with d = mean - middle. M1 is 0 and
+        # drops out: M2 + n d²,  M3 + 3 d M2 + n d³,  M4 + 4 d M3 + 6 d² M2 + n d⁴, each summed over the rows.
         nd, m2 = n * d, columns["m2"]
         merged |= {"mean": middle, "m2": add(m2 + nd * d, group)}
         if "m3" in columns:
@@ -162,7 +181,9 @@ def single_moments(columns: Columns) -> dict[str, Column]:
 def _errors(
     columns: Columns, group: NDArray[np.integer], groups: int, there: NDArray[np.bool_] | None = None
 ) -> dict[str, Column]:
-    """Return :data:`ERROR_COLUMNS`: the worst case of sums of x² and x⁴ that are each off by ``rounding``, see :func:`read_moments`. ``there``: the rows with data, where not all have any."""
+    """Return :data:`ERROR_COLUMNS`: the worst case of sums of x² and x⁴ that are each off by ``rounding``,
+    see :func:`read_moments`. ``there``: the rows with data, where not all have any.
+    """
     rounding = columns.get("rounding")
     if rounding is None or not (inexact := rounding > 0).any():
         return {name: _nothing(groups) for name in ERROR_COLUMNS}
@@ -178,7 +199,8 @@ def _errors(
 
 
 def _nothing(groups: int) -> Column:
-    # A view of a single zero: most rows have only finite values and no rounding, and millions of groups must not cost memory for that.
+    # A view of a single zero: most rows have only finite values and no rounding, and millions of groups must
+    # not cost memory for that.
     return np.broadcast_to(np.float64(0), groups)
 
 
@@ -188,16 +210,18 @@ def _sums(weights: Column, group: NDArray[np.integer], groups: int) -> Column:
 
 
 def read_moments(columns: Columns, only: str | None = None) -> dict[str, Column]:
-    """Return every statistic of rows or groups of which the columns are there; of millions of them ``only`` one costs half: the roots of others are not taken.
+    """Return every statistic of rows or groups of which the columns are there; of millions of them ``only``
+    one costs half: the roots of others are not taken.
 
-    Population statistics (divided by n), kurtosis of a normal distribution 3. NaN stands for no answer: no data, or skewness and kurtosis of values that are all
-    the same. A negative M2 (rounding) counts as 0.
+    Population statistics (divided by n), kurtosis of a normal distribution 3. NaN stands for no answer: no
+    data, or skewness and kurtosis of values that are all the same. A negative M2 (rounding) counts as 0.
 
     Returns
     -------
     dict
-        :data:`MOMENT_STATISTICS`; where the columns have errors also ``variance_error``, the bound of all rounding there may be in the variance, relative to it, and ``kurtosis_error``, that of what raw
-        sums in float32 leave of the kurtosis, absolute.
+        :data:`MOMENT_STATISTICS`; where the columns have errors also ``variance_error``, the bound of all
+        rounding there may be in the variance, relative to it, and ``kurtosis_error``, that of what raw sums
+        in float32 leave of the kurtosis, absolute.
     """
     n, mean = columns["count"], columns["mean"]
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
@@ -254,20 +278,26 @@ def read_moments(columns: Columns, only: str | None = None) -> dict[str, Column]
 
 
 def _measured_error(columns: Columns, variance: Column) -> Column:
-    """Return how far a variance may be off because its values were measured in float32 and merged in float64, relative to it. 0 of values that are all the same, infinite where nothing is left of it.
+    """Return how far a variance may be off because its values were measured in float32 and merged in float64,
+    relative to it. 0 of values that are all the same, infinite where nothing is left of it.
 
-    Values are measured in blocks (``tracer/moments/native/block.inc``): sums of powers of d, the distance from a pivot, in runs of 32 additions in float32, so that Σd and Σd² are off by γ Σ|d| and γ Σd², with
-    γ = k u / (1 - k u) for k roundings in a row, u = 2⁻²⁴ (Higham, Accuracy and Stability of Numerical Algorithms, 2002, lemma 3.1 and section 4.2). The pivot is the mean up to γₚ times the mean
-    size of the values, for the p additions of a plain sum; with q σ the distance between the two, M2 = Σd² - n m² is off by γ (1 + q² + 2 q √(1 + q²)) M2, and what lies between the means of blocks by
-    γ (1 + q²) M2 at most, since 2 |a b| ≤ a² + b². By the inequality of Cauchy and Schwarz that holds of all blocks, ranks and tensors of a group together, with q = γₚ √(1 + mean² / variance).
-    Merging them in float64 loses at most one unit of 2⁻⁵³ of the mean for each value.
+    Values are measured in blocks (``tracer/moments/native/block.inc``): sums of powers of d, the distance
+    from a pivot, in runs of 32 additions in float32, so that Σd and Σd² are off by γ Σ|d| and γ Σd², with γ =
+    k u / (1 - k u) for k roundings in a row, u = 2⁻²⁴ (Higham, Accuracy and Stability of Numerical
+    Algorithms, 2002, lemma 3.1 and section 4.2). The pivot is the mean up to γₚ times the mean size of the
+    values, for the p additions of a plain sum; with q σ the distance between the two, M2 = Σd² - n m² is off
+    by γ (1 + q² + 2 q √(1 + q²)) M2, and what lies between the means of blocks by γ (1 + q²) M2 at most,
+    since 2 |a b| ≤ a² + b². By the inequality of Cauchy and Schwarz that holds of all blocks, ranks and
+    tensors of a group together, with q = γₚ √(1 + mean² / variance). Merging them in float64 loses at most
+    one unit of 2⁻⁵³ of the mean for each value.
     """
     n, mean = columns["count"], columns["mean"]
     size = np.sqrt(1 + mean * mean / variance)
     q = _PIVOT_ROUNDING * size
     merged = (n + 512) * 2.0**-53 * size
     bound = _BLOCK_ROUNDING * (2 + 2 * q * q + 2 * q * np.sqrt(1 + q * q)) + merged + merged * merged
-    # Relative to the variance as it was found, of which nothing is sure where the bound is no small part of it.
+    # Relative to the variance as it was found, of which nothing is sure where the bound is no small part of
+    # it.
     found = np.where(bound < 0.5, bound / (1 - bound), np.where(np.isnan(bound), np.nan, np.inf))
     same = (n == 1) | ((variance == 0) & (mean == 0))
     if "min" in columns:
@@ -276,7 +306,9 @@ def _measured_error(columns: Columns, variance: Column) -> Column:
 
 
 def near_zero_share(columns: Columns) -> Column:
-    """Return the share of all values, also of those that are not finite, that are near zero; NaN where there are none."""
+    """Return the share of all values, also of those that are not finite, that are near zero; NaN where there
+    are none.
+    """
     with np.errstate(invalid="ignore", divide="ignore"):
         return columns["near_zero_count"] / (columns["count"] + columns["nan_count"] + columns["inf_count"])
 
@@ -286,8 +318,9 @@ def moments_from_raw_sums(
 ) -> dict[str, Column]:
     """Return :data:`MOMENT_COLUMNS` of values of which the sums of x to x⁴ are known.
 
-    A sum that is not finite makes only those moments non-finite that need it: one that overflowed in ``sum_4`` leaves mean, deviation and skewness. What else
-    is not known (extremes; how many values were NaN or infinite where ``sum_1`` is not finite) is NaN.
+    A sum that is not finite makes only those moments non-finite that need it: one that overflowed in
+    ``sum_4`` leaves mean, deviation and skewness. What else is not known (extremes; how many values were NaN
+    or infinite where ``sum_1`` is not finite) is NaN.
     """
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         there = count > 0
@@ -312,9 +345,11 @@ def moments_from_raw_sums(
 
 
 def raw_sums_from_moments(columns: Columns) -> dict[str, Column]:
-    """Return ``count`` (with the non-finite values) and ``sum_1`` to ``sum_4`` as summing the values would have given them.
+    """Return ``count`` (with the non-finite values) and ``sum_1`` to ``sum_4`` as summing the values would
+    have given them.
 
-    A NaN among the values makes every sum NaN; infinities make the even sums infinite, and the odd ones too where all have one sign, which some rows do not say: else they are NaN.
+    A NaN among the values makes every sum NaN; infinities make the even sums infinite, and the odd ones too
+    where all have one sign, which some rows do not say: else they are NaN.
     """
     n = columns["count"]
     nan, inf = (np.nan_to_num(columns[name]) for name in ("nan_count", "inf_count"))

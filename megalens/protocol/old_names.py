@@ -2,43 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 import warnings
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
-from .plain_json import parse_json
-
-__all__ = ["renamed", "warn_old", "flags_from_text", "words_from_text"]
+__all__ = ["renamed", "warn_old"]
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
-
-
-# Flags as people write them in a shell.
-def words_from_text(text: str) -> list[str]:
-    """Return the words of a text with commas between them."""
-    return [word.strip() for word in text.split(",") if word.strip()]
-
-
-def flags_from_text(text: str) -> Any:
-    """Read flag names with commas between them, or a JSON object of settings.
-
-    Raises
-    ------
-    argparse.ArgumentTypeError
-        When it is neither.
-    """
-    if not text.lstrip().startswith("{"):
-        return words_from_text(text)
-    try:
-        return parse_json(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(
-            f"expected names or a JSON object of flag settings: {error}"
-        ) from error
 
 
 def renamed(**names: str) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
@@ -71,7 +44,9 @@ def renamed(**names: str) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
 
 
 def warn_old(sentence: str) -> None:
-    """Give a DeprecationWarning where the first code that is not ours called us, so that a notebook shows it."""
+    """Give a DeprecationWarning where the first code that is not ours called us, so that a notebook shows
+    it.
+    """
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "megalens":
         level, frame = level + 1, frame.f_back

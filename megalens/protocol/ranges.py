@@ -1,4 +1,5 @@
-"""Texts of ranges such as ``'0-3,7'``: which numbers a person, a message or a filter names. The twin of ``src/protocol/ranges.ts``.
+"""Texts of ranges such as ``'0-3,7'``: which numbers a person, a message or a filter names. The twin of
+``src/protocol/ranges.ts``.
 
 Ranges stay pairs of bounds and are never written out as numbers, so that ``'0-999999999'`` takes no memory.
 """
@@ -13,6 +14,8 @@ from typing import Any
 
 from .errors import ProtocolError, must_be
 from .messages_generated import ErrorCode
+from .old_names import warn_old
+from .outside import MOST_WHOLE
 
 __all__ = [
     "EMBEDDING",
@@ -24,10 +27,14 @@ __all__ = [
     "parse_layers",
     "ranges_text",
     "read_ranges",
+    "LAST_STEP",
+    "read_steps",
 ]
 
 EMBEDDING = -1
-"""What stands in place of a layer, counted from 0, for tensors that are no layer's: the embedding. The one number below 0 that a text may name."""
+"""What stands in place of a layer, counted from 0, for tensors that are no layer's: the embedding. The one
+number below 0 that a text may name.
+"""
 
 Ranges = tuple[tuple[int, int], ...]
 """Inclusive bounds."""
@@ -38,6 +45,9 @@ _MOST_CHARACTERS = 10_000
 _MOST_NUMBERS = 100_000
 _TEXTS = "'all' or ranges such as '0-3,7'"
 
+LAST_STEP = MOST_WHOLE
+"""The end of what is open: whole numbers in JavaScript, too."""
+
 
 def read_ranges(value: Any, field: str, code: ErrorCode = "bad-parameter") -> Ranges | None:
     """Return inclusive ranges, or None for what leaves nothing out: ``None`` and ``'all'``.
@@ -45,7 +55,8 @@ def read_ranges(value: Any, field: str, code: ErrorCode = "bad-parameter") -> Ra
     Parameters
     ----------
     value : int, str, range or iterable of int, or None
-        ``3``, ``"0-3,7"``, ``range(4)``, ``[0, 2]``, ``"all"``. The ranges of a text stay as they are written.
+        ``3``, ``"0-3,7"``, ``range(4)``, ``[0, 2]``, ``"all"``. The ranges of a text stay as they are
+        written.
     field : str
         Its name, for the error.
     code : str
@@ -98,7 +109,9 @@ def ranges_text(ranges: Sequence[tuple[int, int]]) -> str:
 
 
 def in_ranges(value: int | None, ranges: Ranges | None) -> bool:
-    """Whether a number is in one of the ranges: every one is in ``None``, and None, which is not known, is in none."""
+    """Whether a number is in one of the ranges: every one is in ``None``, and None, which is not known, is in
+    none.
+    """
     return ranges is None or (value is not None and any(low <= value <= high for low, high in ranges))
 
 
@@ -159,3 +172,54 @@ def _whole(value: Any) -> int:
     if isinstance(value, bool):
         raise TypeError("a truth value is no number")
     return int(value.__index__())
+
+
+def read_steps(value: Any, field: str = "steps", pairs: Any = tuple) -> Ranges | None:
+    """Return the steps that a person means by ``steps=…`` as inclusive ranges, or None for all.
+
+    Parameters
+    ----------
+    value : int, slice, range, iterable of int, str or None
+        ``10``, ``slice(10, 20)`` and ``range(10, 20)`` (without 20, as everywhere in Python; a slice may be
+        open), ``[10, 20]`` (these two), ``"10-19,30"``.
+    field : str
+        Its name, for the error.
+    pairs : type or tuple of types
+        Sequences in which two steps are the first and the last, as they were before, with a
+        DeprecationWarning.
+
+    Raises
+    ------
+    ProtocolError
+        ``bad-parameter``, naming the field.
+    """
+    if isinstance(value, pairs) and len(value) == 2 and _is_span(value):
+        first, last = value[0] or 0, LAST_STEP if value[1] is None else int(value[1])
+        end = ", None" if value[1] is None else f", {last + 1}"
+        warn_old(
+            f"{field}={value!r} is read as first and last step for one release more: write slice({int(first)}{end})."
+        )
+        value = slice(first, last + 1)
+    try:
+        if isinstance(value, slice):
+            start, stop = (None if end is None else end.__index__() for end in (value.start, value.stop))
+            if value.step not in (None, 1) or (start or 0) < 0 or (stop or 0) < 0:
+                raise ValueError(value)
+            last = LAST_STEP if stop is None else stop - 1
+            return ((start or 0, last),) if last >= (start or 0) else ()
+        ranges = read_ranges(value, field)
+        if any(low < 0 for low, _ in ranges or ()):
+            raise ValueError(value)
+        return ranges
+    except (ValueError, TypeError, AttributeError) as error:
+        expected = "a step, slice(10, 20), range(10, 20), or a list of steps, all from 0"
+        raise must_be(f"{field}=…", expected, value, field) from error
+
+
+def _is_span(pair: Any) -> bool:
+    """Whether two entries, taken for first and last, are other steps than the two."""
+    first, last = pair
+    if first is None or last is None:
+        return True
+    whole = all(hasattr(step, "__index__") and not isinstance(step, bool) for step in pair)
+    return whole and int(last) - int(first) > 1

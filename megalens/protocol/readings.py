@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 __all__ = ["LEAST_RANKS", "RANK_SCALAR", "Readings", "StepReadings"]
 
 RANK_SCALAR = "rank_scalar"
-"""The statistic of numbers that a process logged itself: their rows have count 1. Those of the run are :attr:`StepReadings.scalars`."""
+"""The statistic of numbers that a process logged itself: their rows have count 1. Those of the run are
+:attr:`StepReadings.scalars`.
+"""
 
 LEAST_RANKS = 3
 """So many ranks must report something before one of them can be the odd one."""
@@ -28,7 +30,8 @@ class Readings:
     rank, stage, micro_batch : int
         As there; -1 where it is none.
     names : sequence of str
-        Canonical names. Those of activations come in the order in which their modules ran, those of their gradients in the order of the backward pass.
+        Canonical names. Those of activations come in the order in which their modules ran, those of their
+        gradients in the order of the backward pass.
     rows : ndarray
         float64 ``[n, k]``, the columns of :data:`~megalens.protocol.MOMENT_COLUMNS`, one row a name.
     shapes, dtypes : sequence of str

@@ -1,6 +1,8 @@
-"""The small index that lies beside a recorded stream while it grows: where its messages end, which steps they have, and what their rows are of.
+"""The small index that lies beside a recorded stream while it grows: where its messages end, which steps they
+have, and what their rows are of.
 
-It only spares reading: whoever finds it missing, cut short, damaged or of another file reads the stream itself. protocol/README.md describes the file.
+It only spares reading: whoever finds it missing, cut short, damaged or of another file reads the stream
+itself. protocol/README.md describes the file.
 """
 
 from __future__ import annotations
@@ -19,8 +21,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from .frame_checker import CheckedBody
-from .outside_file import open_plain
-from .plain_json import parse_json
+from .outside import open_plain, parse_json
 
 __all__ = [
     "FIRST_BYTES",
@@ -55,9 +56,11 @@ class StreamIndex:
     begin, first : int
         Where the first record batch begins, and what tells it from another file's: see :func:`first_of`.
     messages : array
-        Of each record batch where it ends, its first and last step, and its kind; 0 is none, ``[messages, 4]``.
+        Of each record batch where it ends, its first and last step, and its kind; 0 is none,
+        ``[messages, 4]``.
     kinds : dict
-        By number the different rows that messages of a kind have, without their steps: columns of :func:`indexed_columns`, and how often each comes as ``rows``.
+        By number the different rows that messages of a kind have, without their steps: columns of
+        :func:`indexed_columns`, and how often each comes as ``rows``.
     """
 
     begin: int
@@ -72,7 +75,9 @@ def index_path(stream: Path) -> Path:
 
 
 def indexed_columns(schema: pa.Schema) -> list[str]:
-    """Return the columns whose values a kind names: text and whole numbers of 32 bits say what a row is of."""
+    """Return the columns whose values a kind names: text and whole numbers of 32 bits say what a row is
+    of.
+    """
     return [each.name for each in schema if pa.types.is_string(each.type) or each.type == pa.int32()]
 
 
@@ -150,7 +155,8 @@ class IndexWriter:
 
 
 def read_index(path: Path) -> StreamIndex | None:
-    """Read an index up to where it is whole; None where there is none. Nothing of it is compared with the stream.
+    """Read an index up to where it is whole; None where there is none. Nothing of it is compared with the
+    stream.
 
     Raises
     ------
@@ -213,7 +219,9 @@ def kind_rows(kind: dict[str, list[Any]], schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _checked(first: Any, *numbers: Any) -> Any:
-    """Return a number of 64 bits that is another one where one of the numbers is; of arrays one for each entry."""
+    """Return a number of 64 bits that is another one where one of the numbers is; of arrays one for each
+    entry.
+    """
     found = first
     for number in numbers:
         found = ((found ^ (number & _MASK)) * _FACTOR) & _MASK

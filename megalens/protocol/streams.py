@@ -1,4 +1,6 @@
-"""The streams of a run: their Arrow schemas and their policies, read from ``protocol/streams.json`` and from what producers announce."""
+"""The streams of a run: their Arrow schemas and their policies, read from ``protocol/streams.json`` and from
+what producers announce.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,8 @@ _MOST_ANNOUNCED = 32
 
 @dataclass(frozen=True)
 class StreamPolicy:
-    """How every room treats a stream. ``protocol/README.md`` says what each member means; what a declaration leaves out is as here.
+    """How every room treats a stream. ``protocol/README.md`` says what each member means; what a declaration
+    leaves out is as here.
 
     Attributes
     ----------
@@ -159,11 +162,15 @@ class Stream:
         return pa.Table.from_batches([], self.schema)
 
     def lacking(self, columns: list[str]) -> list[str]:
-        """Return the columns that a recording with ``columns`` should have and has not; those that came later may be absent."""
+        """Return the columns that a recording with ``columns`` should have and has not; those that came later
+        may be absent.
+        """
         return [name for name in self.schema.names if name not in columns and name not in self.absent]
 
     def with_later_columns(self, batch: pa.RecordBatch, columns: list[str] | None = None) -> pa.RecordBatch:
-        """Return ``batch`` with those of ``columns`` (all of the stream when absent) that an older recording lacks, in that order."""
+        """Return ``batch`` with those of ``columns`` (all of the stream when absent) that an older recording
+        lacks, in that order.
+        """
         wanted = self.schema
         if columns is not None:
             wanted = pa.schema([wanted.field(column) for column in columns])
@@ -212,8 +219,10 @@ class Streams(Mapping[str, Stream]):
             )
         return stream
 
-    def told(self) -> dict[str, DeclaredStream]:
-        """Return the ``streams`` member of ``hello``: every declaration, without what is said of single columns."""
+    def declarations(self) -> dict[str, DeclaredStream]:
+        """Return the ``streams`` member of ``hello``: every declaration, without what is said of single
+        columns.
+        """
         return {name: _brief(stream.declaration) for name, stream in self._streams.items()}
 
     def announced(self) -> dict[str, DeclaredStream]:
@@ -226,7 +235,8 @@ class Streams(Mapping[str, Stream]):
         Raises
         ------
         ProtocolError
-            ``bad-parameter`` with the dotted field: a declaration is wrong, there are too many, or a stream of this name has other columns.
+            ``bad-parameter`` with the dotted field: a declaration is wrong, there are too many, or a stream
+            of this name has other columns.
         """
         fresh: dict[str, Stream] = {}
         for name, value in declared.items():
@@ -282,7 +292,8 @@ def parse_stream(name: str, value: Any, field: str = "", *, strict: bool = False
     check_definition("Stream", value, field)
     schema = _schema(value["fields"], field)
     given = dict(value["policy"])
-    # Members of members, such as policy.drop.order, are told apart by the prefix that they have in StreamPolicy.
+    # Members of members, such as policy.drop.order, are told apart by the prefix that they have in
+    # StreamPolicy.
     for group, names in _GROUPS.items():
         inner = given.pop(group, None)
         if inner is not None:
@@ -381,7 +392,9 @@ STREAM_NAMES: tuple[str, ...] = tuple(STREAMS)
 
 
 def stream_schema(name: str) -> pa.Schema:
-    """Return the schema of one stream of ``streams.json``; raises ``ProtocolError`` ``bad-frame`` when there is no such stream."""
+    """Return the schema of one stream of ``streams.json``; raises ``ProtocolError`` ``bad-frame`` when there
+    is no such stream.
+    """
     return STREAMS.named(name).schema
 
 

@@ -1,4 +1,6 @@
-"""What the name of a tensor says: its layer, expert, role and place in the model. The browser's twin reads the same golden cases."""
+"""What the name of a tensor says: its layer, expert, role and place in the model. The browser's twin reads
+the same golden cases.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,15 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-__all__ = ["TensorName", "name_values", "natural_key", "parse_name"]
+__all__ = [
+    "TensorName",
+    "name_values",
+    "natural_key",
+    "parse_name",
+    "EXPERT",
+    "expert_of_part",
+    "expert_part",
+]
 
 GLOBAL_STACK = "(global)"
 LAYER_ITEM = "(layer)"
@@ -37,6 +47,23 @@ _GROUPED = re.compile(r"(weight|bias)([0-9]{1,9})")
 _NUMBER = re.compile(r"([0-9](?<![^./].)[0-9]{0,8})(?![^./])")
 _ENOUGH = 6
 
+EXPERT = "expert"
+
+
+def expert_part(expert: int) -> str:
+    """Return the name of the part that is of one expert, counted from 0: ``expert3``."""
+    return f"{EXPERT}{expert}"
+
+
+def expert_of_part(part: str) -> int | None:
+    """Return the expert that a part is of; None where it is of none."""
+    number = part.removeprefix(EXPERT)
+    return (
+        int(number)
+        if number != part and number.isdecimal() and number.isascii() and len(number) < 10
+        else None
+    )
+
 
 class TensorName(NamedTuple):
     """What a name says.
@@ -46,9 +73,11 @@ class TensorName(NamedTuple):
     layer : int or None
         Layer index as the name has it (canonical names count from 0); None for tensors outside of the layers.
     stack : str
-        What comes before the index (``decoder.layers``); ``layer`` where nothing does, ``(global)`` without a layer.
+        What comes before the index (``decoder.layers``); ``layer`` where nothing does, ``(global)`` without a
+        layer.
     item_type : str
-        What comes after it, without an expert's index: the same text in every layer and expert. ``(layer)`` where nothing does.
+        What comes after it, without an expert's index: the same text in every layer and expert. ``(layer)``
+        where nothing does.
     family : str
         First component of ``item_type`` (``mlp``).
     kind : str
@@ -75,8 +104,8 @@ class TensorName(NamedTuple):
 def parse_name(name: str) -> TensorName:
     """Return what ``name`` says.
 
-    The layer is the number that most probably is one, by the word before it: ``layers.3``, ``h.3``, ``multihead_layers.3``, ``encoder.3``, never
-    ``experts.3`` or ``head.3``. Of equals it is the first.
+    The layer is the number that most probably is one, by the word before it: ``layers.3``, ``h.3``,
+    ``multihead_layers.3``, ``encoder.3``, never ``experts.3`` or ``head.3``. Of equals it is the first.
     """
     parts = _NUMBER.split(name)
     form = _form(tuple(parts[::2]))
@@ -92,7 +121,9 @@ def parse_name(name: str) -> TensorName:
 
 
 def name_values(names: Iterable[str], field: str) -> list[Any]:
-    """Return one field of what each name says; of thousands of names in half of the time that :func:`parse_name` takes for all fields."""
+    """Return one field of what each name says; of thousands of names in half of the time that
+    :func:`parse_name` takes for all fields.
+    """
     found: list[Any] = []
     for name in names:
         parts = _NUMBER.split(name)
@@ -108,7 +139,8 @@ def name_values(names: Iterable[str], field: str) -> list[Any]:
 
 def natural_key(name: str) -> list[tuple[int, int, str]]:
     """Return a key that sorts numbers inside of names as numbers: ``layers.2`` before ``layers.10``."""
-    # Split with a group: texts at even places, digits at odd ones. Of two numbers the longer one is larger; some are too long to be numbers of Python.
+    # Split with a group: texts at even places, digits at odd ones. Of two numbers the longer one is larger;
+    # some are too long to be numbers of Python.
     return [
         (0, len(digits := part.lstrip("0")), digits) if place % 2 else (1, 0, part)
         for place, part in enumerate(re.split(r"([0-9]+)", name))
@@ -118,7 +150,8 @@ def natural_key(name: str) -> list[tuple[int, int, str]]:
 
 @lru_cache(maxsize=1 << 12)
 def _form(texts: tuple[str, ...]) -> tuple[TensorName, int | None, int | None] | None:
-    """Return what names say that have these texts around their numbers, and which of the numbers are the layer and the expert; None where they have others too.
+    """Return what names say that have these texts around their numbers, and which of the numbers are the
+    layer and the expert; None where they have others too.
 
     A model has thousands of names, and a few dozen such forms.
     """

@@ -1,4 +1,6 @@
-"""View options, checked against ``protocol/views.schema.json``: a widget's arguments, a tab's state, a report's recipe."""
+"""View options, checked against ``protocol/views.schema.json``: a widget's arguments, a tab's state, a
+report's recipe.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,8 @@ from functools import cache
 from keyword import iskeyword
 from typing import Any
 
-from .contract import contract_json
+from .contract import SchemaCheck, contract_json, schema_check
 from .errors import ProtocolError, must_be, no_such
-from .schema_check import SchemaCheck, schema_check
 
 __all__ = [
     "VIEW_NAMES",
@@ -32,13 +33,17 @@ VIEW_NAMES: tuple[str, ...] = tuple(_DEFINITIONS)
 
 
 def view_about(view: str) -> dict[str, Any]:
-    """Return what the contract says of one view beside its options: method, title, needs, report and so on. Not to be changed."""
+    """Return what the contract says of one view beside its options: method, title, needs, report and so on.
+    Not to be changed.
+    """
     about: dict[str, Any] = _SCHEMA["$defs"][_DEFINITIONS[view]]["x-view"]
     return about
 
 
 def option_schema(view: str, option: str) -> dict[str, Any]:
-    """Return the schema of one option, over that of the definition that it refers to; empty where the view has no such option."""
+    """Return the schema of one option, over that of the definition that it refers to; empty where the view
+    has no such option.
+    """
     return _resolved(_properties(view).get(option, {}))
 
 
@@ -48,7 +53,9 @@ def view_fields(view: str) -> tuple[str, ...]:
 
 
 def python_name(option: str) -> str:
-    """Return an option's name as a Python argument and attribute: ``pass_`` for ``pass``, which Python keeps for itself."""
+    """Return an option's name as a Python argument and attribute: ``pass_`` for ``pass``, which Python keeps
+    for itself.
+    """
     return f"{option}_" if iskeyword(option) else option
 
 

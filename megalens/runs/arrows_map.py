@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ..protocol import FIRST_BYTES, index_path, kind_rows, open_plain, read_index
-from ..protocol.arrow_columns import message_header, table_field, u32
+from ..protocol.arrow_columns import CONTINUATION, MESSAGE_PREFIX, message_header, table_field, u32
 from .gathering import check_unfolded
 from .message_map import LikeHeads, MessageMap
 from .query import Query
@@ -33,9 +33,7 @@ __all__ = [
     "parquet_end",
 ]
 
-_PREFIX = struct.Struct("<Ii")
 _LONG = struct.Struct("<q")
-_CONTINUATION = 0xFFFFFFFF
 _SCHEMA, _RECORD_BATCH = 1, 3
 _HEAD_BYTES = 1 << 16
 # Of larger messages only the heads and the steps are read; smaller ones come many at a time.
@@ -150,8 +148,8 @@ def check_message_size(file: BinaryIO, name: str, at: int, size: int) -> None:
     if at == size:
         return
     file.seek(at)
-    marker, length = _PREFIX.unpack(file.read(8))
-    if marker != _CONTINUATION or length <= 0:
+    marker, length = MESSAGE_PREFIX.unpack(file.read(8))
+    if marker != CONTINUATION or length <= 0:
         # The mark of the end, or what Arrow refuses.
         return
     if at + 8 + length > size:
@@ -396,10 +394,10 @@ class _Message:
 
 def _message(file: BinaryIO, at: int, size: int) -> _Message | None:
     """Return what the head of the message at a place says; None for the mark of the end. Raises ``struct.error`` where it is not whole."""
-    marker, length = _PREFIX.unpack(_read(file, at, 8))
-    if marker == 0 or (marker == _CONTINUATION and length == 0):
+    marker, length = MESSAGE_PREFIX.unpack(_read(file, at, 8))
+    if marker == 0 or (marker == CONTINUATION and length == 0):
         return None
-    if marker != _CONTINUATION or length < 0 or at + 8 + length > size:
+    if marker != CONTINUATION or length < 0 or at + 8 + length > size:
         raise struct.error
     head = memoryview(_read(file, at + 8, length))
     kind, header, body = message_header(head)

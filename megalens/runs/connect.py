@@ -7,7 +7,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from ..hub.discovery import HubEntry, find_hub, live_hubs, told_apart
+from ..hub.discovery import HubEntry, find_hub, id_at_address, live_hubs
+from ..protocol import RUNS_FOLDER
 from .errors import ClientError
 from .live import LiveRun
 from .recorded import RecordedRun
@@ -17,7 +18,6 @@ from .run_folder import RunFolder
 __all__ = ["connect"]
 
 _LOOK_FOR_SECONDS = 8.0
-_KNOWN_FOLDER = "megalens-runs"
 
 
 def connect(
@@ -75,7 +75,7 @@ def _recording(wanted: str) -> RunFolder | None:
 
 def _homes() -> list[Path]:
     here = Path.cwd()
-    return [home / _KNOWN_FOLDER for home in (here, *here.parents)]
+    return [home / RUNS_FOLDER for home in (here, *here.parents)]
 
 
 def _named(wanted: str | None) -> str | None:
@@ -105,7 +105,7 @@ def _by_address(address: str, token: str | None, timeout: float) -> Run:
     def called(run: str) -> str:
         # Who has the token of the hub that the runtime file names is that hub, at whichever address.
         others = [hub for hub in live_hubs() if hub.id == run and hub.token != found]
-        return told_apart(run, address.rstrip("/")) if others else run
+        return id_at_address(run, address.rstrip("/")) if others else run
 
     # Who has its token may read what it records on this machine.
     folder = next((Path(hub.record) for hub in live_hubs() if hub.token == found and hub.record), None)
@@ -143,7 +143,7 @@ class _Follow:
 
 def _no_run(wanted: str | None) -> ClientError:
     live = [f"{hub.name} ({hub.id})" for hub in live_hubs()]
-    recorded = sorted((file.parent.name for file in Path(_KNOWN_FOLDER).glob("*/run.json")), reverse=True)
+    recorded = sorted((file.parent.name for file in Path(RUNS_FOLDER).glob("*/run.json")), reverse=True)
     if wanted is None:
         said = (
             "No run is live. Start one with tracer = megalens.trace(model) in your training script, "
@@ -156,5 +156,5 @@ def _no_run(wanted: str | None) -> ClientError:
     if (named := _named(wanted)) is not None:
         said += f" The newest recording of that name is opened with megalens.open({named!r})."
     elif recorded:
-        said += f" Recorded in {_KNOWN_FOLDER}: {', '.join(recorded[:5])}; open one with megalens.open('{_KNOWN_FOLDER}/{recorded[0]}')."
+        said += f" Recorded in {RUNS_FOLDER}: {', '.join(recorded[:5])}; open one with megalens.open('{RUNS_FOLDER}/{recorded[0]}')."
     return ClientError(said)

@@ -21,7 +21,6 @@ from ..protocol import (
     read_setting,
     some_of,
 )
-from ..protocol.disturbance import perturb_of
 from ..protocol.messages_generated import (
     ConfigPatch,
     FlagInfo,
@@ -32,6 +31,7 @@ from ..protocol.messages_generated import (
     PerturbSite,
     SiteInfo,
 )
+from ..protocol.perturbations import perturb_of
 from .errors import ClientError, as_arguments, bad_argument, whole
 from .query import LayerChoice
 

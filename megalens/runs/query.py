@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..protocol import LAST_STEP, Ranges, in_ranges, read_ranges, read_steps
+from ..protocol import LAST_STEP, PASSES, PHASES, Ranges, in_ranges, read_ranges, read_steps
 from .errors import bad_argument, chosen_ranges, whole
 
 __all__ = [
@@ -30,8 +30,6 @@ __all__ = [
 LayerChoice = int | str | Iterable[int] | None
 StepChoice = int | slice | str | Iterable[int] | None
 
-_PHASES = ("train", "eval", "generate")
-_PASSES = ("forward", "backward")
 
 _Z = 1.959963984540054
 _FEW = (12.706204736174698, 4.302652729749462, 3.182446305284263, 2.776445105197793, 2.570581835636314)
@@ -210,9 +208,9 @@ class Query:
         for argument, value in (("flag", flag), ("part", part), ("phase", phase)):
             if value is not None and not isinstance(value, str):
                 raise bad_argument(argument, "text", value)
-        if phase is not None and phase not in _PHASES:
+        if phase is not None and phase not in PHASES:
             raise bad_argument("phase", "one of train, eval, generate", phase)
-        if pass_ is not None and pass_ not in _PASSES:
+        if pass_ is not None and pass_ not in PASSES:
             raise bad_argument("pass_", "forward or backward", pass_)
         if names is not None and not isinstance(names, str):
             several = tuple(names) if isinstance(names, Iterable) else (names,)

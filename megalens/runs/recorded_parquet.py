@@ -30,6 +30,7 @@ from .query import Query
 __all__ = ["DAMAGE", "ParquetStream", "opened_parquet"]
 
 DAMAGE = (pa.ArrowException, OSError, ValueError, TypeError, OverflowError, MemoryError)
+"""What Python and Arrow answer with where a file is not as it should be."""
 
 _HEAD = 512
 _MOST_HEAD = 1024 * 1024
@@ -165,8 +166,6 @@ def _page_head(file: BinaryIO, at: int, end: int) -> tuple[dict[int, Any], int]:
                 raise ValueError("its pages must have whole headers") from None
             most *= 16
 
-
-"""What Python and Arrow answer with where a file is not as it should be."""
 
 _BATCH_ROWS = 65_536
 _BATCH_BYTES = 16 * 1024 * 1024

@@ -141,7 +141,7 @@ class RunFolder:
         )
         known: Any = {name: self.header[name] for name in told if name in self.header}  # type: ignore[literal-required]
         hello.update(known)
-        hello["streams"] = self.streams.told()
+        hello["streams"] = self.streams.declarations()
         return hello_from_zero(hello) if self._layers_from_one else hello
 
     @property

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..protocol import (
+    MOST_RUN_FILE_BYTES,
     STREAMS,
     ProtocolError,
     Stream,
@@ -30,7 +31,6 @@ from .query import Query
 __all__ = ["read_header", "unreadable", "hello_from_zero", "query_from_one", "rows_from_zero"]
 
 _FORMAT = 2
-_MAX_HEADER_BYTES = 8 * 1024 * 1024
 
 
 # Recordings of format 1, whose layers count from 1 with the embedding as 0: what names a layer in them,
@@ -107,7 +107,7 @@ def read_header(path: Path) -> RunFile:
     except UnicodeEncodeError as error:
         raise unreadable(f"Its path must be UTF-8 text, got {shown_text(str(path), 200)}.") from error
     try:
-        header = read_json_file(path / "run.json", _MAX_HEADER_BYTES)
+        header = read_json_file(path / "run.json", MOST_RUN_FILE_BYTES)
     except (FileNotFoundError, NotADirectoryError) as error:
         what = "holds no run.json" if path.exists() else "does not exist"
         raise ClientError(

@@ -11,6 +11,7 @@ from jupyter_server.extension.application import ExtensionApp
 from traitlets import Bool, Int, List, Unicode
 
 from ..hub.minute_log import MinuteLog
+from ..protocol import RUNS_FOLDER
 from ..slices import find_slices, load
 from .child_process import take_small_pages
 from .demo_training import DemoHandler, DemoTraining
@@ -67,7 +68,7 @@ class MegalensExtension(ExtensionApp):
 
     run_folders = List(
         Unicode(),
-        default_value=["megalens-runs"],
+        default_value=[RUNS_FOLDER],
         help="Folders that hold run folders, relative to the server's root or absolute.",
     ).tag(config=True)
     allowed_hubs = List(
@@ -99,7 +100,7 @@ class MegalensExtension(ExtensionApp):
         root = Path(serverapp.root_dir)
         registry = RunRegistry(root, self.run_folders, self.allowed_hubs, self.log, self._hides)
         # The demo's run is listed after its end where the first of the folders is.
-        records = root / Path(self.run_folders[0] if self.run_folders else "megalens-runs").expanduser()
+        records = root / Path(self.run_folders[0] if self.run_folders else RUNS_FOLDER).expanduser()
         self.settings.update(
             {
                 "megalens_registry": registry,

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..hub.discovery import live_hubs, told_apart
+from ..hub.discovery import id_at_address, live_hubs
 from ..protocol import attempt_folders, shown_text
 from ..runs import ClientError, RunFolder
 from ..runs.answers import NoRows, StreamRows
@@ -317,7 +317,7 @@ class RunRegistry:
             if other is not None and other.token == target.token:
                 continue
             if other is not None or (folder is not None and folder.started != target.started):
-                target = replace(target, id=told_apart(target.run, target.address))
+                target = replace(target, id=id_at_address(target.run, target.address))
             found[target.id] = target
 
     def _recorded(self) -> dict[str, RunFolder]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ..protocol import RAW_MOMENTS_FOLDER
 from ..protocol.messages_generated import Hello, Status
 from ..runs import ClientError
 from ..runs.moments import StatisticsTree, find_trees
@@ -18,7 +19,6 @@ from .errors import ServerError, closed_words, some_of
 
 __all__ = ["ServedStatistics", "StatisticsRuns"]
 
-_TREE = "training_stats"
 _MOST_RUNS = 1000
 _MOST_PATH = 4096
 _KNOWN_SECONDS = 5.0
@@ -115,7 +115,7 @@ class StatisticsRuns:
     def look(self, places: Iterable[Path]) -> None:
         """Take in the trees right below some folders."""
         for place in places:
-            home = place / _TREE
+            home = place / RAW_MOMENTS_FOLDER
             # One folder that may not be looked into hides no other.
             with contextlib.suppress(ClientError, OSError):
                 if (

@@ -1,20 +1,19 @@
 """The training side: hooks, compression on the device, and a producer thread that the step never waits for."""
 
 from .errors import TracerError
-from .host import Host
-from .instrument import Instrument
+from .instrument import Host, Instrument
 from .moments.logger import StatisticsLogger
 from .place import Place
 from .points import FLAGS, FlagKind, FlagPoints, IAdapter, ModelPoints, Shards, SitePoints, Source
-from .tensors.compressing.reductions import parse_reduction
+from .tensors.reductions import parse_reduction
 from .tracer import StepHandle, Tracer
 
 __all__ = [
     "FLAGS",
     "FlagKind",
     "FlagPoints",
-    "IAdapter",
     "Host",
+    "IAdapter",
     "Instrument",
     "ModelPoints",
     "Place",

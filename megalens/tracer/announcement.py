@@ -1,4 +1,6 @@
-"""What a tracer tells its hub about the run: the ``announce`` message."""
+"""What a tracer tells its hub about the run and its job: the ``announce`` message, and rank 0's words about
+the others.
+"""
 
 from __future__ import annotations
 
@@ -24,16 +26,17 @@ from .perturb import site_infos
 from .place import Place
 from .points import FLAGS, ModelPoints
 from .sending.peers import Peers
-from .tensors.compressing.compressors import suited_compressor
+from .tensors.compressors import suited_compressor
 
-__all__ = ["announcement", "add_members", "job_notes", "parts_notes"]
+__all__ = ["add_members", "announcement", "job_notes", "parts_notes"]
 
 
 # What rank 0 tells of the other processes of its job.
 def add_members(
     peers: Peers, places: Sequence[RankPlace], own: int, status: Status, notes: list[str]
 ) -> None:
-    """Add to a ``status`` the ranks, and of those that have no hub of their own the lost rows; to the sentences theirs.
+    """Add to a ``status`` the ranks, and of those that have no hub of their own the lost rows; to the
+    sentences theirs.
 
     Parameters
     ----------
@@ -49,22 +52,24 @@ def add_members(
         Sentences for people.
     """
     status["ranks"] = peers.members.states()
-    for rank, told in peers.members.statuses().items():
+    for rank, beat in peers.members.beats().items():
         place = next((p for p in places if p["rank"] == rank), None)
         if rank == own or place is None or place["tp"] == 0:
             continue
-        notes += [f"{peers.members.name(rank)}: {text}"[:500] for text in told.get("warnings", [])]
-        dropped = told.get("dropped", {}).get("producer", 0)
+        notes += [f"{peers.members.name(rank)}: {text}"[:500] for text in beat.get("warnings", [])]
+        dropped = beat["dropped"]["producer"] if "dropped" in beat else 0
         if dropped:
             status["dropped"] = {**status["dropped"], "producer": status["dropped"]["producer"] + dropped}
 
 
-def job_notes(held_steps: int, peers: Peers | None) -> list[str]:
-    """Return what the other processes have cost this one: steps that were not traced for them, and messages that they did not take."""
+def job_notes(untraced_steps: int, peers: Peers | None) -> list[str]:
+    """Return what the other processes have cost this one: steps that were not traced for them, and messages
+    that they did not take.
+    """
     notes = []
-    if held_steps:
+    if untraced_steps:
         notes.append(
-            f"{held_steps} steps were not traced while a change was being agreed on by all processes."
+            f"{untraced_steps} steps were not traced while a change was being agreed on by all processes."
         )
     if peers is not None and peers.refused:
         notes.append(f"{peers.refused} messages of instruments to other processes could not be sent.")

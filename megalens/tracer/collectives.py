@@ -38,14 +38,17 @@ Called = Callable[[str, tuple[Any, ...], dict[str, Any]], Done | Sequence[Done] 
 
 
 class CollectiveHooks:
-    """Calls a function before each collective, and what that returned once the results are there: after the call, or after ``wait()`` on what an asynchronous one or its coalescing manager gave.
+    """Calls a function before each collective, and what that returned once the results are there: after the
+    call, or after ``wait()`` on what an asynchronous one or its coalescing manager gave.
 
-    Names that were imported from ``torch.distributed`` before are not seen, neither is what DDP reduces in C++.
+    Names that were imported from ``torch.distributed`` before are not seen, neither is what DDP reduces in
+    C++.
 
     Parameters
     ----------
     called : callable
-        Takes the operation's name, its arguments and its keyword arguments, and returns what is to be called; for ``batch_isend_irecv`` also one for each message. Must not raise.
+        Takes the operation's name, its arguments and its keyword arguments, and returns what is to be called;
+        for ``batch_isend_irecv`` also one for each message. Must not raise.
     operations : sequence of str
         Which functions.
     outermost : bool
@@ -186,7 +189,9 @@ def _call(several: Iterable[Done], since: int) -> None:
 
 
 def tensors_of(argument: Any, *, sent: bool = True, received: bool = True) -> list[Tensor]:
-    """Return the tensors of an argument: itself, those of a list, and those that a list of ``P2POp`` sends or receives."""
+    """Return the tensors of an argument: itself, those of a list, and those that a list of ``P2POp`` sends or
+    receives.
+    """
     found = []
     for each in argument if isinstance(argument, (list, tuple)) else (argument,):
         if isinstance(each, distributed.P2POp):

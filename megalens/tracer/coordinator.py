@@ -1,4 +1,6 @@
-"""A tracer's place in its job: who is asked for a change, where rows go, and what is said of the other processes."""
+"""A tracer's place in its job: who is asked for a change, where rows go, and what is said of the other
+processes.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ..protocol import STREAMS, ProtocolError, Streams, merge_settings
 from ..protocol.messages_generated import (
@@ -15,26 +17,26 @@ from ..protocol.messages_generated import (
     ConfigPatch,
     Configured,
     Control,
+    RankCondition,
     RankPlace,
     Status,
 )
 from ..protocol.version import own_version
 from .announcement import add_members, announcement, job_notes, parts_notes
-from .budget.keeper import BudgetKeeper
+from .budget.budget import BudgetKeeper
 from .errors import TracerError, as_protocol_error, plain_text
 from .health import ProducerHealth
-from .host import Host
-from .instrument import Instrument
+from .instrument import Host, Instrument
 from .instruments import Instruments
+from .job import HubRoute, Recovery, Role, ViewerWatch
 from .points import ModelPoints
-from .recovery import Recovery, ViewerWatch
 from .sending.hub_process import HubAddress, HubProcess
-from .sending.peers import Peers, Proposal, Rendezvous, Schedule, StepStart
+from .sending.peers import Beat, Peers, Proposal, Rendezvous, Schedule, StepStart
 from .sending.producer import Producer
 from .sending.worker import Worker
 from .tensors.config import TracingPlan, change_plan
-from .tensors.cost_reduction import LADDER, CostReduction
 from .tensors.instrument import TensorTracer
+from .tensors.plan import LADDER, CostReduction
 
 __all__ = ["Coordinator"]
 
@@ -46,7 +48,8 @@ OWN = ""
 
 
 class Coordinator:
-    """What one process of a job needs to trace together with the others; of a job of one process the same without the others.
+    """What one process of a job needs to trace together with the others; of a job of one process the same
+    without the others.
 
     Parameters
     ----------
@@ -84,7 +87,9 @@ class Coordinator:
         hubless: bool = False,
     ) -> None:
         self._points = points
-        self._place = points.place
+        self._role = (
+            Role.ALONE if rendezvous is None else Role.LEADER if points.place.rank == 0 else Role.MEMBER
+        )
         self._name = name
         self._folders = tuple(folders)
         self._controls = tuple(controls)
@@ -94,40 +99,33 @@ class Coordinator:
         self._notes: deque[str] = deque(maxlen=_MOST_WARNINGS)
         self._watch = ViewerWatch(lambda: self.schedule, self.change)
         self._places: list[RankPlace] = []
-        self._address: HubAddress | None = None
-        self._joined = address
-        # Where nobody sends, what is counted is told to nobody.
+        self._hub = HubRoute(everywhere=process is not None and process.everywhere, joined=address)
+        # Where nobody sends, what is counted is reported to nobody.
         self._unsent = ProducerHealth()
         self._recovery = Recovery(
             lambda: self.schedule, tensors, lambda *failed: self._health.failed(*failed)
         )
-        self._everywhere = process is not None and process.everywhere
         self.budget = BudgetKeeper(LADDER, self._give_up)
         self._follow_budget(plan)
         self.peers: Peers | None = None
         self.worker: Worker | None = None
-        # Rank 0: what the others were told.
-        self._told: HubAddress | None = None
-        self._looked_at = True
-        alone = rendezvous is None
         self.schedule = Schedule(
             plan.starting(first_step),
             self._changed_plan,
-            (lambda: self._watch.abandoned) if alone else None,
+            (lambda: self._watch.abandoned) if self._role is Role.ALONE else None,
             self._waits,
             first_step,
         )
-        if address is not None or not alone or hubless:
+        if address is not None or self._role is not Role.ALONE or hubless:
             self.worker = self._new_worker(address, process, hubless)
         self.attach(tensors)
         tensors.follow(self.schedule.accepted)
         if self.worker is None:
             return
         self._name_parts(plan)
-        self.worker.start()
         if rendezvous is not None:
             self.peers = Peers(
-                self._place,
+                self._points.place,
                 rendezvous,
                 self.schedule,
                 beat=self._beat,
@@ -136,16 +134,23 @@ class Coordinator:
                 changed=self._peers_changed,
                 lost=self.instruments.undelivered,
             )
-            if address is not None:
-                self._tell_hub(address)
+        # Only now: a viewer may ask for a change at once, and it is for the whole job.
+        self.worker.start()
+        if self._role is not Role.ALONE and address is not None:
+            self._publish_hub(address)
+
+    @property
+    def _led(self) -> Peers | None:
+        """The connections to the others, where this process answers for all of them."""
+        return self.peers if self._role is Role.LEADER else None
 
     def _new_worker(self, address: HubAddress | None, process: HubProcess | None, hubless: bool) -> Worker:
-        if not self._place.leads:
+        if not self._points.place.leads:
             return Worker()
         return Producer(
             address,
             process,
-            rank=self._place.rank,
+            rank=self._points.place.rank,
             peer={"name": "tracer", "version": own_version()},
             announce=self.announcement,
             configure=self._configure_for_hub,
@@ -153,8 +158,8 @@ class Coordinator:
             report=self._report,
             viewers=self._watched,
             hub_is=self._hub_is,
-            moved=self._tell_hub,
-            stepped=self.budget.observe if self._place.rank == 0 else None,
+            moved=self._publish_hub,
+            stepped=self.budget.observe if self._points.place.rank == 0 else None,
             hubless=hubless,
             streams=self._streams,
         )
@@ -169,7 +174,7 @@ class Coordinator:
             ) from error
         host = Host(
             instrument.name,
-            self._place,
+            self._points.place,
             self._points.roots,
             self.worker,
             lambda: self.peers,
@@ -219,7 +224,8 @@ class Coordinator:
     def change(self, patch: Mapping[str, Any], who: str = OWN) -> int:
         """Ask for a change and return the first step to which it can apply.
 
-        In a job of several processes rank 0 asks all of them; what others are told by their script they leave to it.
+        In a job of several processes rank 0 asks all of them; what others are told by their script they leave
+        to it.
 
         Raises
         ------
@@ -227,13 +233,13 @@ class Coordinator:
             With the field at fault; then nothing has changed.
         """
         self.instruments.can_be_set(patch)
-        if self.peers is None:
+        if self._role is Role.ALONE:
             first = self.schedule.decide([patch], [who])
             self.instruments.tell("change_waits")
             return first
         self._changed_plan(self.schedule.accepted, patch)
-        if self.peers.agreement is not None:
-            self.peers.propose(Proposal(patch, who, lambda answer: self._answered(who, answer)))
+        if (peers := self._led) is not None:
+            peers.propose(Proposal(patch, who, lambda answer: self._answered(who, answer)))
         return self.schedule.begun + 1
 
     def announcement(self) -> Announce:
@@ -245,7 +251,7 @@ class Coordinator:
             name=self._name,
             controls=self._controls,
             phase=self.schedule.accepted.phase,
-            places=self._places or [self._place.to_message()],
+            places=self._places or [self._points.place.to_message()],
         )
         if configurable := self.instruments.infos():
             message["configurable"] = configurable
@@ -261,8 +267,10 @@ class Coordinator:
         self._say_applied(start, step)
 
     def not_applied(self, start: StepStart[TracingPlan], before: TracingPlan, error: Exception) -> None:
-        """Answer that a change could not be put on the model, and see to it that what was in force before is so again. Never raises."""
-        self._recovery.go_back(start, before, error, alone=self.peers is None)
+        """Answer that a change could not be put on the model, and see to it that what was in force before is
+        so again. Never raises.
+        """
+        self._recovery.go_back(start, before, error, alone=self._role is Role.ALONE)
         for who in start.ids:
             self._answered(who, as_protocol_error(error, "Putting this change on the model"))
         self._announce()
@@ -277,7 +285,7 @@ class Coordinator:
 
     def _say_applied(self, start: StepStart[TracingPlan], step: int) -> None:
         worker = self.worker
-        if not isinstance(worker, Producer) or (self.peers is not None and self.peers.agreement is None):
+        if not isinstance(worker, Producer) or self._role is Role.MEMBER:
             return
         config = self._tensors.plan.config if start.plan is None else start.plan.config
         for who in start.ids:
@@ -320,24 +328,28 @@ class Coordinator:
         return {"type": "status", "state": "idle", "step": self.schedule.begun}
 
     def close(self, finished: bool = True) -> None:
-        """Send what is waiting and leave the other processes; a training that did not finish says no goodbye. Safe twice."""
-        if finished and self.peers is not None and self.peers.agreement is not None:
+        """Send what is waiting and leave the other processes; a training that did not finish says no goodbye.
+        Safe twice.
+        """
+        if finished and (peers := self._led) is not None:
             # The hub closes the recording with rank 0's goodbye: the others' last rows come before it.
-            self.peers.wait_for_others(_GOODBYE_SECONDS)
+            peers.wait_for_others(_GOODBYE_SECONDS)
         if self.worker is not None:
             self.worker.close(finished=finished)
         if self.peers is not None:
             self.peers.close()
 
     def _name_parts(self, plan: TracingPlan) -> None:
-        if self._place.rank == 0 and any(flag.layers for flag in plan.flags.values()):
-            for text in parts_notes(self._place):
+        if self._points.place.rank == 0 and any(flag.layers for flag in plan.flags.values()):
+            for text in parts_notes(self._points.place):
                 self.warn(text)
 
     # What the threads of worker and peers call.
 
     def _changed_plan(self, plan: TracingPlan, patch: Mapping[str, Any]) -> TracingPlan:
-        """Return the plan after a patch. Whatever goes wrong is a ``ProtocolError``, in every thread that asks."""
+        """Return the plan after a patch. Whatever goes wrong is a ``ProtocolError``, in every thread that
+        asks.
+        """
         try:
             after = change_plan(plan, patch, self._points, self._folders, controls=self._controls)
             settings = self.instruments.changed(plan.instruments, patch.get("instruments", {}))
@@ -349,10 +361,12 @@ class Coordinator:
             raise as_protocol_error(error, "This change") from error
 
     def _configure_for_hub(self, patch: ConfigPatch, who: str) -> Configured | None:
-        if self.peers is None:
+        if self._role is Role.ALONE:
             return self._accepted(who, self.change(patch, who))
-        if self.peers.agreement is None:
-            raise ProtocolError("refused", f"{self._place.name} does not answer for this job; rank 0 does.")
+        if self._role is Role.MEMBER:
+            raise ProtocolError(
+                "refused", f"{self._points.place.name} does not answer for this job; rank 0 does."
+            )
         self.change(patch, who)
         return None
 
@@ -376,86 +390,87 @@ class Coordinator:
 
     def _hub_is(self, there: bool) -> None:
         self._watch.hub_is(there)
-        if there and self.peers is None:
-            self.schedule.listen_again()
+        if there and self._role is Role.ALONE:
+            self.schedule.resume_listening()
 
     def _watched(self, viewers: int) -> None:
-        # Only rank 0 answers for a job of several processes.
-        if self.peers is None or self.peers.agreement is not None:
-            self._watch.viewers(viewers)
+        if self._role is Role.MEMBER:
+            return
+        self._watch.viewers(viewers)
         # The others hand over several steps at a time, too, while nobody looks.
-        if self.peers is not None and self.peers.agreement is not None and self._looked_at != (viewers > 0):
-            self._looked_at = viewers > 0
-            if self._told is not None:
-                self._tell_hub(self._told)
+        if (peers := self._led) is not None and self._hub.look(viewers):
+            peers.tell_hub(self._hub.message())
 
     def _give_up(self, cost_reduction: CostReduction) -> None:
         with contextlib.suppress(ProtocolError):
             self.change({"flags": {}, "cost_reduction": asdict(cost_reduction)})
 
-    def _tell_hub(self, address: HubAddress) -> None:
-        """Rank 0: tell the others where the hub is."""
-        self._told = address
-        if self.peers is not None:
-            # A hub that listens everywhere is reached at this host's address.
-            url = address.url
-            if self._everywhere:
-                url = url.replace("127.0.0.1", Rendezvous.own_address())
-            place = {"url": url, "token": address.token, "run_id": address.run_id}
-            self.peers.tell_hub({**place, "watched": self._looked_at})
+    def _publish_hub(self, address: HubAddress) -> None:
+        """Leader: tell the others where the hub is."""
+        self._hub.published = address
+        if (peers := self._led) is not None:
+            peers.tell_hub(self._hub.message())
 
-    def _hub_came(self, place: dict[str, Any]) -> None:
-        self._address = HubAddress(str(place["url"]), str(place["token"]), place.get("run_id"))
+    def _hub_came(self, message: dict[str, Any]) -> None:
+        self._hub.hear(message)
         if self.worker is not None:
-            self.worker.watched = bool(place.get("watched", True))
+            self.worker.watched = bool(message.get("watched", True))
         self._join_hub(self.schedule.accepted)
 
     def _join_hub(self, plan: TracingPlan) -> None:
         """Connect to the hub where there is something to send: of a further replica only once it is traced."""
-        if self._address in (None, self._joined) or not isinstance(self.worker, Producer):
+        address = self._hub.waiting
+        if address is None or not isinstance(self.worker, Producer):
             return
-        assert self._address is not None
-        if self._place.dp == 0 or any(flag.layers for flag in plan.flags.values()):
-            self._joined = self._address
-            self.worker.run_id = self._address.run_id
-            self.worker.move(self._address)
+        if self._points.place.dp == 0 or any(flag.layers for flag in plan.flags.values()):
+            self._hub.joined = address
+            self.worker.run_id = address.run_id
+            self.worker.move(address)
 
     def _peers_changed(self) -> None:
         """Rank 0: somebody came, went or fell silent."""
-        peers, worker = self.peers, self.worker
-        if peers is None or not isinstance(worker, Producer):
+        if self.peers is None or not isinstance(self.worker, Producer):
             return
-        places = peers.members.places()
-        if peers.agreement is not None and len(places) != len(self._places):
+        places = self.peers.members.places()
+        if self._role is Role.LEADER and len(places) != len(self._places):
             self._places = places
             # Viewers are told once everybody is there; a job that never is complete is told with the status.
-            if len(places) == self._place.world_size:
-                worker.reply(self.announcement)
-        worker.status_now()
+            if len(places) == self._points.place.world_size:
+                self.worker.reply(self.announcement)
+        self.worker.status_now()
 
-    def _beat(self) -> dict[str, Any]:
+    def _beat(self) -> Beat:
         """Return what rank 0 hears of this process twice a second."""
         status = self.instruments.fill(self._own_status(), "report")
-        if self.peers is not None and self.peers.agreement is not None and self._watch.free():
+        peers = self._led
+        if peers is not None and self._watch.free():
             self.warn("The hub is gone, so the training is not kept waiting any more.")
-        state = "paused" if self.schedule.paused else status["state"]
-        kept = {key: value for key, value in status.items() if key in ("warnings", "probes", "dropped")}
-        kept |= {"state": state, "step": self.schedule.begun, "not_applied": self._recovery.version}
-        if self.peers is not None and self.peers.agreement is not None:
-            told = [kept, *self.peers.members.statuses().values()]
-            self._recovery.ask([each.get("not_applied") for each in told], self.change)
-        return kept
+        beat: Beat = {
+            "state": cast(RankCondition, "paused" if self.schedule.paused else status["state"]),
+            "step": self.schedule.begun,
+            "not_applied": self._recovery.version,
+        }
+        if "warnings" in status:
+            beat["warnings"] = status["warnings"]
+        if "probes" in status:
+            beat["probes"] = status["probes"]
+        if "dropped" in status:
+            beat["dropped"] = status["dropped"]
+        if peers is not None:
+            known = [beat, *peers.members.beats().values()]
+            self._recovery.ask([each["not_applied"] for each in known], self.change)
+        return beat
 
     def _report(self, status: Status) -> Status:
         """Add to a ``status`` what this process knows of the job."""
         if self.schedule.paused:
             status["state"] = "paused"
         status = self.instruments.fill(status, "report")
-        notes = [*self._notes, *job_notes(self.schedule.held_steps, self.peers)]
-        budget = self.budget.status() if self._place.rank == 0 else None
+        notes = [*self._notes, *job_notes(self.schedule.untraced_steps, self.peers)]
+        budget = self.budget.status() if self._points.place.rank == 0 else None
         if budget is not None:
             status["budget"] = budget
-        if self.peers is not None and self.peers.agreement is not None:
-            add_members(self.peers, self._places, self._place.rank, status, notes)
+        if (peers := self._led) is not None:
+            add_members(peers, self._places, self._points.place.rank, status, notes)
         status["warnings"] = list(dict.fromkeys([*status.get("warnings", []), *notes]))[-_MOST_WARNINGS:]
         return status

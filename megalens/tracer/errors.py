@@ -12,12 +12,15 @@ _LONGEST = 500
 class TracerError(MegalensError, RuntimeError):
     """Tracing cannot start: what was expected, what came, what to try.
 
-    Raised only where a person calls the tracer to set it up. Nothing of the tracer raises into a training step.
+    Raised only where a person calls the tracer to set it up. Nothing of the tracer raises into a training
+    step.
     """
 
 
 def plain_text(text: object) -> str:
-    """Return a text that every message can carry: at most 500 characters, and no half of a surrogate pair, such as odd names of files have."""
+    """Return a text that every message can carry: at most 500 characters, and no half of a surrogate pair,
+    such as odd names of files have.
+    """
     return str(text)[:_LONGEST].encode("utf-8", "replace").decode()
 
 

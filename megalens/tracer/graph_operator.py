@@ -1,7 +1,9 @@
 """The operators that probes leave in compiled code, and what brings them there.
 
-``megalens::seen`` is one with effects that keep their order: no pass of the compiler drops it, runs it twice or moves it before another. Which module it is of comes as a tensor, not as a number:
-numbers are part of a graph, and modules of one class could not share theirs. What of the module it tells of is a number, the same in all of its class.
+``megalens::seen`` is one with effects that keep their order: no pass of the compiler drops it, runs it twice
+or moves it before another. Which module it is of comes as a tensor, not as a number: numbers are part of a
+graph, and modules of one class could not share theirs. What of the module it tells of is a number, the same
+in all of its class.
 
 ::
 
@@ -33,19 +35,20 @@ __all__ = [
     "VALUE",
     "changed",
     "compilations",
+    "compiles",
     "define_operators",
     "ended",
+    "guard_hooks",
     "listeners",
+    "release_hooks",
     "tell_whole",
     "told",
-    "compiles",
-    "guard_hooks",
-    "release_hooks",
 ]
 
 VALUE, GRADIENT, BEGINS, BEGINS_WITH_GRADIENTS, ENDS, BACKPROPAGATED, NO_TENSOR, SUBCLASS, ODD_OUTPUT = range(
     9
 )
+"""What an operator tells."""
 
 _SKIPS = "skip_nnmodule_hook_guards"
 _open: set[int] = set()
@@ -60,9 +63,11 @@ def compiles() -> bool:
 
 
 def guard_hooks(owner: int) -> bool:
-    """Have the compiler notice hooks that come and go, in what it compiles from now on; return whether it has compiled anything before, which it forgets.
+    """Have the compiler notice hooks that come and go, in what it compiles from now on; return whether it has
+    compiled anything before, which it forgets.
 
-    By itself it takes a module that had no hooks when it was compiled for one that has none, and uses its code for others of its class.
+    By itself it takes a module that had no hooks when it was compiled for one that has none, and uses its
+    code for others of its class.
 
     Parameters
     ----------
@@ -91,8 +96,6 @@ def release_hooks(owner: int) -> None:
             setattr(dynamo.config, _SKIPS, _skipped_before)
 
 
-"""What an operator tells."""
-
 listeners: dict[int, Any] = {}
 """By number of a module what hears of it; until its probes are closed."""
 compilations: list[set[Any]] = []
@@ -100,7 +103,9 @@ compilations: list[set[Any]] = []
 
 
 def told(given: Any, item: int, module: Tensor, end: int) -> Any:
-    """Have the graph tell of one tensor of what a module takes or gives, and of its gradient; return it with the tensor that the graph goes on with."""
+    """Have the graph tell of one tensor of what a module takes or gives, and of its gradient; return it with
+    the tensor that the graph goes on with.
+    """
     several = isinstance(given, (tuple, list))
     tensor = (given[item] if len(given) > item else None) if several else given if item == 0 else None
     lost = NO_TENSOR
@@ -133,7 +138,9 @@ def tell_whole(args: Any, kwargs: Mapping[str, Any], module: Tensor, end: int) -
 
 
 def ended(output: Any, module: Tensor, end: int) -> Any:
-    """Have the graph tell of the end of a pass, and of the gradient of the first tensor of its output that can have one; return the output that the graph goes on with."""
+    """Have the graph tell of the end of a pass, and of the gradient of the first tensor of its output that
+    can have one; return the output that the graph goes on with.
+    """
     if isinstance(output, Tensor):
         return _told(output, module, end, ENDS, BACKPROPAGATED) if _is_plain(output) else output
     keys: list[Any] = list(output) if isinstance(output, dict) else []

@@ -1,8 +1,9 @@
 """Probes inside of compiled code, where no hook runs.
 
-``torch.compile`` traces through the hooks that it meets, so a hook that is on a module before its code is compiled can leave an operator in the graph.
-The operator does nothing but tell; what it tells, and whom, is looked up each time it runs. So flags, layers and compressors change without a recompile, and
-what nobody asks for costs the call of an operator that returns at once.
+``torch.compile`` traces through the hooks that it meets, so a hook that is on a module before its code is
+compiled can leave an operator in the graph. The operator does nothing but tell; what it tells, and whom, is
+looked up each time it runs. So flags, layers and compressors change without a recompile, and what nobody asks
+for costs the call of an operator that returns at once.
 
 ::
 
@@ -10,8 +11,9 @@ what nobody asks for costs the call of an operator that returns at once.
     placed on module n ───────────▶  seen([tensor], n, end, VALUE) ──────────────▶ GraphEnd: its watchers
                                      backward pass: seen([gradient], …, GRADIENT) ▶ GraphEnd: watchers of gradients
 
-Gradients come from an ``autograd.Function`` which hands its tensor on as it is. An operator that changes a small state tensor would do as well in a single graph, but two
-graphs that share the state cannot be backpropagated (``bench/compiled.py`` compares the two).
+Gradients come from an ``autograd.Function`` which hands its tensor on as it is. An operator that changes a
+small state tensor would do as well in a single graph, but two graphs that share the state cannot be
+backpropagated (``bench/compiled.py`` compares the two).
 """
 
 from __future__ import annotations
@@ -58,6 +60,7 @@ __all__ = [
 ]
 
 WHOLE = -1
+"""In place of an item: everything that a module is given or gives."""
 
 _LOST = {
     NO_TENSOR: "compiled code has no tensor there",
@@ -70,19 +73,22 @@ _MOST_OPEN = 64
 
 # What hears of compiled code while it runs, and who wants to be told.
 class GraphEnd:
-    """One tensor at the border of one module, or all that it is given or gives, and who wants it while compiled code runs.
+    """One tensor at the border of one module, or all that it is given or gives, and who wants it while
+    compiled code runs.
 
     Parameters
     ----------
     warn : callable
         Takes a sentence for the user.
     whole : {'input', 'output'}, optional
-        Whether it is all that the module is given, as ``(args, kwargs)``, or gives, with None for what is no tensor.
+        Whether it is all that the module is given, as ``(args, kwargs)``, or gives, with None for what is no
+        tensor.
 
     Attributes
     ----------
     values, gradients : list of callable
-        Take the tensor, and what is backpropagated to it. It is the graph's own memory, which is used again: keep a copy.
+        Take the tensor, and what is backpropagated to it. It is the graph's own memory, which is used again:
+        keep a copy.
     told : bool
         Whether code that has this probe ran so far.
     lost : str or None
@@ -138,7 +144,8 @@ class GraphPass:
 class GraphRoot:
     """The forward passes of a module that is itself called in compiled code.
 
-    A backward pass is taken for that of the newest forward pass that has had none: so it is but in pipelines, whose stages are called as modules.
+    A backward pass is taken for that of the newest forward pass that has had none: so it is but in pipelines,
+    whose stages are called as modules.
 
     Attributes
     ----------
@@ -193,12 +200,13 @@ class _Watch:
             watchers.remove(watcher)
 
 
-"""In place of an item: everything that a module is given or gives."""
 _numbers = itertools.count(1)
 
 
 def is_compiled(roots: Iterable[nn.Module]) -> bool:
-    """Return whether ``torch.compile`` has been asked to compile one of the modules, or one inside of them; whether it has done so yet does not matter."""
+    """Return whether ``torch.compile`` has been asked to compile one of the modules, or one inside of them;
+    whether it has done so yet does not matter.
+    """
     return next(compiled_in(roots), None) is not None
 
 
@@ -237,9 +245,11 @@ def changes_of(module: nn.Module) -> list[Any] | None:
 
 
 class GraphProbes:
-    """Hooks that leave probes in code which is compiled from now on; in code that is not compiled they do nothing.
+    """Hooks that leave probes in code which is compiled from now on; in code that is not compiled they do
+    nothing.
 
-    Code that was compiled before is compiled once more when it is called next: it may be that of these modules, or of others of their class, whose graphs torch would use for these.
+    Code that was compiled before is compiled once more when it is called next: it may be that of these
+    modules, or of others of their class, whose graphs torch would use for these.
 
     Parameters
     ----------
@@ -283,12 +293,16 @@ class GraphProbes:
 
     @property
     def compiled(self) -> tuple[int, int]:
-        """How often code with probes was compiled so far, and how many of these times it was code that had been compiled already."""
+        """How often code with probes was compiled so far, and how many of these times it was code that had
+        been compiled already.
+        """
         found = [each for each in self._compilations.copy() if each is not None]
         return len(found), len(found) - len({each.frame_id for each in found})
 
     def place(self, module: nn.Module, side: str, item: int = 0, keyword: str | None = None) -> None:
-        """Place a probe at one end of a module, of a tensor as :class:`Source` says it, or of everything there (``WHOLE``); once."""
+        """Place a probe at one end of a module, of a tensor as :class:`Source` says it, or of everything
+        there (``WHOLE``); once.
+        """
         hooks = self._hooks(module)
         if (item, keyword) not in hooks.ends[side]:
             end = GraphEnd(self._warn, side if item == WHOLE else None)
@@ -304,7 +318,9 @@ class GraphProbes:
         return found
 
     def close(self) -> None:
-        """Take the hooks off, and tell of nothing more; code that is compiled is so once more, without probes, when it is called next. Safe twice."""
+        """Take the hooks off, and tell of nothing more; code that is compiled is so once more, without
+        probes, when it is called next. Safe twice.
+        """
         compilations[:] = [each for each in compilations if each is not self._compilations]
         release_hooks(id(self))
         modules, self._modules = self._modules, set()
@@ -333,7 +349,8 @@ class _GraphHooks(KeptHooks):
     changeable : bool
         Whether the output can be perturbed.
     changes : list
-        What perturbs it: objects with ``change``. Not looked at while code is compiled, which would be so again with another number of them.
+        What perturbs it: objects with ``change``. Not looked at while code is compiled, which would be so
+        again with another number of them.
     users : int
         Tracers that have probes here.
     """
@@ -410,5 +427,5 @@ class _GraphHooks(KeptHooks):
             given = tensor.detach().requires_grad_()
             new = given
             for each in self.changes:
-                new = each.change(new, again=True)
+                new = each.change(new, recomputed=True)
         return gradient if new is given else torch.autograd.grad(new, given, gradient)[0]

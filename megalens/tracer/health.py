@@ -26,9 +26,10 @@ _STEPS = 100
 class OverheadMeter:
     """Cost of the tracer over the recent steps, as per cent of step time.
 
-    The cost of a step is the time that the training thread spent inside the tracer, plus all CPU time of the producer thread: the
-    two run in one process, so this is what the step would gain at most. Not in it are the few microseconds that torch itself takes to call each
-    hook. What the hub's process costs is added by the hub.
+    The cost of a step is the time that the training thread spent inside the tracer, plus all CPU time of the
+    producer thread: the two run in one process, so this is what the step would gain at most. Not in it are
+    the few microseconds that torch itself takes to call each hook. What the hub's process costs is added by
+    the hub.
     """
 
     def __init__(self) -> None:
@@ -46,7 +47,9 @@ class OverheadMeter:
         return sum(map(sum, recent)) / len(recent) if len(recent) > 1 else None
 
     def to_status(self) -> Overhead | None:
-        """Return the ``Overhead`` object of ``status``, with a 95 % interval of the mean; None before the second step."""
+        """Return the ``Overhead`` object of ``status``, with a 95 % interval of the mean; None before the
+        second step.
+        """
         # Read by the training thread while the producer thread adds: a copy of its own.
         recent = list(self._percents)
         n = len(recent)
@@ -90,7 +93,9 @@ class ProducerHealth:
         return sum(self._lost.copy().values())
 
     def lose(self, rows: int, why: str) -> None:
-        """Count rows that never reach the hub, by the reason. Each reason is one thread's, so that none needs a lock."""
+        """Count rows that never reach the hub, by the reason. Each reason is one thread's, so that none needs
+        a lock.
+        """
         self._lost[why] = self._lost.get(why, 0) + rows
 
     def warn(self, text: str) -> None:
@@ -109,7 +114,9 @@ class ProducerHealth:
         log.debug("%s", what, exc_info=error)
 
     def step_ended(self, training_ns: int, producer_ns: int, wall_ns: int) -> None:
-        """Note that the training is alive, and what a step of ``wall_ns`` has cost in its thread and in the one that sends."""
+        """Note that the training is alive, and what a step of ``wall_ns`` has cost in its thread and in the
+        one that sends.
+        """
         self._step_at = time.monotonic()
         self.overhead.add(training_ns, producer_ns, wall_ns)
 

@@ -7,54 +7,47 @@
                                                             │                                                  (frames)
                                                             └─ tell(rank, …) ─▶ peers' channel ─▶ received() of the same instrument there
 
-An instrument is told of a step's parts in the training thread and hands rows of its stream to one ``send``. Whatever is sent, joined over ranks,
-limited by a budget or counted as overhead passes here, so none of that knows what is watched. The tensor tracer (``tensors/``) and the statistics
-logger (``moments/``) are the first two; others are attached with ``megalens.trace(model, instruments=[…])``, by object or by the name of an entry
+An instrument is told of a step's parts in the training thread and hands rows of its stream to one ``send``.
+Whatever is sent, joined over ranks, limited by a budget or counted as overhead passes here, so none of that
+knows what is watched. The tensor tracer (``tensors/``) and the statistics logger (``moments/``) are the first
+two; others are attached with ``megalens.trace(model, instruments=[…])``, by object or by the name of an entry
 point of the group ``megalens.instruments``.
 
-Rules of the step path: an instrument never waits for a socket, a disk or another thread, synchronises no device, keeps nothing that grows, and leaves no
-hook on the model while it watches nothing. What it raises is caught, said once and counted; the step goes on.
+Rules of the step path: an instrument never waits for a socket, a disk or another thread, synchronises no
+device, keeps nothing that grows, and leaves no hook on the model while it watches nothing. What it raises is
+caught, said once and counted; the step goes on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
+from torch import nn
 
 from ..protocol import FrameTemplate
 from ..protocol.messages_generated import Announce, Cancel, Generate, Generating, Status
+from .errors import said
+from .health import ProducerHealth
+from .place import Place
+from .sending.peers import Peers
+from .sending.producer import Producer
+from .sending.worker import IGatherer, Rows, Worker
 
-if TYPE_CHECKING:
-    from .host import Host
-
-__all__ = ["IGatherer", "Instrument", "Rows"]
+__all__ = ["Host", "IGatherer", "Instrument", "Rows"]
 
 SPAN_KINDS = ("user", "data", "checkpoint", "optimizer", "forward", "backward", "wgrad")
+
+_OTHER_ROW_BYTES = 256
+"""Of rows whose size is not known yet."""
 """Kinds of the spans that a script says itself: see :meth:`Instrument.span_begins`."""
-
-Rows: TypeAlias = pa.RecordBatch | FrameTemplate | Mapping[str, Sequence[Any]]
-"""Rows of one stream: a batch of its schema, a template whose figures are set, or its columns by name."""
-
-
-class IGatherer(Protocol):
-    """Something in which what several processes sent waits until it is complete."""
-
-    @property
-    def waiting(self) -> bool:
-        """Whether anything waits."""
-
-    @property
-    def done(self) -> bool:
-        """Whether nothing will come any more."""
-
-    def send_ready(self, *, everything: bool = False) -> None:
-        """Send what is complete; with ``everything`` wait no more."""
 
 
 class Instrument:
-    """What watches the steps of one training. Every method may be left as it is; all but the last six are called in the training thread.
+    """What watches the steps of one training. Every method may be left as it is; all but the last six are
+    called in the training thread.
 
     Attributes
     ----------
@@ -65,7 +58,8 @@ class Instrument:
     passes : bool
         Whether it is to be told of forward and backward passes. Where nobody is, there is no hook for it.
     streams : mapping
-        By name, the streams that it sends and ``protocol/streams.json`` does not hold: title, fields and policy, in the form of that file.
+        By name, the streams that it sends and ``protocol/streams.json`` does not hold: title, fields and
+        policy, in the form of that file.
     """
 
     name = ""
@@ -73,10 +67,14 @@ class Instrument:
     passes = False
     streams: Mapping[str, Any] = {}
     step_ns = 0
-    """Nanoseconds that hooks of its own have cost the training thread since :meth:`take_ns`; what the tracer calls is measured by the tracer."""
+    """Nanoseconds that hooks of its own have cost the training thread since :meth:`take_ns`; what the tracer
+    calls is measured by the tracer.
+    """
 
     def bind(self, tracer: Any) -> None:
-        """Get the :class:`~megalens.tracer.Tracer` that is about to attach this instrument: the settings of all ranks are changed there, and compiled code gets its probes now."""
+        """Get the :class:`~megalens.tracer.Tracer` that is about to attach this instrument: the settings of
+        all ranks are changed there, and compiled code gets its probes now.
+        """
 
     def attach(self, host: Host) -> None:
         """Begin: the tracer has taken this instrument. Raises what the user is to be told."""
@@ -84,11 +82,15 @@ class Instrument:
     def between_steps(self) -> None:
         """Do what was asked for and may take its time, before a step begins: the training waits for it."""
 
-    def step_begins(self, step: int, held: bool) -> None:
-        """Begin a step. One that is held is left out: to compare the cost with, or because a change is being agreed on by all ranks."""
+    def step_begins(self, step: int, untraced: bool) -> None:
+        """Begin a step. An untraced one is left out: to compare the cost with, or because all ranks are
+        agreeing on a change.
+        """
 
     def forward_begins(self, chunk: int) -> None:
-        """Note that a forward pass begins, of one model chunk. Passes that are no training are not told of; where training is done in evaluation mode, neither is the first pass."""
+        """Note that a forward pass begins, of one model chunk. Passes that are no training are not told of;
+        where training is done in evaluation mode, neither is the first pass.
+        """
 
     def forward_ends(self, output: Any) -> None:
         """Note that it is over, with what it gave."""
@@ -100,7 +102,9 @@ class Instrument:
         """Note that it is over."""
 
     def operation_begins(self, kind: str, chunk: int, micro_batch: int) -> None:
-        """Note that a pipeline's schedule begins an operation: ``forward``, ``backward`` or ``wgrad``. The passes in it are told of as well, without saying of which micro-batch they are."""
+        """Note that a pipeline's schedule begins an operation: ``forward``, ``backward`` or ``wgrad``. The
+        passes in it are told of as well, without saying of which micro-batch they are.
+        """
 
     def operation_ends(self) -> None:
         """Note that it is over."""
@@ -117,7 +121,10 @@ class Instrument:
         chunk: int,
         micro_batch: int,
     ) -> None:
-        """Note a message of a pipeline's schedule that is over: ``send`` or ``receive``, times in ns of ``perf_counter_ns``, the other's global rank, which of the messages that way it is, and for or from which operation."""
+        """Note a message of a pipeline's schedule that is over: ``send`` or ``receive``, times in ns of
+        ``perf_counter_ns``, the other's global rank, which of the messages that way it is, and for or from
+        which operation.
+        """
 
     def step_ends(self) -> None:
         """End the step and hand over what it gave."""
@@ -129,7 +136,9 @@ class Instrument:
         """Note the training samples of a step, as the script says them."""
 
     def logged(self, step: int, values: Mapping[str, Any]) -> None:
-        """Note numbers of the training loop as the script logs them, on every rank; those that are recorded are the first replica's."""
+        """Note numbers of the training loop as the script logs them, on every rank; those that are recorded
+        are the first replica's.
+        """
 
     def span_begins(self, name: str, kind: str) -> None:
         """Note that a span of the script's own begins, inside of a step or between two."""
@@ -141,7 +150,9 @@ class Instrument:
         """Note that evaluation or generation begins, inside of a step or between two."""
 
     def resume(self, training: bool) -> None:
-        """Note that it is over, inside of a step or of another phase where ``training`` is true. Called once for each :meth:`pause`."""
+        """Note that it is over, inside of a step or of another phase where ``training`` is true. Called once
+        for each :meth:`pause`.
+        """
 
     def release(self, closing: bool) -> None:
         """Take every hook off. Unless all is closing, the hub is gone for good. Safe twice."""
@@ -161,11 +172,15 @@ class Instrument:
         return {}
 
     def settings_from(self, asked: Any) -> Mapping[str, Any]:
-        """Return complete settings for what a script asks for in words of its own, as ``tracer.configure(timeline="phases")`` does. Raises ``TracerError``."""
+        """Return complete settings for what a script asks for in words of its own, as
+        ``tracer.configure(timeline="phases")`` does. Raises ``TracerError``.
+        """
         return dict(asked)
 
     def schema(self) -> Mapping[str, Any]:
-        """Return the JSON Schema of its settings where they can be changed while it watches; nothing where they cannot. Any thread."""
+        """Return the JSON Schema of its settings where they can be changed while it watches; nothing where
+        they cannot. Any thread.
+        """
         return {}
 
     def check(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -187,12 +202,16 @@ class Instrument:
             announce.setdefault("streams", {}).update(self.streams)
 
     def report(self, status: Status) -> None:
-        """Add to the ``status`` message what viewers are told; any thread. Settings as they are, under its own name, where this is not overridden."""
+        """Add to the ``status`` message what viewers are told; any thread. Settings as they are, under its
+        own name, where this is not overridden.
+        """
         if settings := self.settings():
             status.setdefault("instruments", {})[self.name] = dict(settings)
 
     def asked(self, message: Generate | Cancel) -> Generating | None:
-        """Answer a viewer's request, or None where such requests are none of its own; in the producer thread. Raises ``ProtocolError``."""
+        """Answer a viewer's request, or None where such requests are none of its own; in the producer thread.
+        Raises ``ProtocolError``.
+        """
         return None
 
     def change_waits(self) -> None:
@@ -202,7 +221,152 @@ class Instrument:
         """Take what the same instrument on another rank told; in the thread of the connections."""
 
     def undelivered(self) -> None:
-        """Describe everything anew: a message of this process may not have arrived, and later ones may lean on it."""
+        """Describe everything anew: a message of this process may not have arrived, and later ones may lean
+        on it.
+        """
 
     def superseded(self) -> None:
         """Give way to another of the same name, which gets all messages from now on."""
+
+
+class Host:
+    """Everything that one instrument may ask of the tracer. Each member may be called from any thread, and
+    none waits.
+
+    Parameters
+    ----------
+    name : str
+        The instrument's.
+    place : Place
+        Where this process stands.
+    roots : sequence of torch.nn.Module
+        Modules whose call is one forward pass.
+    worker : Worker or None
+        The producer thread, where there is one.
+    peers : callable
+        Gives the connections to the other processes; None where there are none.
+    announce : callable
+        Tells viewers anew what there is.
+    warn : callable
+        Takes a sentence for the user.
+    begun : callable
+        Gives the step that began last.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        place: Place,
+        roots: Sequence[nn.Module],
+        worker: Worker | None,
+        peers: Callable[[], Peers | None],
+        announce: Callable[[], None],
+        warn: Callable[[str], None],
+        begun: Callable[[], int],
+    ) -> None:
+        self.place, self.roots = place, roots
+        self.announce, self.warn = announce, warn
+        self._begun = begun
+        self._name = name
+        self._worker, self._peers = worker, peers
+        # Where nobody sends, what is counted is told to nobody.
+        self._health = ProducerHealth() if worker is None else worker.health
+
+    @property
+    def step(self) -> int:
+        """The step that began last."""
+        return self._begun()
+
+    @property
+    def sends(self) -> bool:
+        """Whether anybody takes what is handed over."""
+        return self._worker is not None and self._worker.alive and not self._worker.untraced
+
+    def send(self, stream: str, rows: Rows, step: int | None = None) -> int:
+        """Send rows of a stream, of ``step`` (the one that began last when absent).
+
+        In a task given to :meth:`later` they go at once, and the size of the frame is returned, 0 where no
+        hub took it. From any other thread they wait their turn, and 0 is returned. Rows that are too many to
+        wait, or that no hub takes, are given up and counted.
+        """
+        worker = self._worker
+        if not isinstance(worker, Producer):
+            return 0
+        at = self._begun() if step is None else step
+        if worker.here:
+            return worker.send(stream, rows, at)
+        count, nbytes = _size(rows)
+        if not worker.task(lambda: self._send(worker, stream, rows, at), nbytes):
+            self.lose(count, "waiting")
+        return 0
+
+    def _send(self, worker: Producer, stream: str, rows: Rows, step: int) -> None:
+        try:
+            worker.send(stream, rows, step)
+        except Exception as error:  # Rows that do not fit their stream end nothing but themselves.
+            self.warn(f"Rows of {stream} of step {step} could not be sent: {said(error)}")
+
+    def later(self, task: Callable[[], Any], nbytes: int = 0, *, patient: bool = False) -> bool:
+        """Have something done in the producer thread, in order; False where too many bytes wait there
+        already, and it will not be.
+
+        What is ``patient`` may wait for up to a second while nobody looks, so that several steps are sent
+        together.
+        """
+        return self._worker is not None and self._worker.task(task, nbytes, patient=patient)
+
+    def tell(self, rank: int, meta: dict[str, Any], arrays: Sequence[np.ndarray]) -> None:
+        """Hand a message to the same instrument on rank 0, or on the first of the tensor-parallel group:
+        there is no way to others.
+        """
+        peers = self._peers()
+        if peers is not None:
+            peers.send(rank, self._name, meta, arrays)
+
+    def send_ready(self) -> None:
+        """Have everything that was handed over before sent, of every instrument, before what is sent next:
+        several steps that were to go together go now.
+        """
+        if isinstance(self._worker, Producer):
+            self._worker.task(self._worker.send_ready)
+
+    def gather(self, gatherer: IGatherer) -> None:
+        """Have the producer thread look after what waits for other ranks, until it is done."""
+        if isinstance(self._worker, Producer):
+            self._worker.gather(gatherer)
+
+    def numbers(self, step: int) -> Mapping[str, float] | None:
+        """Return the numbers up to ``step`` that the training loop logged since this was last asked, once it
+        has ended; None before. For one instrument, in a task.
+        """
+        return self._worker.numbers(step) if isinstance(self._worker, Producer) else {}
+
+    def caught_up(self) -> bool:
+        """Return whether the producer thread has taken all that was handed over: before, nobody is late."""
+        return self._worker is None or self._worker.caught_up()
+
+    def name_of(self, rank: int) -> str:
+        """Return what people are told of a rank."""
+        peers = self._peers()
+        return f"rank {rank}" if peers is None else peers.members.name(rank)
+
+    def gone(self, rank: int) -> bool:
+        """Return whether a rank has left."""
+        peers = self._peers()
+        return peers is None or peers.members.gone(rank)
+
+    def lose(self, rows: int, why: str) -> None:
+        """Count rows that never reach a hub: ``waiting`` (too many did), ``unsent`` or ``unjoined`` (a rank's
+        part did not come).
+        """
+        self._health.lose(rows, why)
+
+
+def _size(rows: Rows) -> tuple[int, int]:
+    """Return how many rows there are, and about how many bytes."""
+    if isinstance(rows, FrameTemplate):
+        return rows.rows, _OTHER_ROW_BYTES * rows.rows
+    if isinstance(rows, pa.RecordBatch):
+        return rows.num_rows, rows.nbytes
+    count = len(next(iter(rows.values()), ()))
+    return count, _OTHER_ROW_BYTES * count

@@ -1,4 +1,6 @@
-"""All instruments of one tracer: told of the steps together, and looked up by name for what other ranks tell them."""
+"""All instruments of one tracer: told of the steps together, and looked up by name for what other ranks tell
+them.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,9 @@ from .errors import TracerError, said
 from .instrument import Instrument
 
 if TYPE_CHECKING:
-    from .host import Host
+    from .instrument import Host
 
-__all__ = ["Instruments", "GROUP", "instruments_from"]
+__all__ = ["GROUP", "Instruments", "instruments_from"]
 
 _MOST_EARLY = 256
 _Message = TypeVar("_Message", Announce, Status)
@@ -33,7 +35,8 @@ def instruments_from(given: Iterable[Instrument | str] | Mapping[str, Mapping[st
     Parameters
     ----------
     given : iterable or mapping
-        Instruments, or names of entry points; or names with the keyword arguments that each entry point is called with.
+        Instruments, or names of entry points; or names with the keyword arguments that each entry point is
+        called with.
 
     Raises
     ------
@@ -104,7 +107,8 @@ class Instruments:
             said = f"{name!r}, which there is already" if name else "an empty one"
             raise TracerError(f"An instrument must have a name of its own, got {said}.")
         instrument.attach(host)
-        # A rank that is ahead tells what this one has not been asked for yet. The order is kept: what is told may lean on what was told before.
+        # A rank that is ahead tells what this one has not been asked for yet. The order is kept: what is told
+        # may lean on what was told before.
         with self._order:
             before = self._receivers.get(name)
             for message in self._early.pop(name, ()):
@@ -116,7 +120,9 @@ class Instruments:
         self._all = (*self._all, instrument)
 
     def remove(self, instrument: Instrument) -> None:
-        """Tell an instrument of no more steps. Other ranks' messages still reach it until another takes its name: they may be behind. Safe twice."""
+        """Tell an instrument of no more steps. Other ranks' messages still reach it until another takes its
+        name: they may be behind. Safe twice.
+        """
         self._all = tuple(each for each in self._all if each is not instrument)
 
     # Settings.
@@ -131,7 +137,8 @@ class Instruments:
     def changed(
         self, now: Mapping[str, Mapping[str, Any]], patch: Mapping[str, Any]
     ) -> dict[str, Mapping[str, Any]]:
-        """Return settings by name after a patch of them; those of an instrument that this process has not attached yet wait for it. Any thread.
+        """Return settings by name after a patch of them; those of an instrument that this process has not
+        attached yet wait for it. Any thread.
 
         Raises
         ------
@@ -160,7 +167,9 @@ class Instruments:
                 self._failed(each, error)
 
     def tell(self, event: str, *told: Any, last_first: bool = False) -> None:
-        """Call a method of each. On the step path: what one raises is said once, and neither the step nor the others know."""
+        """Call a method of each. On the step path: what one raises is said once, and neither the step nor the
+        others know.
+        """
         for each in reversed(self._all) if last_first else self._all:
             try:
                 getattr(each, event)(*told)

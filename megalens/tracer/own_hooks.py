@@ -22,8 +22,10 @@ _HOOKS = {
 class OwnHook:
     """A function that a module calls as a hook.
 
-    ``copy.deepcopy``, ``pickle`` and ``torch.save`` copy what ``Module.__getstate__`` gives. From the first hook on it leaves hooks of this class out: a copy of a traced model is not traced, and can be
-    read where there is no Megalens. Of a module whose class gives a state of its own, and so keeps them, the copy has a function of the standard library in their place, which does nothing.
+    ``copy.deepcopy``, ``pickle`` and ``torch.save`` copy what ``Module.__getstate__`` gives. From the first
+    hook on it leaves hooks of this class out: a copy of a traced model is not traced, and can be read where
+    there is no Megalens. Of a module whose class gives a state of its own, and so keeps them, the copy has a
+    function of the standard library in their place, which does nothing.
 
     Parameters
     ----------
@@ -52,7 +54,8 @@ class OwnHook:
 class KeptHooks:
     """All hooks of ours on one module that may be compiled, behind two that stay.
 
-    Compiled code is compiled anew when the number of hooks changes on a module that had some. So those that come and go are kept here.
+    Compiled code is compiled anew when the number of hooks changes on a module that had some. So those that
+    come and go are kept here.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -108,7 +111,9 @@ hooks_of: weakref.WeakKeyDictionary[nn.Module, KeptHooks] = weakref.WeakKeyDicti
 def hook_before(
     module: nn.Module, call: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
 ) -> Any:
-    """Have a module call something before its forward pass, as ``register_forward_pre_hook`` does; return its handle."""
+    """Have a module call something before its forward pass, as ``register_forward_pre_hook`` does; return its
+    handle.
+    """
     kept = hooks_of.get(module)
     if kept is not None:
         return Added(kept.before, (call, with_kwargs), prepend)
@@ -116,7 +121,9 @@ def hook_before(
 
 
 def hook_after(module: nn.Module, call: Callable[..., Any], *, prepend: bool = False) -> Any:
-    """Have a module call something after its forward pass, as ``register_forward_hook`` does; return its handle."""
+    """Have a module call something after its forward pass, as ``register_forward_hook`` does; return its
+    handle.
+    """
     kept = hooks_of.get(module)
     if kept is not None:
         return Added(kept.after, call, prepend)
@@ -125,7 +132,9 @@ def hook_after(module: nn.Module, call: Callable[..., Any], *, prepend: bool = F
 
 @functools.cache
 def _leave_out_of_copies() -> None:
-    """Have every module leave our hooks out of its state. There is no smaller place: handles hold on to a module's own dicts, which can be neither replaced nor made to copy themselves."""
+    """Have every module leave our hooks out of its state. There is no smaller place: handles hold on to a
+    module's own dicts, which can be neither replaced nor made to copy themselves.
+    """
     before: Callable[[nn.Module], Any] = nn.Module.__getstate__
 
     @functools.wraps(before)
@@ -137,7 +146,9 @@ def _leave_out_of_copies() -> None:
 
 @functools.cache
 def _leave_uncompiled() -> None:
-    """Have the hooks of a module that is compiled by itself run as they are, which torch runs around its code and would compile each. Inside of what is compiled they are traced through."""
+    """Have the hooks of a module that is compiled by itself run as they are, which torch runs around its code
+    and would compile each. Inside of what is compiled they are traced through.
+    """
     with contextlib.suppress(ImportError):
         from torch._C._dynamo.eval_frame import _FrameAction, _FrameExecStrategy, set_code_exec_strategy
 

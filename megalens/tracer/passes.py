@@ -1,4 +1,4 @@
-"""Forward and backward passes, as hooks on the modules whose call is one forward pass see them."""
+"""Forward and backward passes as hooks on the model see them, and to which micro-batch each belongs."""
 
 from __future__ import annotations
 
@@ -13,13 +13,167 @@ from .graph_probes import GraphPass, passes_of
 from .own_hooks import hook_after, hook_before
 
 __all__ = [
+    "OUTSIDE",
+    "TRAINING",
     "IPassSink",
+    "MicroBatches",
     "PassHooks",
+    "Unproven",
     "after_backward",
     "hook_passes",
     "left_out_sentence",
     "when_backpropagated",
 ]
+
+TRAINING = "train"
+OUTSIDE = "outside"
+"""Phase of what runs between steps, or inside of them without gradients: it is neither traced nor perturbed.
+"""
+
+
+class Unproven:
+    """A forward pass in evaluation mode, of which only its backward pass says that it is a micro-batch.
+
+    Attributes
+    ----------
+    number : int
+        Of the micro-batch, as it would be were no other pass between; once it is proven, as it is.
+    rows : Any
+        What it gave, for whoever waits.
+    """
+
+    __slots__ = ("number", "rows")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.rows: Any = None
+
+
+class MicroBatches:
+    """Counts forward passes, each model chunk by itself, and knows to which of them a backward pass belongs.
+
+    A pipeline interleaves forward and backward passes of several micro-batches. The gradient of a forward
+    pass's own output is the first thing that its backward pass computes, so a hook on that output tells which
+    micro-batch everything after it belongs to, what activation checkpointing computes again included.
+
+    What is computed without gradients from the model's own call down is no training (a teacher's pass, old
+    probabilities, a sample of text), unless a phase was said: it is no micro-batch, and while it runs the
+    phase is :data:`OUTSIDE`. What is computed with gradients in evaluation mode is a micro-batch from its
+    backward pass on.
+
+    Attributes
+    ----------
+    step : int
+        Step that began last.
+    phase : str
+        ``train``, ``eval`` or ``generate``; :data:`OUTSIDE` between steps.
+    in_forward, in_backward : bool
+        Where the model is.
+    follows_backward : bool
+        Whether anybody wants to know of backward passes; without that no hook is put on an output.
+    left_out : int
+        Passes of this step that were no training, so far.
+    unproven : Unproven or None
+        The pass that the model is in, where it is one of those.
+    """
+
+    def __init__(self) -> None:
+        self.step = 0
+        self.phase = TRAINING
+        self.in_forward = False
+        self.in_backward = False
+        self.follows_backward = False
+        self.left_out = 0
+        self.unproven: Unproven | None = None
+        self._leaving_out = False
+        self._root = 0
+        self._forward = -1
+        self._backward = -1
+        self._counts: dict[int, int] = {}
+
+    @property
+    def micro_batch(self) -> int:
+        """Number of the micro-batch that is computed now, counted from 0; −1 before the first of a step."""
+        return self._backward if self.in_backward and not self.in_forward else self._forward
+
+    def begin(self, step: int, phase: str) -> None:
+        """Start a step or a phase: counting begins anew."""
+        if phase == TRAINING:
+            self.left_out = 0
+        self._leaving_out, self.unproven = False, None
+        self.step, self.phase = step, phase
+        self.in_forward = self.in_backward = False
+        self._forward = self._backward = -1
+        self._counts = {}
+
+    def save(self) -> tuple[Any, ...]:
+        """Return what :meth:`restore` takes after a phase inside of a step."""
+        self._go_on()
+        return (self.phase, self._forward, self._backward, self._counts)
+
+    def restore(self, saved: tuple[Any, ...]) -> None:
+        """Go back to where :meth:`save` was."""
+        self.phase, self._forward, self._backward, self._counts = saved
+        self.in_forward = self.in_backward = False
+
+    def forward_begins(self, root: int, training: bool) -> None:
+        """Count a forward pass of one model chunk."""
+        # What raised has not ended.
+        self._go_on()
+        if self.phase == TRAINING and not torch.is_grad_enabled():
+            self.left_out += 1
+            self._leaving_out, self.phase = True, OUTSIDE
+            self.in_forward = False
+            return
+        self._forward = self._counts.get(root, -1) + 1
+        self._root = root
+        if self.phase == TRAINING and not training:
+            self.left_out += 1
+            self.unproven = Unproven(self._forward)
+        else:
+            self._counts[root] = self._forward
+        self.in_forward = True
+
+    def forward_ends(self, output: Any) -> None:
+        """Note the end of a forward pass and wait for its backward pass."""
+        self.in_forward = False
+        unproven, self.unproven = self.unproven, None
+        if self._leaving_out:
+            self._go_on()
+        elif self.follows_backward or unproven is not None:
+            when_backpropagated(output, self._entering(self._root, self._forward, self._counts, unproven))
+
+    def prove(self, unproven: Unproven, renumbered: bool) -> None:
+        """Take a pass for a micro-batch whose backward pass has begun, with another number than it was
+        thought to have or not.
+        """
+
+    def _go_on(self) -> None:
+        """Go back from a pass that was left out, or that raised."""
+        self.unproven = None
+        if self._leaving_out:
+            self._leaving_out, self.phase = False, TRAINING
+
+    def _entering(
+        self, root: int, number: int, counts: dict[int, int], unproven: Unproven | None
+    ) -> Callable[[], None]:
+        waiting = unproven
+
+        def enter() -> None:
+            nonlocal waiting, number
+            # Of another step or phase than the one that counts now: nothing of it is traced.
+            if counts is not self._counts:
+                return
+            first, waiting = waiting, None
+            if first is not None and self.phase == TRAINING:
+                first.number = counts[root] = counts.get(root, -1) + 1
+                renumbered, number = first.number != number, first.number
+                self.left_out -= 1
+                self.prove(first, renumbered)
+            self._backward = number
+            self.in_backward = True
+
+        return enter
 
 
 class IPassSink(Protocol):
@@ -35,7 +189,8 @@ class IPassSink(Protocol):
 def hook_passes(
     roots: Sequence[nn.Module], sink: IPassSink, inside: Callable[[], Iterable[Any]] = tuple
 ) -> list[Any]:
-    """Put hooks on ``roots`` and return their handles; none stays where one cannot be put. While torch.compile traces through a hook, it does nothing and leaves no trace in the graph.
+    """Put hooks on ``roots`` and return their handles; none stays where one cannot be put. While
+    torch.compile traces through a hook, it does nothing and leaves no trace in the graph.
 
     Parameters
     ----------
@@ -44,7 +199,8 @@ def hook_passes(
     sink : IPassSink
         Told of the passes.
     inside : callable
-        Puts on hooks that are to run inside of the pass, also on a root itself, and gives their handles one by one. So the end of the pass is hooked last.
+        Puts on hooks that are to run inside of the pass, also on a root itself, and gives their handles one
+        by one. So the end of the pass is hooked last.
     """
 
     def begin(index: int) -> Callable[[nn.Module, Any], None]:
@@ -75,7 +231,9 @@ def hook_passes(
 
 
 def when_backpropagated(output: Any, call: Callable[[], None]) -> None:
-    """Have something called whenever a gradient comes back to a module's output: its first tensor that can have one is what its backward pass computes first."""
+    """Have something called whenever a gradient comes back to a module's output: its first tensor that can
+    have one is what its backward pass computes first.
+    """
     if isinstance(output, GraphPass):
         output.backpropagated.append(call)
     elif torch.is_grad_enabled() and (tensor := _differentiable(output)) is not None:
@@ -132,9 +290,13 @@ class PassHooks:
         self.inside = False
         """Whether a step is going on."""
         self._evaluated = False
-        """Whether passes in evaluation mode are backpropagated here; before one was, they are taken for no training."""
+        """Whether passes in evaluation mode are backpropagated here; before one was, they are taken for no
+        training.
+        """
         self.phases = 0
-        """Phases other than training that are going on. Without one, a pass without gradients is no training and is not told of."""
+        """Phases other than training that are going on. Without one, a pass without gradients is no training
+        and is not told of.
+        """
 
     def set(self, wanted: bool) -> None:
         """Put the hooks on, or take them off. Safe twice."""

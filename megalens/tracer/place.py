@@ -1,4 +1,4 @@
-"""Where a process stands in its job."""
+"""Where a process stands in its job, and copies from its device that the step does not wait for."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from ..protocol.messages_generated import RankPlace
 __all__ = ["Place", "to_host"]
 
 
-# Copies from a device that the step does not wait for.
 def to_host(data: Tensor) -> Tensor:
     """Start a copy into pinned memory. It is complete once an event that is recorded after it is."""
     host = empty(data.shape, dtype=data.dtype, pin_memory=True)
@@ -29,7 +28,8 @@ class Place:
     tp, pp, dp : int
         Place in the tensor-parallel group, pipeline stage, data-parallel replica.
     tp_ranks : tuple of int
-        Global ranks that hold pieces of the same layers for the same samples, in the order of ``tp``; the first of them sends.
+        Global ranks that hold pieces of the same layers for the same samples, in the order of ``tp``; the
+        first of them sends.
     world_size, tp_size, pp_size, dp_size, vpp_size, ep_size, cp_size : int
         Sizes of the job and of its groups; ``vpp_size`` is model chunks per stage.
     """

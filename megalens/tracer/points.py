@@ -1,4 +1,6 @@
-"""What an adapter tells the tracer about a model: where each flag's tensor can be seen."""
+"""What an adapter tells the tracer about a model: the catalogue of flags, and where the tensor of each can be
+seen.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +14,15 @@ from ..protocol.messages_generated import Model
 from .place import Place
 
 __all__ = [
+    "FLAGS",
     "NO_EXPERTS",
+    "FlagKind",
     "FlagPoints",
     "IAdapter",
     "ModelPoints",
     "Shards",
     "SitePoints",
     "Source",
-    "FLAGS",
-    "FlagKind",
 ]
 
 Shards = Literal["none", "features", "uneven", "sequence", "heads"]
@@ -78,7 +80,9 @@ FLAGS: dict[str, FlagKind] = {
         "Input tokens", parts=("ids", "positions"), axes=("position",), exact=True, gradient=False
     ),
 }
-"""Along which axis of the ``[B, S, *]`` tensor each tensor-parallel rank holds a piece; ``none`` where every rank holds all of it."""
+"""Along which axis of the ``[B, S, *]`` tensor each tensor-parallel rank holds a piece; ``none`` where every
+rank holds all of it.
+"""
 
 
 @dataclass(frozen=True)
@@ -98,23 +102,29 @@ class Source:
     parts : tuple of str
         Names of the parts, in the order in which ``split`` gives them.
     split : callable, optional
-        Cuts the ``[B, S, features]`` tensor into its parts, best into views of it: a part that lies in groups may come as ``[B, S, groups, features of a group]``. Absent when there is one part.
+        Cuts the ``[B, S, features]`` tensor into its parts, best into views of it: a part that lies in groups
+        may come as ``[B, S, groups, features of a group]``. Absent when there is one part.
     features : tuple of int or None
-        Size of the last axis of each part over all tensor-parallel ranks, where known before the first forward pass.
+        Size of the last axis of each part over all tensor-parallel ranks, where known before the first
+        forward pass.
     sequence_first : bool
         Whether the framework's own layout is ``[S, B, *]``.
     like_ids : bool
         Whether the tensor has one row for all samples and is to be repeated for each (position ids).
     rows_of : torch.nn.Module, optional
-        A module of which the first tensor that it is given says batch and sequence ``[B, S, …]`` (in the framework's order), where this one may come with other axes for them, such as all tokens in one row.
+        A module of which the first tensor that it is given says batch and sequence ``[B, S, …]`` (in the
+        framework's order), where this one may come with other axes for them, such as all tokens in one row.
     computed : callable, optional
-        Makes the tensor of what the module gives, or of what it is given (as ``(args, kwargs)``), without gradients; None where there is nothing this time. Where it is absent the tensor is there.
+        Makes the tensor of what the module gives, or of what it is given (as ``(args, kwargs)``), without
+        gradients; None where there is nothing this time. Where it is absent the tensor is there.
     sparse : bool
-        Whether it is usual that there is nothing to see in a step, such as for an expert to which no token was routed. A tensor of two axes then has its tokens in the first.
+        Whether it is usual that there is nothing to see in a step, such as for an expert to which no token
+        was routed. A tensor of two axes then has its tokens in the first.
     shards : Shards or callable
-        How the tensor is cut over the tensor-parallel ranks, the pieces being in the order of ``Place.tp``; or a function of this rank's tensor ``[B, S, *]`` (before
-        ``split``) where only the tensor itself tells. ``features`` and ``uneven`` hold of each part by itself, after ``split``; ``uneven`` are features of which ranks hold
-        pieces of other sizes, or nothing.
+        How the tensor is cut over the tensor-parallel ranks, the pieces being in the order of ``Place.tp``;
+        or a function of this rank's tensor ``[B, S, *]`` (before ``split``) where only the tensor itself
+        tells. ``features`` and ``uneven`` hold of each part by itself, after ``split``; ``uneven`` are
+        features of which ranks hold pieces of other sizes, or nothing.
     """
 
     module: nn.Module
@@ -191,7 +201,8 @@ class ModelPoints:
     Attributes
     ----------
     roots : tuple of torch.nn.Module
-        Modules whose call is one forward pass of one micro-batch: one for each model chunk of this pipeline stage.
+        Modules whose call is one forward pass of one micro-batch: one for each model chunk of this pipeline
+        stage.
     model : dict
         The ``Model`` object of ``announce``; ``layers`` counts those of all stages.
     flags : dict
@@ -218,5 +229,7 @@ class IAdapter(Protocol):
     """What :func:`megalens.trace` takes as ``adapter``."""
 
     def points(self, model: Any) -> ModelPoints:
-        """Return the trace points of ``model`` (a module, or a list of a stage's model chunks), or raise ``TracerError`` saying what does not fit."""
+        """Return the trace points of ``model`` (a module, or a list of a stage's model chunks), or raise
+        ``TracerError`` saying what does not fit.
+        """
         ...

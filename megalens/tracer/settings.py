@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..protocol import is_whole
+from ..protocol import PHASES, is_whole
 from ..protocol.messages_generated import Phase
 from .errors import TracerError
 from .instrument import Instrument
 from .place import Place
 from .points import IAdapter
-from .tensors.config import CONTROLS, PHASES
+from .tensors.config import CONTROLS
 
 __all__ = ["TraceSettings"]
 
@@ -27,42 +27,53 @@ class TraceSettings:
     name : str, optional
         Name of the run.
     flags : mapping, iterable of str, optional
-        What to trace from the first step on: by name a compressor such as ``Tile(96)``, ``True`` (what suits it), ``False`` or ``None`` (off), or a ``FlagSetting`` mapping; or just
-        names, which are on. Nothing, and no hook, when absent: viewers can switch flags on at any time.
+        What to trace from the first step on: by name a compressor such as ``Tile(96)``, ``True`` (what suits
+        it), ``False`` or ``None`` (off), or a ``FlagSetting`` mapping; or just names, which are on. Nothing,
+        and no hook, when absent: viewers can switch flags on at any time.
     layers, every, phases, samples
-        Which layers (``"all"``, ``"0-3,7"``), which training steps (every n-th), in which phases, and how many first samples of each micro-batch (``"all"`` or None for all), where a
-        flag does not say its own. Phases are those of the steps when absent.
+        Which layers (``"all"``, ``"0-3,7"``), which training steps (every n-th), in which phases, and how
+        many first samples of each micro-batch (``"all"`` or None for all), where a flag does not say its own.
+        Phases are those of the steps when absent.
     record : str or Path, optional
         Folder into which the hub writes the run's own folder.
     record_bytes : int, optional
-        What the recording may take while it is written. Its oldest steps are then given up for newer ones, and named; scalars stay. No bound when absent.
+        What the recording may take while it is written. Its oldest steps are then given up for newer ones,
+        and named; scalars stay. No bound when absent.
     resume : str or Path, optional
-        Run folder, or the id of a run in ``record`` (in ``megalens-runs`` when absent), whose recording goes on: of a training that restarts from a checkpoint, with ``first_step``. What was recorded of that step and later ones is kept as an earlier attempt: ``run.attempts``.
+        Run folder, or the id of a run in ``record`` (in ``megalens-runs`` when absent), whose recording goes
+        on: of a training that restarts from a checkpoint, with ``first_step``. What was recorded of that step
+        and later ones is kept as an earlier attempt: ``run.attempts``.
     hub : {'spawn'}, None, (address, token) or path
-        Start a hub process (rank 0 does, and tells the other ranks of the job where it is); or none, and trace nothing; or use one that runs, by its WebSocket address and token or by its runtime
-        file (again only rank 0's counts).
+        Start a hub process (rank 0 does, and tells the other ranks of the job where it is); or none, and
+        trace nothing; or use one that runs, by its WebSocket address and token or by its runtime file (again
+        only rank 0's counts).
     tokenizer : optional
         Anything with ``decode([id])``: token ids then travel with their text.
     adapter : IAdapter, optional
-        Where the trace points are. Found by itself where the model's structure tells: attention, MLP or experts in a list of layers.
+        Where the trace points are. Found by itself where the model's structure tells: attention, MLP or
+        experts in a list of layers.
     vectors_folders : sequence of path
         Folders from which viewers may load projection vectors. None when absent.
     linger : float
         Seconds for which our own hub stays for viewers once the training is over.
     allow : sequence of {'pause', 'watched', 'perturb', 'generate'}
-        What viewers may do to the training beyond looking: pause it (and take single steps), have it train only while a viewer is attached, perturb it, have it write text between two steps
-        (needs ``tokenizer`` with ``encode`` and ``decode``, and the whole model in one process). Nothing when absent.
+        What viewers may do to the training beyond looking: pause it (and take single steps), have it train
+        only while a viewer is attached, perturb it, have it write text between two steps (needs ``tokenizer``
+        with ``encode`` and ``decode``, and the whole model in one process). Nothing when absent.
     budget : str or float, optional
-        What tracing may cost, in per cent of step time (``"1%"``): it traces less to stay inside, and says what it gave up.
+        What tracing may cost, in per cent of step time (``"1%"``): it traces less to stay inside, and says
+        what it gave up.
     instruments : iterable or mapping, optional
-        What else watches the steps: instruments (:mod:`megalens.tracer.instrument`), or names of those that installed packages bring; as a mapping, with the
-        settings of each.
+        What else watches the steps: instruments (:mod:`megalens.tracer.instrument`), or names of those that
+        installed packages bring; as a mapping, with the settings of each.
     timeline : str or mapping, optional
-        How finely each rank's steps are timed: ``"steps"``, ``"phases"``, ``"layers"`` or ``"operations"``, or ``{"granularity": "phases", "every": 10}``. Off when absent: viewers can switch it on at any time.
+        How finely each rank's steps are timed: ``"steps"``, ``"phases"``, ``"layers"`` or ``"operations"``,
+        or ``{"granularity": "phases", "every": 10}``. Off when absent: viewers can switch it on at any time.
     place : Place, optional
         Where this process stands in its job, where the adapter cannot find out.
     first_step : int, optional
-        Number of the first step; 1 when absent. A training that goes on from a checkpoint of step n says n + 1, on every rank, so that its steps are not counted anew.
+        Number of the first step; 1 when absent. A training that goes on from a checkpoint of step n says n +
+        1, on every rank, so that its steps are not counted anew.
     phase : {'train', 'eval', 'generate'}
         What the steps are. Where they are no training, their forward passes need no gradients.
     hub_host : str
@@ -70,8 +81,9 @@ class TraceSettings:
     hub_port : int
         Its port; any free one when 0.
     compiled : bool, optional
-        Whether code that ``torch.compile`` compiles from now on gets probes, which show its tensors. When absent: where something in the model is to be compiled already. Say True where
-        only a function that calls the model is compiled, or where the model is compiled after this call.
+        Whether code that ``torch.compile`` compiles from now on gets probes, which show its tensors. When
+        absent: where something in the model is to be compiled already. Say True where only a function that
+        calls the model is compiled, or where the model is compiled after this call.
 
     Raises
     ------

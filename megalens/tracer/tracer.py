@@ -14,22 +14,19 @@ from typing import Any
 
 import torch
 
-from ..protocol import COMMON_SETTINGS, named_flags, pipeline_settings
+from ..protocol import COMMON_SETTINGS, PHASES, named_flags, pipeline_settings
 from ..protocol.messages_generated import Config, Control, Phase, Status
 from .coordinator import Coordinator
 from .errors import TracerError, plain_text, said
 from .graph_probes import GraphProbes
 from .instrument import SPAN_KINDS, Instrument
-from .passes import PassHooks
 from .points import ModelPoints
-from .sending.checkpoints import CHECKPOINT_BYTES, STREAM, checkpoint_rows
 from .sending.hub_process import HubAddress, HubProcess
-from .sending.peers import Rendezvous, StepStart
+from .sending.peers import Rendezvous
 from .sending.producer import Producer
-from .sending.scalars import ScalarLog
-from .sending.worker import StepCost
-from .step_scope import ForgottenStep, StepHandle, StepScope
-from .tensors.config import PHASES, TracingPlan, settings_from
+from .sending.training_log import AUDIT, CHECKPOINT_BYTES, checkpoint_rows
+from .steps import StepHandle, Steps, StepScope
+from .tensors.config import TracingPlan, settings_from
 from .tensors.instrument import TensorTracer
 
 __all__ = ["StepHandle", "Tracer"]
@@ -40,7 +37,8 @@ _clock = time.perf_counter_ns
 class Tracer:
     """Traces one model. Made by :func:`megalens.trace`.
 
-    Nothing that is called during training raises, waits or synchronises a device: what goes wrong is counted and said in :meth:`status`.
+    Nothing that is called during training raises, waits or synchronises a device: what goes wrong is counted
+    and said in :meth:`status`.
 
     Parameters
     ----------
@@ -95,13 +93,7 @@ class Tracer:
         self.folders = tuple(folders)
         """Where vector files may lie."""
         self._handles: list[StepHandle] = []
-        self._scope = StepScope(self._begin_step, self._end_step)
         self._wrapped = False
-        self._depth = 0
-        self._started = first_step - 1
-        self._began_ns = self._spent_ns = 0
-        self._closed = self._control = False
-        self._scalars = ScalarLog()
         self.points = points
         """The model and its trace points."""
         # Before any instrument looks for them.
@@ -131,16 +123,14 @@ class Tracer:
                 "Code that torch.compile had compiled before this model was traced is compiled once more, with probes, when it is called next."
             )
         self._instruments = self._coordinator.instruments
-        self._passes = PassHooks(points.roots, self._instruments.tell)
-        # Without gradients they are what the steps are for.
-        self._passes.phases = int(phase != "train")
+        self._steps = Steps(points, self._coordinator, self.tensors, first_step, phase == "train")
+        self._scope = StepScope(self._steps.begin, self._steps.end)
         worker = self._coordinator.worker
         # Numbers of the first replica, from whoever sends.
         self._logs = worker is not None and points.place.leads and points.place.dp == 0
-        self._forgotten = ForgottenStep(points.roots, self.warn)
         if worker is not None:
             if any(flag.layers for flag in plan.flags.values()):
-                self._forgotten.open()
+                self._steps.forgotten.open()
             atexit.register(self._at_exit)
 
     def __enter__(self) -> Tracer:
@@ -152,18 +142,20 @@ class Tracer:
         self._close(finished=kind is None or not issubclass(kind, Exception))
 
     def __repr__(self) -> str:
-        return f"<Tracer {self._name or self.run_id or 'without a hub'}, step {self._started}, flags {list(self._coordinator.schedule.accepted.flags)}>"
+        return f"<Tracer {self._name or self.run_id or 'without a hub'}, step {self._steps.number}, flags {list(self._coordinator.schedule.accepted.flags)}>"
 
     # Around the training.
 
     def step(self) -> StepScope:
-        """Return a context manager around one optimizer step. Forward passes inside are its micro-batches, counted from 0."""
+        """Return a context manager around one optimizer step. Forward passes inside are its micro-batches,
+        counted from 0.
+        """
         if self._wrapped:
             self.warn(
                 "An optimizer ends the steps (tracer.wrap), so with tracer.step() does nothing. Use one of the two."
             )
             return StepScope(lambda: None, lambda: None)
-        if self._closed:
+        if self._steps.closed:
             self.warn("The tracer is closed: steps from here on are not traced.")
         return self._scope
 
@@ -186,52 +178,52 @@ class Tracer:
                 "An optimizer ends the steps already. Call remove() of what the first wrap(…) gave."
             )
 
+        steps = self._steps
+
         def stepped(*_: Any) -> None:
-            if self._depth == 1 and not self._closed:
-                self._end_step()
-                self._begin_step()
+            if steps.depth == 1 and not steps.closed:
+                steps.end()
+                steps.begin()
 
         hook = inner.register_step_post_hook(stepped)
 
         def undo() -> None:
             hook.remove()
             self._wrapped = False
-            if self._depth:
-                self._abandon_step()
+            if steps.depth:
+                steps.abandon()
 
         handle = StepHandle(undo)
         self._handles.append(handle)
-        self._begin_step()
+        steps.begin()
         self._wrapped = True
         return handle
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Say that forward passes inside are ``'eval'`` or ``'generate'``, no training. They carry the step that began last."""
+        """Say that forward passes inside are ``'eval'`` or ``'generate'``, no training. They carry the step
+        that began last.
+        """
         if name not in PHASES:
             raise TracerError(f"A phase must be one of {', '.join(PHASES)}, got {name!r:.50}.")
-        inside = self._depth > 0 or self._passes.phases > 0
-        self._forgotten.close()
-        self._passes.phases += 1
-        self._instruments.tell("pause", name)
+        inside = self._steps.pause(name)
         try:
             yield
         finally:
-            self._passes.phases -= 1
-            self._instruments.tell("resume", inside, last_first=True)
-            if not inside:
-                self._hand_in(0)
+            self._steps.resume(inside)
 
     @contextlib.contextmanager
     def span(self, name: str, kind: str = "user") -> Iterator[None]:
-        """Time what is inside as a span of the timeline: ``with tracer.span("tokenize"):``. Without a timeline it does nothing.
+        """Time what is inside as a span of the timeline: ``with tracer.span("tokenize"):``. Without a
+        timeline it does nothing.
 
         Parameters
         ----------
         name : str
             What it is; more than 200 characters are cut.
         kind : str
-            ``user``, or one of the timeline's own: ``data`` for a batch that no ``DataLoader`` gave, ``checkpoint``, ``optimizer``, ``forward``, ``backward`` or ``wgrad``.
+            ``user``, or one of the timeline's own: ``data`` for a batch that no ``DataLoader`` gave,
+            ``checkpoint``, ``optimizer``, ``forward``, ``backward`` or ``wgrad``.
         """
         if kind not in SPAN_KINDS:
             raise TracerError(f"kind=… must be one of {', '.join(SPAN_KINDS)}, got {kind!r:.50}.")
@@ -242,7 +234,8 @@ class Tracer:
             self._instruments.tell("span_ends", last_first=True)
 
     def log(self, *several: Any, unit: str = "", **values: Any) -> None:
-        """Report numbers of the step that began last: ``tracer.log(loss=loss, unit="nats/token")``, ``tracer.log({"eval/loss": loss})``.
+        """Report numbers of the step that began last: ``tracer.log(loss=loss, unit="nats/token")``,
+        ``tracer.log({"eval/loss": loss})``.
 
         Parameters
         ----------
@@ -251,10 +244,11 @@ class Tracer:
         unit : str
             Unit of all of them.
         **values : float or torch.Tensor
-            Numbers or tensors of one element. A tensor is copied now and read later, in another thread.
-            Of data-parallel replicas the first one's are kept. Of the losses of all of them the monitor's rules take note, where they are logged inside of the step.
+            Numbers or tensors of one element. A tensor is copied now and read later, in another thread. Of
+            data-parallel replicas the first one's are kept. Of the losses of all of them the monitor's rules
+            take note, where they are logged inside of the step.
         """
-        if self._closed or self._coordinator.worker is None:
+        if self._steps.closed or self._coordinator.worker is None:
             return
         started = _clock()
         for each in several:
@@ -262,39 +256,42 @@ class Tracer:
                 values = {**{str(name): value for name, value in each.items()}, **values}
             else:
                 self.warn("What was logged without a name is left out. Write tracer.log(loss=loss).")
-        self._instruments.tell("logged", self._started, values)
+        self._instruments.tell("logged", self._steps.number, values)
         if self._logs:
             for name, value in values.items():
-                self._scalars.add(self._started, name, value, unit)
-        self._spent_ns += _clock() - started
+                self._steps.scalars.add(self._steps.number, name, value, unit)
+        self._steps.spent_ns += _clock() - started
 
     def checkpoint(self, path: str | os.PathLike[str] | None = None, step: int | None = None) -> None:
-        """Mark that the training was saved: ``tracer.checkpoint("runs/step-500.pt")``. Views show it under their axes of steps, live and recorded.
+        """Mark that the training was saved: ``tracer.checkpoint("runs/step-500.pt")``. Views show it under
+        their axes of steps, live and recorded.
 
         Never raises and never waits. Of a job of several processes what rank 0 says is kept.
 
         Parameters
         ----------
         path : str or os.PathLike, optional
-            Where it was saved, or what it is called. Only the last part of a path is kept, at most 80 characters of it.
+            Where it was saved, or what it is called. Only the last part of a path is kept, at most 80
+            characters of it.
         step : int, optional
             The step after which it was saved; the one that began last when absent.
         """
         worker = self._coordinator.worker
-        if not isinstance(worker, Producer) or self.points.place.rank != 0 or self._closed:
+        if not isinstance(worker, Producer) or self.points.place.rank != 0 or self._steps.closed:
             return
         try:
-            at = self._started if step is None else int(step)
-            if not 0 <= at <= self._started:
-                raise ValueError(f"step must be one that has begun, 0 to {self._started}, got {at}")
+            at = self._steps.number if step is None else int(step)
+            if not 0 <= at <= self._steps.number:
+                raise ValueError(f"step must be one that has begun, 0 to {self._steps.number}, got {at}")
             rows = checkpoint_rows(path, at)
         except Exception as error:
             self.warn(f"A checkpoint could not be marked: {said(error)}")
             return
-        worker.task(lambda: worker.send(STREAM, rows, at), CHECKPOINT_BYTES)
+        worker.task(lambda: worker.send(AUDIT, rows, at), CHECKPOINT_BYTES)
 
     def samples(self, ids: Any) -> None:
-        """Say which training samples the step that began last is made of: ``tracer.samples([640, 641])``. Alarms of the step name them.
+        """Say which training samples the step that began last is made of: ``tracer.samples([640, 641])``.
+        Alarms of the step name them.
 
         Never raises and never waits. Of a job of several processes what rank 0 says is kept.
 
@@ -303,18 +300,20 @@ class Tracer:
         ids : sequence of int or str, or torch.Tensor
             Their ids; of a tensor on the CPU the numbers in it. More than a thousand are cut.
         """
-        if self.points.place.rank == 0 and not self._closed:
-            self._instruments.tell("samples_are", self._started, ids)
+        if self.points.place.rank == 0 and not self._steps.closed:
+            self._instruments.tell("samples_are", self._steps.number, ids)
 
     # What the schedule of a pipeline says.
 
     @property
     def follows_passes(self) -> bool:
         """Whether anything wants to know of passes; otherwise nothing needs to be said of them."""
-        return any(each.passes for each in self._instruments)
+        return self._steps.follows_passes
 
     def operation_begins(self, kind: str, chunk: int, micro_batch: int) -> None:
-        """Say that an operation of a pipeline begins: ``forward``, ``backward`` or ``wgrad`` of a model chunk and a micro-batch. Never raises."""
+        """Say that an operation of a pipeline begins: ``forward``, ``backward`` or ``wgrad`` of a model chunk
+        and a micro-batch. Never raises.
+        """
         self._instruments.tell("operation_begins", kind, chunk, micro_batch)
 
     def operation_ends(self) -> None:
@@ -342,7 +341,8 @@ class Tracer:
     # Instruments.
 
     def attach(self, instrument: Instrument) -> None:
-        """Have an instrument told of every step from now on; see :mod:`megalens.tracer.instrument`. Between two steps, or before the first.
+        """Have an instrument told of every step from now on; see :mod:`megalens.tracer.instrument`. Between
+        two steps, or before the first.
 
         Raises
         ------
@@ -352,17 +352,14 @@ class Tracer:
         if not isinstance(instrument, Instrument):
             raise TracerError(f"attach(…) takes a megalens.tracer.Instrument, got {instrument!r:.100}.")
         self._coordinator.attach(instrument)
-        if instrument.watches and not self._passes.begun:
-            self._forgotten.open()
-        self._follow_passes()
+        if instrument.watches and not self._steps.passes.begun:
+            self._steps.forgotten.open()
+        self._steps.follow_passes()
 
     def detach(self, instrument: Instrument) -> None:
         """Tell an instrument of no more steps. Safe twice."""
         self._coordinator.detach(instrument)
-        self._follow_passes()
-
-    def _follow_passes(self) -> None:
-        self._passes.set(self.follows_passes)
+        self._steps.follow_passes()
 
     def instrument(self, name: str) -> Instrument | None:
         """Return the instrument of a name, while it is attached."""
@@ -386,13 +383,17 @@ class Tracer:
 
     @property
     def folder(self) -> Path | None:
-        """The run folder, which ``megalens.open`` takes; None without a recording, or where another machine or process knows it."""
+        """The run folder, which ``megalens.open`` takes; None without a recording, or where another machine
+        or process knows it.
+        """
         worker = self._coordinator.worker
         return None if worker is None or worker.folder is None else Path(worker.folder)
 
     @property
     def config(self) -> Config:
-        """The settings that were accepted last, as the ``Config`` of messages. They are in force from the next step at the latest."""
+        """The settings that were accepted last, as the ``Config`` of messages. They are in force from the
+        next step at the latest.
+        """
         return self._coordinator.schedule.accepted.config
 
     def configure(
@@ -406,18 +407,21 @@ class Tracer:
     ) -> int:
         """Change what is traced, from the next step on: ``tracer.configure(HiddenStates=True, every=10)``.
 
-        In a job of several processes rank 0 asks all of them to change at one step; what is called on the others is checked and left to rank 0.
+        In a job of several processes rank 0 asks all of them to change at one step; what is called on the
+        others is checked and left to rank 0.
 
         Parameters
         ----------
         patch : mapping, iterable of str, optional
-            By flag name a compressor, True (on, as it is or with what suits it), None or False (off), or a ``FlagSetting``; or names, which are switched on. Other flags stay.
+            By flag name a compressor, True (on, as it is or with what suits it), None or False (off), or a
+            ``FlagSetting``; or names, which are switched on. Other flags stay.
         timeline : str or mapping, optional
             How finely steps are timed, as in :func:`megalens.trace`.
         pipeline : str, mapping or plan, optional
             The order of a pipeline's operations, of a ``megalens.pipeline.DynamicSchedule`` with this tracer.
         **flags
-            The same by keywords, and ``layers``, ``every``, ``samples``, ``phases``, ``passes``, ``replicas`` of the flags that are named and do not say their own.
+            The same by keywords, and ``layers``, ``every``, ``samples``, ``phases``, ``passes``, ``replicas``
+            of the flags that are named and do not say their own.
 
         Returns
         -------
@@ -431,7 +435,7 @@ class Tracer:
         TracerError
             When settings come without a flag, or the tracer is closed.
         """
-        if self._closed:
+        if self._steps.closed:
             raise TracerError("The tracer is closed, so nothing of it can be changed.")
         common = {name: flags.pop(name) for name in COMMON_SETTINGS if name in flags}
         asked = {**named_flags({} if patch is None else patch, "What to trace"), **flags}
@@ -459,15 +463,21 @@ class Tracer:
         return worker is not None and worker.connected.wait(timeout)
 
     def go_on(self) -> None:
-        """Let this process go on where viewers have it wait: for a script that was asked to end. Safe in a signal handler."""
+        """Let this process go on where viewers have it wait: for a script that was asked to end. Safe in a
+        signal handler.
+        """
         self._coordinator.schedule.release()
 
     def status(self) -> Status:
-        """Return how the tracing goes: the ``status`` message that viewers get, without what only the hub knows."""
+        """Return how the tracing goes: the ``status`` message that viewers get, without what only the hub
+        knows.
+        """
         return self._coordinator.status()
 
     def close(self) -> None:
-        """Send what is waiting, tell the hub that the training is finished, and take every hook off. Safe twice."""
+        """Send what is waiting, tell the hub that the training is finished, and take every hook off. Safe
+        twice.
+        """
         self._close(finished=True)
 
     def _at_exit(self) -> None:
@@ -476,104 +486,18 @@ class Tracer:
         self._close(finished=failure is None or not issubclass(failure, Exception))
 
     def _close(self, *, finished: bool) -> None:
-        if self._closed:
+        if self._steps.closed:
             return
         for handle in self._handles:
             handle.remove()
-        self._hand_in(0)
-        self._closed = True
-        self._release()
+        self._steps.close()
         if self.graph is not None:
             self.graph.close()
         self._coordinator.close(finished)
         atexit.unregister(self._at_exit)
 
     def take_changes(self) -> None:
-        """Have what viewers asked for in force now, between two steps: for whoever takes steps only when somebody asks. It takes the number of a step in which nothing runs."""
-        if self._depth or self._closed:
-            return
-        self._started += 1
-        start = self._coordinator.schedule.at(self._started, decided=True)
-        if start.plan is not None or start.ids:
-            self._apply(start)
-
-    # The step path.
-
-    def _begin_step(self) -> None:
-        if self._depth == 0 and not self._closed:
-            self._spent_ns += self._instruments.take_ns()
-            self._instruments.tell("between_steps")
-            # What viewers asked for is neither part of a step nor a cost of tracing one.
-            self._instruments.take_ns()
-        now = _clock()
-        self._depth += 1
-        if self._depth > 1 or self._closed:
-            return
-        start = self._coordinator.schedule.at(self._started + 1)
-        # What somebody asked the training to wait is no cost of tracing.
-        now += int(start.waited * 1e9)
-        self._began_ns = now
-        self._started += 1
-        self._forgotten.close()
-        if start.plan is not None or start.ids:
-            self._apply(start)
-        self._control = self._coordinator.budget.control(self._started)
-        self._passes.begin()
-        self._spent_ns += self._instruments.take_ns()
-        self._instruments.tell("step_begins", self._started, start.held or self._control)
-        # What they measured themselves of that is in what is measured here.
-        self._instruments.take_ns()
-        self._spent_ns += _clock() - now
-
-    def _end_step(self) -> None:
-        self._depth -= 1
-        if self._depth > 0 or self._closed:
-            return
-        began = _clock()
-        self._passes.inside = False
-        self._spent_ns += self._instruments.take_ns()
-        self._instruments.tell("step_ends", last_first=True)
-        self._instruments.take_ns()
-        now = _clock()
-        self._spent_ns += now - began
-        self._hand_in(now - self._began_ns)
-
-    def _abandon_step(self) -> None:
-        self._depth = 0
-        self._started -= 1
-        self._passes.inside = False
-        self._instruments.tell("step_abandoned", last_first=True)
-        self._hand_in(0)
-
-    def _hand_in(self, wall_ns: int) -> None:
-        """Hand over what the step cost and the numbers that were logged in it; outside of steps ``wall_ns`` is 0."""
-        worker = self._coordinator.worker
-        if worker is None:
-            return
-        if worker.untraced:
-            # The hub is gone for good: leave the model as it was.
-            self._release()
-            return
-        if wall_ns or len(self._scalars):
-            spent, self._spent_ns = self._spent_ns, 0
-            numbers, ready = self._scalars.take()
-            worker.step_ended(StepCost(self._started, wall_ns, spent, self._control, numbers, ready))
-
-    def _apply(self, start: StepStart[TracingPlan]) -> None:
-        worker = self._coordinator.worker
-        if worker is not None and worker.untraced:
-            return
-        before = self.tensors.plan
-        try:
-            if start.plan is not None:
-                self.tensors.follow(start.plan, start.version)
-            self._coordinator.applied(start, self._started)
-            self._follow_passes()
-        except Exception as error:
-            self._coordinator.not_applied(start, before, error)
-
-    def _release(self) -> None:
-        """Leave the model as it was."""
-        self._forgotten.close()
-        self._instruments.tell("release", self._closed)
-        self._passes.set(False)
+        """Have what viewers asked for in force now, between two steps: for whoever takes steps only when
+        somebody asks. It takes the number of a step in which nothing runs.
+        """
+        self._steps.take_changes()

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from megalens.adapters.megatron_gradients import held_parameters, ready_moment
+from megalens.adapters.megatron_gradients import optimizer_params, ready_moment
 from megalens.adapters.megatron_moments import refusals, residual_points, site_points
 from megalens.adapters.megatron_ranks import MegatronRanks, megatron_modules
 from megalens.protocol import MOMENT_STATS
@@ -221,7 +221,7 @@ def test_a_layer_wise_optimizer_counts_what_it_was_dealt() -> None:
         expt_dp_params_list=None,
         chained_optimizers=[SimpleNamespace(param_groups=[{"params": [mine]}])],
     )
-    held = held_parameters(optimizer)
+    held = optimizer_params(optimizer)
     assert (held[id(mine)].tensor is mine, held[id(mine)].owned) == (True, True)
     assert (held[id(theirs)].tensor, held[id(theirs)].owned) == (None, True)
 
@@ -239,12 +239,12 @@ def test_where_master_weights_are_kept_from_us_the_models_own_are_what_there_is(
         shard_fp32_groups=[],
         distributed_optimizer_instance_id=0,
     )
-    held = held_parameters(leaf)[id(weight)]
+    held = optimizer_params(leaf)[id(weight)]
     assert held.value().tolist() == [1, 1]
     assert held.gradient().tolist() == [3, 3]
     # A second instance holds the same.
     leaf.distributed_optimizer_instance_id = 1
-    assert held_parameters(leaf)[id(weight)].value() is None
+    assert optimizer_params(leaf)[id(weight)].value() is None
 
 
 def test_fully_sharded_models_have_no_statistics() -> None:

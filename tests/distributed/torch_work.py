@@ -151,7 +151,7 @@ def traced(
     model = spread(build(kind), way)
     tracer = megalens.trace(model, flags=flags, record=folder / "run", linger=0.1)
     hub_found(tracer)
-    place = tracer._coordinator._place
+    place = tracer.points.place
     losses = [
         train(model, batch(step).chunk(place.dp_size)[place.dp], tracer) for step in range(1, STEPS + 1)
     ]

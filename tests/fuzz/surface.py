@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -35,7 +36,7 @@ class Surface:
     refusals: tuple[type[BaseException], ...]
 
 
-# Of every thousand cases, how many are of each surface, those that cost most the fewest; each is `SURFACE` of the module of its name in `surfaces/`.
+# Of every thousand cases, how many are of each surface, those that cost most the fewest; each is `SURFACE` of the module of its name in `surfaces/`, or in a slice.
 CATALOGUE: dict[str, int] = {
     "messages": 130,
     "frames": 150,
@@ -55,12 +56,18 @@ CATALOGUE: dict[str, int] = {
     "patterns": 60,
     "vectors": 60,
 }
+# Surfaces that a slice brings, which go with it.
+_OF_SLICES = {"traces": "tests.instruments.timeline.fuzzed_traces"}
+_ROOT = Path(__file__).parents[2]
+for _name, _module in _OF_SLICES.items():
+    if not (_ROOT / f"{_module.replace('.', '/')}.py").is_file():
+        del CATALOGUE[_name]
 
 
 @cache
 def load_surface(name: str) -> tuple[Surface, Sequence[Any]]:
     """Return a surface and its seeds."""
-    module = import_module(f"tests.fuzz.surfaces.{name}")
+    module = import_module(_OF_SLICES.get(name, f"tests.fuzz.surfaces.{name}"))
     surface: Surface = module.SURFACE
     return surface, surface.seeds()
 

@@ -13,11 +13,11 @@ import pytest
 from megalens.hub.discovery import (
     HubEntry,
     find_hub,
+    id_at_address,
     live_hubs,
     process_identity,
     remove_entry,
     runtime_folder,
-    told_apart,
     write_entry,
 )
 from megalens.hub.errors import HubError
@@ -200,6 +200,6 @@ def test_a_runtime_file_with_values_out_of_range_hides_no_other(tmp_path, text):
 
 
 def test_the_name_of_a_hub_that_claims_anothers_run_is_always_the_same():
-    one = told_apart("run", "ws://a:1")
-    assert one == told_apart("run", "ws://a:1") != told_apart("run", "ws://a:2")
-    assert len(told_apart("r" * 100, "ws://a:1")) <= 100
+    one = id_at_address("run", "ws://a:1")
+    assert one == id_at_address("run", "ws://a:1") != id_at_address("run", "ws://a:2")
+    assert len(id_at_address("r" * 100, "ws://a:1")) <= 100

@@ -9,8 +9,8 @@ import pytest
 from hub_process import announce, encode_frame, peer, scalars, stream_schema, tensors
 from websockets.asyncio.client import connect
 
+from megalens.hub.job import Ranks
 from megalens.hub.options import HubOptions
-from megalens.hub.ranks import Ranks
 from megalens.hub.server import Hub
 from megalens.protocol import Pace, decode_message, encode_message
 

@@ -15,7 +15,7 @@ from hostile import BINARY, CONTINUED, PING, TEXT, hostile_frame, hostile_reques
 from hub_process import WAIT, HubProcess, peer, scalars, tensors
 from websockets.exceptions import ConnectionClosed
 
-from megalens.hub.bounded_connection import HalfOpen
+from megalens.hub.connections import HalfOpen
 from megalens.hub.minute_log import MinuteLog
 
 FILES = 256

@@ -11,7 +11,7 @@ import pytest
 from websockets.asyncio.server import serve
 
 from megalens.hub.batch_connection import BatchConnection
-from megalens.hub.bounded_connection import HalfOpen
+from megalens.hub.connections import HalfOpen
 
 MOST = 2_000_000
 ASK = (

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from megalens.hub.process import new_run_id
+from megalens.hub.options import new_run_id
 
 
 @pytest.mark.parametrize(

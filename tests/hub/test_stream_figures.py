@@ -3,8 +3,8 @@
 import pyarrow as pa
 from hub_process import tensors
 
+from megalens.hub.figures import StreamFigures
 from megalens.hub.live_frame import admit_frame
-from megalens.hub.stream_figures import StreamFigures
 from megalens.protocol import FrameChecker, decode_frame, encode_frame
 
 
@@ -21,6 +21,6 @@ def test_a_frame_of_several_steps_counts_for_each_of_them() -> None:
         frame, body = admit_frame(checker, decode_frame(data), data, seq)
         sizes += len(data)
         figures.add(frame, body)
-    told = figures.told()
+    told = figures.status()
     assert (told["first_step"], told["last_step"]) == (3, 8)
     assert figures.bytes_per_step() < sizes / 4

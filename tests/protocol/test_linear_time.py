@@ -6,10 +6,9 @@ from contextlib import suppress
 import pytest
 
 from megalens.protocol import ProtocolError, parse_budget, read_ranges
-from megalens.protocol.contract import contract_json
-from megalens.protocol.schema_check import schema_check
+from megalens.protocol.contract import contract_json, schema_check
 from megalens.protocol.tensor_name import natural_key, parse_name
-from megalens.tracer.tensors.compressing.reductions import parse_reduction
+from megalens.tracer.tensors.reductions import parse_reduction
 
 PIECES = [
     "(",

@@ -9,8 +9,7 @@ from fuzzing import golden_messages, mutated_message
 from jsonschema import Draft202012Validator
 
 from megalens.protocol import VIEW_NAMES, ProtocolError, check_message, view_defaults
-from megalens.protocol.contract import contract_json
-from megalens.protocol.schema_check import schema_check
+from megalens.protocol.contract import contract_json, schema_check
 
 SCHEMA = contract_json("messages.schema.json")
 ANY = {"anyOf": SCHEMA["oneOf"]}

@@ -72,7 +72,7 @@ def test_the_change_applies_at_the_latest_of_the_steps_that_the_processes_can() 
     for rank, begun in enumerate((4, 6, 5)):
         for step in range(begun + 1, 7):
             turn = job.begin(rank, step)
-            assert (turn.plan, turn.held) == (None, False)
+            assert (turn.plan, turn.untraced) == (None, False)
         turn = job.begin(rank, 7)
         assert (turn.plan.budget, turn.version) == (1.0, 1)
 
@@ -83,11 +83,11 @@ def test_a_step_that_begins_before_the_decision_came_is_not_traced() -> None:
     job.deliver(MessageKind.PREPARE)
     # Rank 1 has not heard the decision yet.
     assert job.begin(0, 1).plan.budget == 1.0
-    assert [job.begin(1, step).held for step in (1, 2)] == [True, True]
+    assert [job.begin(1, step).untraced for step in (1, 2)] == [True, True]
     job.deliver()
     turn = job.begin(1, 3)
-    assert (turn.held, turn.plan.budget) == (False, 1.0)
-    assert job.agendas[1].held_steps == 2
+    assert (turn.untraced, turn.plan.budget) == (False, 1.0)
+    assert job.agendas[1].untraced_steps == 2
 
 
 def test_one_refusal_and_nobody_changes_anything() -> None:
@@ -100,7 +100,7 @@ def test_one_refusal_and_nobody_changes_anything() -> None:
     assert job.answers[0].field == "bad"
     for rank in range(3):
         turn = job.begin(rank, 1)
-        assert (turn.plan, turn.held) == (None, False)
+        assert (turn.plan, turn.untraced) == (None, False)
 
 
 def test_a_silent_process_is_named_and_nobody_changes_anything(monkeypatch) -> None:
@@ -110,7 +110,7 @@ def test_a_silent_process_is_named_and_nobody_changes_anything(monkeypatch) -> N
     job.agreement.tick()
     assert "No answer from rank 1" in job.answers[0].message
     job.deliver()
-    assert job.begin(1, 1).held is False
+    assert job.begin(1, 1).untraced is False
 
 
 def test_a_process_that_went_is_waited_for_no_more() -> None:
@@ -172,7 +172,7 @@ def test_a_pause_ends_when_nobody_is_left_to_end_it() -> None:
     thread.join(10)
     assert not thread.is_alive()
     # Whoever comes later finds a training that goes on.
-    schedule.listen_again()
+    schedule.resume_listening()
     assert schedule.accepted.mode == ModePlan()
 
 
@@ -210,7 +210,7 @@ def test_a_step_begins_while_a_plan_is_still_being_made() -> None:
     thread.start()
     assert reading.wait(10)
     # A vector file is being read, say: this would wait for ever.
-    assert (schedule.at(1).plan, schedule.at(2).held) == (None, False)
+    assert (schedule.at(1).plan, schedule.at(2).untraced) == (None, False)
     read.set()
     thread.join(10)
     assert schedule.at(3).plan.budget == 1.0

@@ -14,7 +14,7 @@ from megalens.protocol import ProtocolError, Tile, check_message
 from megalens.tracer.budget.budget import CostBudget, parse_budget
 from megalens.tracer.budget.control_steps import SHARE, control_step
 from megalens.tracer.errors import TracerError
-from megalens.tracer.tensors.cost_reduction import LADDER, CostReduction, apply_cost_reduction
+from megalens.tracer.tensors.plan import LADDER, CostReduction, apply_cost_reduction
 
 TILE = {"compressor": Tile(96).to_setting(), "every": 1, "phases": ["train"], "samples": 1}
 WHOLE = {"compressor": {"name": "NoOp", "params": {}}, "every": 1, "phases": ["train"], "samples": None}

@@ -11,9 +11,9 @@ from hypothesis.extra import numpy as hnp
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from megalens.protocol import Empty, NoOp, Peaks, Projection, Tile
-from megalens.tracer.tensors.compressing.compression_error import CompressionError, compression_error
-from megalens.tracer.tensors.compressing.compressors import make_kernel
-from megalens.tracer.tensors.joining.pieces import Cut
+from megalens.tracer.tensors.compression_error import CompressionError, compression_error
+from megalens.tracer.tensors.compressors import make_kernel
+from megalens.tracer.tensors.pieces import Cut
 from megalens.tracer.tensors.values import errors_of
 
 SHAPES = hnp.array_shapes(min_dims=2, max_dims=4, min_side=1, max_side=9)
@@ -173,7 +173,7 @@ def test_of_one_large_head_some_queries_are_measured(monkeypatch, compressor):
 
 
 def test_large_tensors_are_taken_in_pieces(monkeypatch):
-    monkeypatch.setattr("megalens.tracer.tensors.compressing.compression_error._CHUNK", 64)
+    monkeypatch.setattr("megalens.tracer.tensors.compression_error._CHUNK", 64)
     data = torch.randn(7, 11, 10)
     kept = make_kernel(Tile(4))(data, 1)
     again = np.repeat(kept.numpy(), 3, -1)[..., :10]

@@ -11,7 +11,7 @@ from megalens.tracer import coordinator as coordinator_module
 from megalens.tracer.errors import plain_text, said
 from megalens.tracer.health import ProducerHealth
 from megalens.tracer.instrument import Instrument
-from megalens.tracer.recovery import Recovery
+from megalens.tracer.job import Recovery
 from megalens.tracer.sending.peers import Schedule, StepStart
 from megalens.tracer.tensors.plan import TracingPlan
 

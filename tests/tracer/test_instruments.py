@@ -28,7 +28,7 @@ class Diary(Instrument):
     def attach(self, host) -> None:
         self.host = host
 
-    def step_begins(self, step, held) -> None:
+    def step_begins(self, step, untraced) -> None:
         self.told.append(("begins", step))
 
     def step_ends(self) -> None:

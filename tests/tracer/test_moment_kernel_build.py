@@ -14,7 +14,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from megalens.tracer.moments import kernel_name, measure, merge_rows
-from megalens.tracer.moments.columns import COLUMNS
+from megalens.tracer.moments.layout import COLUMNS
 from megalens.tracer.moments.native.build import FOLDER, LIBRARY, build, source_hash
 from megalens.tracer.moments.native.library import NativeKernel, load
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from megalens.tracer.moments.gpu import measuring
+from megalens.tracer.moments import gpu as measuring
 
 ROOT = Path(__file__).resolve().parents[2]
 # It comes with torch's GPU builds alone, at 1 GB: the project's own environment has none, and then there is nothing here to run.
@@ -22,7 +22,7 @@ sys.path.insert(0, "tests/tracer")
 import numpy as np
 from test_moment_kernel_exactness import LIMITS, TYPES, errors, natively, read, rounded, truth, whole_tensor
 import torch
-from megalens.tracer.moments.gpu.measuring import TritonKernel
+from megalens.tracer.moments.gpu import TritonKernel
 from test_moment_kernel_tensors import assert_same
 
 rng = np.random.default_rng(11)
@@ -58,8 +58,8 @@ import triton
 import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from megalens.tracer.moments.gpu.kernel import moments_kernel
-from megalens.tracer.moments.gpu.measuring import _BLOCK, _WARPS
+from megalens.tracer.moments.gpu_kernel import moments_kernel
+from megalens.tracer.moments.gpu import _BLOCK, _WARPS
 
 for target in (GPUTarget("cuda", 80, 32), GPUTarget("cuda", 90, 32), GPUTarget("hip", "gfx942", 64)):
     for kind, compute in (("fp32", tl.float32), ("bf16", tl.float32), ("fp16", tl.float32), ("fp64", tl.float64)):

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import torch
 
 from megalens.tracer.moments import measure
-from megalens.tracer.moments.hooks.param_rows import ParamRows
+from megalens.tracer.moments.hooks.values import ParamRows
 
 
 def test_rows_are_those_of_the_tensors_that_there_are() -> None:

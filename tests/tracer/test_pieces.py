@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from megalens.protocol import Empty, NoOp, Peaks, Projection, Tile
 from megalens.tracer.tensors.batch import Batch, Row, RowMeta, tensors_table
-from megalens.tracer.tensors.compressing.compression_error import CompressionError
-from megalens.tracer.tensors.compressing.compressors import make_kernel
-from megalens.tracer.tensors.joining.joiner import Joiner, pack_pieces
-from megalens.tracer.tensors.joining.pieces import cut_of, join_pieces
+from megalens.tracer.tensors.compression_error import CompressionError
+from megalens.tracer.tensors.compressors import make_kernel
+from megalens.tracer.tensors.joiner import Joiner, pack_pieces
+from megalens.tracer.tensors.pieces import cut_of, join_pieces
 from megalens.tracer.tensors.sender import LeaderSender
 from megalens.tracer.tensors.staging import Stage, StagePool
 from megalens.tracer.tensors.values import errors_of, moments_of

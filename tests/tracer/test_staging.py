@@ -9,13 +9,13 @@ from megalens.tracer.tensors.staging import Stage, StagePool
 
 def test_a_stage_gives_room_one_after_another_and_memory_of_its_own_once_full() -> None:
     stage = Stage(10)
-    (first, _), (second, where) = stage.room(6), stage.room(4)
+    (first, _), (second, where) = stage.allocate(6), stage.allocate(4)
     first[...], second[...] = 1, 2
     assert where == second.ctypes.data
     whole = stage.whole()
     assert whole is not None
     assert whole.tolist() == [1] * 6 + [2] * 4
-    third, where = stage.room(5)
+    third, where = stage.allocate(5)
     assert where == third.ctypes.data
     assert not np.shares_memory(third, whole)
     assert stage.whole() is None
@@ -24,11 +24,11 @@ def test_a_stage_gives_room_one_after_another_and_memory_of_its_own_once_full() 
 def test_a_pool_grows_to_what_a_step_wants_and_then_gives_the_same_memory_again() -> None:
     pool = StagePool()
     stage = pool.take()
-    stage.room(300)
+    stage.allocate(300)
     pool.give(stage)
     grown = pool.take()
     assert grown.size == 300
-    grown.room(300)
+    grown.allocate(300)
     pool.give(grown)
     assert pool.take() is grown
 
@@ -36,7 +36,7 @@ def test_a_pool_grows_to_what_a_step_wants_and_then_gives_the_same_memory_again(
 def test_a_pool_lets_a_stage_go_that_is_far_larger_than_what_is_wanted_now() -> None:
     pool = StagePool()
     large = Stage(10_000)
-    large.room(8)
+    large.allocate(8)
     pool.give(large)
     assert pool.take().size == 8
 

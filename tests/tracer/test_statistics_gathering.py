@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from megalens.protocol import MOMENT_COLUMNS, MOMENT_POWERS, decode_frame
 from megalens.tracer.moments import measure
-from megalens.tracer.moments.joining.collector import MomentFrames, pack, unpack
-from megalens.tracer.moments.joining.gathering import Gathering, Merged, Tensors, WholeStep
-from megalens.tracer.moments.joining.part import Figures, MeasuredRows, NameList
+from megalens.tracer.moments.collector import MomentFrames, pack, unpack
+from megalens.tracer.moments.gathering import CompleteStep, Gathering, Merged, Tensors
 from megalens.tracer.moments.jsonl import JsonlFiles
+from megalens.tracer.moments.part import Figures, MeasuredRows, NameList
 
 
 class Ranks:
@@ -36,7 +36,7 @@ class Ranks:
     def send(self, rank: int, step: int, values: dict[str, list[float]], stat: str = "param", **more) -> None:
         part = MeasuredRows(stat, **more)
         for name, numbers in values.items():
-            part.add([self.names[rank].place(name)], measure([torch.tensor(numbers, dtype=torch.float64)]))
+            part.add([self.names[rank].index(name)], measure([torch.tensor(numbers, dtype=torch.float64)]))
         figures = [found for found in [part.figures()] if found is not None]
         told, self.told[rank] = self.told[rank], len(self.names[rank])
         meta, arrays = pack(step, 8 * step, figures, self.names[rank], told)
@@ -44,18 +44,18 @@ class Ranks:
         names, came = unpack(json.loads(json.dumps(meta, allow_nan=False)), payload)
         self.gathering.take(rank, step, meta["samples"], meta["stage"], meta["first"], names, came)
 
-    def ready(self, **options) -> list[WholeStep]:
+    def ready(self, **options) -> list[CompleteStep]:
         return list(self.gathering.ready(**options))
 
 
-def sent(frames: MomentFrames, step: WholeStep) -> pa.Table:
+def sent(frames: MomentFrames, step: CompleteStep) -> pa.Table:
     (template,) = frames.of(step)
     frame = decode_frame(template.frame(step=step.step, seq=5))
     assert (frame.stream, frame.step, frame.seq, frame.rows) == ("moments", step.step, 5, template.rows)
     return frame.table()
 
 
-def counts(step: WholeStep) -> dict[str, float]:
+def counts(step: CompleteStep) -> dict[str, float]:
     return {
         name: row[0] for stat in step.stats for name, row in zip(stat.tensors.names, stat.rows, strict=True)
     }
@@ -104,7 +104,7 @@ def test_rows_are_the_same_whatever_the_steps_before_were_of() -> None:
 
 
 def test_a_step_of_very_many_tensors_is_cut_into_frames(monkeypatch) -> None:
-    monkeypatch.setattr("megalens.tracer.moments.joining.collector._FRAME_ROWS", 4)
+    monkeypatch.setattr("megalens.tracer.moments.collector._FRAME_ROWS", 4)
     ranks = Ranks(1)
     for stat, names in (("param", "abc"), ("grad", "abcdefg")):
         ranks.send(0, 1, {name: [float(ord(name))] for name in names}, stat)
@@ -161,7 +161,7 @@ def test_a_process_that_has_sent_a_later_step_is_not_waited_for() -> None:
 
 
 def test_what_lies_there_of_many_processes_is_folded(monkeypatch) -> None:
-    monkeypatch.setattr("megalens.tracer.moments.joining.gathering._FOLD_BYTES", 200)
+    monkeypatch.setattr("megalens.tracer.moments.gathering._FOLD_BYTES", 200)
     ranks = Ranks(12)
     numbers = np.random.default_rng(0).normal(3, 1, (12, 40))
     for rank in range(12):
@@ -175,7 +175,7 @@ def test_what_lies_there_of_many_processes_is_folded(monkeypatch) -> None:
 
 def test_names_that_did_not_arrive_are_missed_and_told_anew() -> None:
     ranks = Ranks(1)
-    ranks.names[0].place("lost")
+    ranks.names[0].index("lost")
     ranks.told[0] = 1
     with pytest.raises(ValueError, match="did not arrive"):
         ranks.send(0, 1, {"w": [1.0]})
@@ -215,10 +215,10 @@ def test_micro_batches_and_a_scale_make_the_row_of_all_values_without_it(parts, 
     assert np.all(np.abs(figures.rows - expected) <= slack + 1e-300)
 
 
-def whole(stat: str, values: dict[str, list[float]], scale: float = 1.0, stage: str = "") -> WholeStep:
+def whole(stat: str, values: dict[str, list[float]], scale: float = 1.0, stage: str = "") -> CompleteStep:
     rows = measure([torch.tensor(numbers, dtype=torch.float64) for numbers in values.values()]).numpy()
     merged = Merged(stat, stage, scale, Tensors(list(values), np.zeros(len(values), np.int32)), rows)
-    return WholeStep(7, 28, [merged], 0)
+    return CompleteStep(7, 28, [merged], 0)
 
 
 def test_lines_are_those_that_readers_know(tmp_path: Path) -> None:

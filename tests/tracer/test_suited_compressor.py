@@ -9,8 +9,8 @@ from megalens.adapters import find_adapter
 from megalens.demo.model import GPT, GPTConfig
 from megalens.protocol import NoOp, Peaks, ProtocolError, Tile
 from megalens.tracer import FlagPoints, Source
-from megalens.tracer.tensors.compressing.compressors import make_kernel, suited_compressor
-from megalens.tracer.tensors.cost_reduction import CostReduction, apply_cost_reduction
+from megalens.tracer.tensors.compressors import make_kernel, suited_compressor
+from megalens.tracer.tensors.plan import CostReduction, apply_cost_reduction
 
 
 def at(*widths):

@@ -8,8 +8,8 @@ from torch import nn
 from megalens import Tile
 from megalens.adapters import Adapter
 from megalens.tracer.points import Source
+from megalens.tracer.tensors.batch import TensorReading
 from megalens.tracer.tensors.plan import _MEASURED as MEASURED_EVERY
-from megalens.tracer.tensors.tensor_reading import TensorReading
 
 
 def _shorter(monkeypatch) -> list[TensorReading]:

@@ -388,7 +388,7 @@ def test_tracing_a_thousand_steps_keeps_nothing(gpt, ids, traced) -> None:
             tracer.log(loss=1.0)
     capture = tracer.tensors.capture
     assert len(capture._rows) == 0
-    assert len(tracer._scalars) == 0
+    assert len(tracer._steps.scalars) == 0
     assert len(tracer.status()["warnings"]) <= 20
 
 

@@ -8,7 +8,6 @@ import pytest
 import torch
 from test_producer import until
 
-import megalens
 from megalens import Tile
 from megalens.tracer.sending import worker as worker_module
 
@@ -111,32 +110,3 @@ def test_of_steps_that_were_sent_together_the_first_is_named_where_the_connectio
     small_hub.connections[0].socket.shutdown(socket.SHUT_RDWR)
     until(lambda: "The connection to the hub broke" in caplog.text)
     assert "Rows of steps 1 to 6 may be missing" in caplog.text
-
-
-@pytest.mark.parametrize("actions", [None, [{"call": lambda alarms: None}]])
-def test_steps_are_judged_together_unless_alarms_set_something_off(unwatched, gpt, actions) -> None:
-    tracer, producer = unwatched
-    optimizer = torch.optim.AdamW(gpt.parameters())
-    with megalens.monitor(gpt, optimizer, tracer=tracer, param=1, grad=1, activation=0, actions=actions):
-        instrument = tracer.instrument("monitor")
-        producer._patience = lambda: 300.0
-
-        def step(number: int) -> None:
-            with tracer.step():
-                gpt(torch.full((2, 8), number)).logsumexp(-1).mean().backward()
-                optimizer.step()
-                optimizer.zero_grad()
-
-        # With the first one the thread still deals with what a monitor announces.
-        step(1)
-        producer.wake()
-        until(lambda: instrument.judged == 1)
-        for number in range(2, 5):
-            step(number)
-            if actions:
-                # What it sets off comes before the next step.
-                until(lambda number=number: instrument.judged == number)
-        time.sleep(0.0 if actions else 0.3)
-        assert instrument.judged == (4 if actions else 1)
-        producer.wake()
-        until(lambda: instrument.judged == 4)

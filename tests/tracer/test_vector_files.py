@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import save_file
 
 from megalens.protocol import ProtocolError, check_message
-from megalens.tracer.tensors.compressing.compression_error import CompressionError
+from megalens.tracer.tensors.compression_error import CompressionError
 from megalens.tracer.vectors import load_vectors
 
 ARRAY = torch.randn(4, 8, generator=torch.Generator().manual_seed(0))

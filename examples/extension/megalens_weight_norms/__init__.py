@@ -49,9 +49,9 @@ class WeightNorms(Instrument):
         }
         self._names, self._weights = list(weights), list(weights.values())
 
-    def step_begins(self, step: int, held: bool) -> None:
+    def step_begins(self, step: int, untraced: bool) -> None:
         """Note where the training is."""
-        self._step, self._held = step, held
+        self._step, self._held = step, untraced
 
     def step_ends(self) -> None:
         """Measure on the device, and hand over; another thread waits for the figures and sends them."""

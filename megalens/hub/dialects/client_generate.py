@@ -10,6 +10,7 @@ from typing import Any
 from ...protocol import GenerationRequest, ProtocolError, perturb_from_disturbance
 from ...protocol.errors import must_be
 from ...protocol.messages_generated import CompressorSetting, GenerateRequest
+from .dialect import GROUP_TILES
 from .peer_request import reduction_of
 
 __all__ = ["CANDIDATES", "ClientGeneration", "read_generate"]
@@ -25,7 +26,6 @@ _FLAGS = {
     "MLP1_mat_mul": True,
     "MLP2_mat_mul": True,
 }
-_GROUPS = {"QKV": 96, "MLP": 64}
 _REFUSED = {
     "beam_width": "Beam search is not offered here. Leave beam_width out.",
     "max_len": "max_len is not known any more. Say tokens_to_generate.",
@@ -79,7 +79,8 @@ class ClientGeneration:
 def read_generate(message: Mapping[str, Any]) -> ClientGeneration:
     """Return what a ``generate`` asks for.
 
-    Members that have no effect in the peer (``top_p_decay``, ``stop_token``, …) have none here. Without ``random_seed`` each request draws other tokens, as there.
+    Members that have no effect in the peer (``top_p_decay``, ``stop_token``, …) have none here. Without
+    ``random_seed`` each request draws other tokens, as there.
 
     Raises
     ------
@@ -159,7 +160,7 @@ def _compressors(given: Any) -> tuple[dict[str, int], dict[str, str]]:
     if not isinstance(given, dict):
         raise must_be("compressor_config", "an object", given, "compressor_config")
     tiles, methods = {}, {}
-    for group, usual in _GROUPS.items():
+    for group, usual in GROUP_TILES.items():
         entry, field = given.get(group, {}), f"compressor_config.{group}"
         if not isinstance(entry, dict):
             raise must_be(field, "an object", entry, field)

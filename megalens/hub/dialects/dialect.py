@@ -5,9 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ...protocol import MegalensError, shown_text
 from ...protocol.messages_generated import CompressorSetting, Config, Phase
 
-__all__ = ["DIALECTS", "Dialect", "FlagFacts", "Translation"]
+__all__ = ["DIALECTS", "GROUP_TILES", "Dialect", "FlagFacts", "Translation", "DialectError"]
+
+
+class DialectError(MegalensError):
+    """A foreign hub cannot be reached, is not what it was said to be, or refused what it was asked.
+
+    Parameters
+    ----------
+    code : str
+        ``unreachable``, ``dialect``, ``refused`` or ``bad-parameter``.
+    message : str
+        One or two sentences for a person.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        # The peer's own words may stand in it.
+        self.message = shown_text(message)
+        super().__init__(self.message)
+        self.code = code
 
 
 @dataclass(frozen=True)
@@ -99,6 +118,10 @@ _MEGATRONAPP_NUMBERS = {
 }
 
 
+GROUP_TILES = {"QKV": 96, "MLP": 64}
+"""Entries of MegatronApp's ``compressor_config``, with the tiles that its page asks for."""
+
+
 @dataclass(frozen=True)
 class Dialect:
     """One foreign hub's language.
@@ -124,7 +147,8 @@ class Dialect:
     generates : bool
         Whether it generates text, instead of training.
     candidates : int
-        ``update_type`` of the candidates for the next token, which end a forward pass; 0 where there are none.
+        ``update_type`` of the candidates for the next token, which end a forward pass; 0 where there are
+        none.
     config : mapping
         The flags that are asked for when nobody chose any: flag to compressor setting.
     """

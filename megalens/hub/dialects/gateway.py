@@ -17,8 +17,7 @@ from ...protocol.messages_generated import CompressorSetting, FlagSetting
 from ..discovery import HubEntry
 from .dialect import DIALECTS
 from .generation_writer import numbers_json
-from .hub_gateway import HubGateway, refusal_text
-from .local_server import GatewayClient, error_text
+from .hub_gateway import GatewayClient, HubGateway, error_text, refusal_text
 from .peer_message import is_shape
 from .peer_request import reduction_of
 
@@ -53,7 +52,9 @@ class Update:
 
 
 def updates(table: pa.Table) -> Iterator[Update]:
-    """Yield an update for each tensor of a frame: parts joined again, forward passes of training alone, flags that the dialect has."""
+    """Yield an update for each tensor of a frame: parts joined again, forward passes of training alone, flags
+    that the dialect has.
+    """
     for rows in _tensors(table):
         first = rows[0]
         values = _joined(rows)
@@ -107,7 +108,8 @@ def _joined(rows: list[dict[str, Any]]) -> np.ndarray[Any, Any]:
 def read_request(message: Mapping[str, Any]) -> dict[str, FlagSetting]:
     """Return the flags that a ``run_training_step`` switches on, each with its ``FlagSetting``.
 
-    Flags are booleans or strings. A flag without an entry in ``compressor_config`` is asked for empty, as in the tracer itself.
+    Flags are booleans or strings. A flag without an entry in ``compressor_config`` is asked for empty, as in
+    the tracer itself.
 
     Raises
     ------
@@ -162,12 +164,14 @@ def _compressor(name: str, given: Any) -> CompressorSetting:
 
 
 class Gateway(HubGateway):
-    """Serves one hub's run in the 3606 dialect. Whoever runs it allows what is on this machine to see the run and to switch flags on.
+    """Serves one hub's run in the 3606 dialect. Whoever runs it allows what is on this machine to see the run
+    and to switch flags on.
 
     Parameters
     ----------
     entry, port, queue_bytes
-        As for :class:`HubGateway`. Only this machine is served: several clients share a port by what they say first.
+        As for :class:`HubGateway`. Only this machine is served: several clients share a port by what they say
+        first.
     """
 
     peer = "3606 client"
@@ -178,7 +182,7 @@ class Gateway(HubGateway):
         self._asked: dict[str, GatewayClient] = {}
         self._count = 0
 
-    # -- the hub's side --------------------------------------------------------------------------------------------
+    # -- the hub's side --------------------------------------------------------------------------------------
 
     async def _follow(self) -> None:
         while (said := await self._hub.read()) is not None:
@@ -219,7 +223,7 @@ class Gateway(HubGateway):
             }
         )
 
-    # -- the clients' side -----------------------------------------------------------------------------------------
+    # -- the clients' side -----------------------------------------------------------------------------------
 
     def _forget(self, client: GatewayClient) -> None:
         self._asked = {key: other for key, other in self._asked.items() if other is not client}

@@ -1,7 +1,9 @@
 """A generation of ours in the words of an inference hub.
 
-Its client cuts everything by one rule: the vector of token ``t`` of prompt ``b`` begins at ``(b * S + t) * tiles``, ``S`` being the positions of the pass. The peer makes that
-so by cutting all prompts to the length of the shortest. Here none is cut: the shorter ones begin with padding, which has an entry in ``start.prompts``, zeros where vectors are, and no point in the projection.
+Its client cuts everything by one rule: the vector of token ``t`` of prompt ``b`` begins at
+``(b * S + t) * tiles``, ``S`` being the positions of the pass. The peer makes that so by cutting all prompts
+to the length of the shortest. Here none is cut: the shorter ones begin with padding, which has an entry in
+``start.prompts``, zeros where vectors are, and no point in the projection.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ _ValuesPlane = np.ndarray[Any, np.dtype[np.float32]]
 
 # Numbers as JSON that a browser's ``JSON.parse`` takes.
 def numbers_json(values: np.ndarray[Any, Any]) -> str:
-    """Return a list of all values. Not-a-number is ``null``, as a browser itself writes it; infinity is ``1e999``, which is JSON and is read as infinity."""
+    """Return a list of all values. Not-a-number is ``null``, as a browser itself writes it; infinity is
+    ``1e999``, which is JSON and is read as infinity.
+    """
     flat = values.ravel().tolist()
     if np.isfinite(values).all():
         return json.dumps(flat, separators=(",", ":"))
@@ -61,7 +65,8 @@ def plane(vectors: _ValuesPlane) -> _ValuesPlane:
     Returns
     -------
     numpy.ndarray
-        float32 ``[n, 2]``, 0 on an axis that they do not have. The largest weight of each axis is positive. NaN where a value is not finite.
+        float32 ``[n, 2]``, 0 on an axis that they do not have. The largest weight of each axis is positive.
+        NaN where a value is not finite.
     """
     points = np.zeros((len(vectors), 2), np.float32)
     if not np.isfinite(vectors).all():
@@ -140,7 +145,9 @@ class GenerationWriter:
             yield self._candidates(done.tokens)
 
     def projection(self) -> Iterator[str]:
-        """Yield the updates that place every token of all prompts on the two principal axes of each layer's MLP2 output."""
+        """Yield the updates that place every token of all prompts on the two principal axes of each layer's
+        MLP2 output.
+        """
         for layer, kept in sorted(self._plotted.items()):
             values = np.concatenate(kept, axis=1)
             if values.shape[1] != self._total:
@@ -167,12 +174,14 @@ class GenerationWriter:
         lists = [f"[{','.join(number_json(_log(row['probability'])) for row in rows[1:])}]" for rows in every]
         return f'{text[:-1]}, "logprobs": [{",".join(lists)}]}}'
 
-    # -- tensors ---------------------------------------------------------------------------------------------------
+    # -- tensors ---------------------------------------------------------------------------------------------
 
     def _values(
         self, flag: str, layer: int, tensors: Mapping[TensorKey, _Values], positions: int
     ) -> _Values | None:
-        """Return a flag's tensor as the client cuts it, in memory of its own; None where there is none of its size."""
+        """Return a flag's tensor as the client cuts it, in memory of its own; None where there is none of its
+        size.
+        """
         sequences = len(self._prompts)
         parts = [tensors.get((layer, flag, part)) for part in self._parts[flag]]
         there = [part for part in parts if part is not None]
@@ -237,7 +246,7 @@ class GenerationWriter:
             real[sequence, pad : pad + len(prompt) + max(len(self._written[sequence]) - 1, 0)] = True
         return real
 
-    # -- tokens ----------------------------------------------------------------------------------------------------
+    # -- tokens ----------------------------------------------------------------------------------------------
 
     def _candidates(self, tokens: Mapping[int, dict[str, Any]]) -> str:
         result: list[dict[str, Any]] = []

@@ -22,17 +22,19 @@ from ..server import Hub
 
 __all__ = ["HostedRun"]
 
-_ROOM_SECONDS = 2.0
+_WAIT_SECONDS = 2.0
 
 Configure = Callable[[str, ConfigPatch], Awaitable[None]]
-"""Takes the id and the patch of a ``configure``; answers it by :meth:`ProducerLink.say`, or raises ``ProtocolError``."""
+"""Takes the id and the patch of a ``configure``; answers it by :meth:`ProducerLink.say`, or raises
+``ProtocolError``.
+"""
 
 _OPEN_SECONDS = 10
 
 
-# A producer that is no training process: the connection of a translation or a replay to its hub.
 class ProducerLink:
-    """Speaks ``megalens.v2`` to a hub as its producer of rank 0. Sending waits for the socket, which is the back-pressure.
+    """Speaks ``megalens.v2`` to a hub as its producer of rank 0, for a translation or a replay. Sending waits
+    for the socket, which is the back-pressure.
 
     Parameters
     ----------
@@ -111,7 +113,8 @@ class ProducerLink:
 
 
 class HostedRun:
-    """A real hub with its one producer, as an async context manager. Leaving it ends both, the recording closed.
+    """A real hub with its one producer, as an async context manager. Leaving it ends both, the recording
+    closed.
 
     Parameters
     ----------
@@ -166,9 +169,11 @@ class HostedRun:
         """Whether a viewer is attached."""
         return bool(self.hub.viewers)
 
-    async def room(self) -> None:
-        """Wait until every viewer has taken most of what it is owed: rows that can wait need not be given up. A viewer that takes nothing is not waited for."""
-        until = time.monotonic() + _ROOM_SECONDS
+    async def wait_for_viewers(self) -> None:
+        """Wait until every viewer has taken most of what it is owed: rows that can wait need not be given up.
+        A viewer that takes nothing is not waited for.
+        """
+        until = time.monotonic() + _WAIT_SECONDS
         bound = self.hub.options.viewer_queue_bytes // 4
         while any(viewer.queue.bytes > bound for viewer in self.hub.viewers.values()):
             if self._crowded or time.monotonic() > until:
@@ -193,7 +198,9 @@ class HostedRun:
         await self._link.close()
 
     async def linger(self) -> None:
-        """Serve on, after :meth:`finish`, for as long as somebody watches and the time that the options give."""
+        """Serve on, after :meth:`finish`, for as long as somebody watches and the time that the options
+        give.
+        """
         assert self._serving is not None
         await asyncio.shield(self._serving)
 

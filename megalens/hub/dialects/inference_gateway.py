@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
+import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from types import TracebackType
 from typing import Any
 
 from ...protocol import EMBEDDING, Frame, MegalensError, ProtocolError, compressor_from_setting, decode_frame
@@ -12,23 +16,91 @@ from ...protocol.errors import must_be
 from ...protocol.messages_generated import Cancel, Configure, FlagInfo, FlagSetting, Generate, Message, Phase
 from ..discovery import HubEntry
 from .client_generate import ClientGeneration, read_generate
-from .errors import DialectError
+from .dialect import DialectError
 from .generation_writer import GenerationWriter
-from .hub_gateway import HubGateway, refusal_text
-from .local_server import LOOPBACK, GatewayClient, error_text
+from .hub_gateway import LOOPBACK, GatewayClient, HubGateway, address_of, error_text, refusal_text
 from .written_passes import TensorKey, WrittenPass, WrittenPasses
 
-__all__ = ["InferenceGateway"]
+__all__ = ["InferenceGateway", "ServedInference"]
 
 _MOST_WAITING = 4
 _PHASES: list[Phase] = ["generate"]
 _TRAIN: list[Phase] = ["train"]
 
 _STREAMS = ("generations", "tokens", "tensors")
-_MOST_WAITING_CLIENT_TURN = 256 << 20
+_MOST_WAITING_BYTES = 256 << 20
 _TENSOR_SECONDS = 2.0
 _LARGE_VALUES = 1 << 16
 _LOST_TOKENS = "Tokens are missing: this machine could not take them as fast as they came."
+
+
+class ServedInference:
+    """Serves a live run in MegatronApp's dialect of inference, in a thread of its own, until it is closed, or
+    the run ends; as a context manager it closes itself.
+
+    Parameters
+    ----------
+    entry : HubEntry
+        The run's hub.
+    port : int
+        Port; 0 takes any free one.
+    host : str
+        Address or name under which clients find this machine.
+
+    Attributes
+    ----------
+    address : str
+        Where clients connect to.
+
+    Raises
+    ------
+    DialectError
+        ``bad-parameter`` when the port is in use, ``unreachable`` when the hub is.
+    """
+
+    def __init__(self, entry: HubEntry, port: int = 5000, host: str = LOOPBACK) -> None:
+        self._gateway = InferenceGateway(entry, port, host=host)
+        self._loop = asyncio.new_event_loop()
+        self._ready: Future[int] = Future()
+        self._task: asyncio.Task[None] | None = None
+        self._thread = threading.Thread(target=self._run, name="megalens-inference", daemon=True)
+        self._thread.start()
+        try:
+            self.address = address_of(host, self._ready.result())
+        except BaseException:
+            self._thread.join()
+            raise
+
+    def close(self) -> None:
+        """Serve no more. Safe twice."""
+        if self._task is not None:
+            # Its loop may end by itself at this moment.
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._task.cancel)
+        self._thread.join()
+
+    def __enter__(self) -> ServedInference:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._serve())
+
+    async def _serve(self) -> None:
+        self._task = asyncio.current_task()
+        try:
+            await self._gateway.run(self._ready.set_result)
+        except asyncio.CancelledError:
+            pass
+        except Exception as error:
+            if self._ready.done():
+                raise
+            self._ready.set_exception(error)
 
 
 class ClientTurn:
@@ -74,7 +146,7 @@ class ClientTurn:
         if frame.stream not in _STREAMS:
             return
         size = len(frame.body)
-        if self._bytes + size > _MOST_WAITING_CLIENT_TURN and frame.stream == "tensors":
+        if self._bytes + size > _MOST_WAITING_BYTES and frame.stream == "tensors":
             self._lost = True
             return
         self._bytes += size
@@ -98,7 +170,7 @@ class ClientTurn:
             if passes.ended and passes.state != "finished":
                 why = passes.message or "It was cancelled."
                 raise DialectError("refused", f"The generation did not finish. {why}")
-            for done in passes.whole(give_up=late):
+            for done in passes.complete(give_up=late):
                 await self._send(done)
         if not started:
             raise DialectError("refused", _LOST_TOKENS)
@@ -142,9 +214,11 @@ class ClientTurn:
 
 
 class InferenceGateway(HubGateway):
-    """Serves one hub's run in MegatronApp's dialect of inference. Whoever runs it allows what is on this machine to generate, to switch flags on and to perturb.
+    """Serves one hub's run in MegatronApp's dialect of inference. Whoever runs it allows what is on this
+    machine to generate, to switch flags on and to perturb.
 
-    Generations are done one at a time, as there; what is asked meanwhile waits. A client that goes takes its generations with it.
+    Generations are done one at a time, as there; what is asked meanwhile waits. A client that goes takes its
+    generations with it.
 
     Parameters
     ----------
@@ -165,7 +239,7 @@ class InferenceGateway(HubGateway):
         self._now: ClientTurn | None = None
         self._cancelling: set[asyncio.Task[None]] = set()
 
-    # -- the hub's side --------------------------------------------------------------------------------------------
+    # -- the hub's side --------------------------------------------------------------------------------------
 
     async def _follow(self) -> None:
         while (said := await self._hub.read()) is not None:
@@ -197,7 +271,7 @@ class InferenceGateway(HubGateway):
     def _id(self) -> str:
         return f"inference-{next(self._numbers)}"
 
-    # -- the clients' side -----------------------------------------------------------------------------------------
+    # -- the clients' side -----------------------------------------------------------------------------------
 
     def _work(self, client: GatewayClient) -> list[Coroutine[Any, Any, None]]:
         self._requests[client] = asyncio.Queue(_MOST_WAITING)

@@ -1,4 +1,6 @@
-"""What an inference hub writes, as rows of the streams ``generations`` and ``tokens``. What it does not tell is NaN, -1 or empty."""
+"""What an inference hub writes, as rows of the streams ``generations`` and ``tokens``. What it does not tell
+is NaN, -1 or empty.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +24,15 @@ _NUMBER = 1
 _FRAME_ROWS = 1000
 _SEEDLESS = "The peer draws without a seed, and says neither the entropy nor what temperature, top-k and top-p made of the probabilities."
 _Row = dict[str, Any]
-_Place = tuple[int, int]
+_PassNumber = tuple[int, int]
+"""Step and micro-batch of a forward pass."""
 
 
 class PeerText:
     """Says of each token whether it is of the prompt, and what it adds to the text.
 
-    A peer names the tokens of each prompt up to the length of the shortest one. The others of a longer prompt come like generated ones, and are told
-    by going on with the prompt's text.
+    A peer names the tokens of each prompt up to the length of the shortest one. The others of a longer prompt
+    come like generated ones, and are told by going on with the prompt's text.
 
     Parameters
     ----------
@@ -80,21 +83,23 @@ class PeerText:
 
 @functools.cache
 def _alphabet() -> dict[str, bytes]:
-    """Return the byte that each character of a byte-level vocabulary stands for: printable ones for themselves, the others for what follows 255."""
+    """Return the byte that each character of a byte-level vocabulary stands for: printable ones for
+    themselves, the others for what follows 255.
+    """
     kept = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in kept]
     signs = [*map(chr, kept), *(chr(256 + number) for number in range(len(others)))]
     return {sign: bytes([byte]) for sign, byte in zip(signs, [*kept, *others], strict=True)}
 
 
-"""Step and micro-batch of a forward pass."""
 _START = (1, 0)
 
 
 class PeerGeneration:
     """The one generation of a translation. It has the number 1.
 
-    A row of a generated token waits for what comes next: only then is it known whether the peer read the token, and where its tensors are.
+    A row of a generated token waits for what comes next: only then is it known whether the peer read the
+    token, and where its tensors are.
 
     Parameters
     ----------
@@ -110,7 +115,7 @@ class PeerGeneration:
         self._padded = self._sequences = 0
         self._texts: list[PeerText] = []
         self._positions: list[int] = []
-        self._waiting: tuple[_Place, list[tuple[int, PeerToken, list[PeerToken]]]] = (_START, [])
+        self._waiting: tuple[_PassNumber, list[tuple[int, PeerToken, list[PeerToken]]]] = (_START, [])
         self._rows: list[_Row] = []
         self._states: list[_Row] = []
         self._asked = self._over = False
@@ -121,7 +126,7 @@ class PeerGeneration:
         """Whether the prompts came."""
         return self._sequences > 0
 
-    # -- what happens ----------------------------------------------------------------------------------------------
+    # -- what happens ----------------------------------------------------------------------------------------
 
     def ask(self) -> None:
         """Say that it was asked for."""
@@ -144,24 +149,28 @@ class PeerGeneration:
         self._state("running", 1, message=_SEEDLESS)
 
     def take(
-        self, candidates: Sequence[Sequence[PeerToken]], sampled: Sequence[PeerToken], place: _Place
+        self, candidates: Sequence[Sequence[PeerToken]], sampled: Sequence[PeerToken], number: _PassNumber
     ) -> None:
-        """Take what ends the forward pass at a place: the candidates of each sequence, and the token that it took."""
-        self.go_on(place)
+        """Take what ends the forward pass of a number: the candidates of each sequence, and the token that it
+        took.
+        """
+        self.go_on(number)
         for sequence, (token, others) in enumerate(zip(sampled, candidates, strict=True)):
             if token.id != PADDING:
                 self._waiting[1].append((sequence, token, [each for each in others if each.id != PADDING]))
-        self._waiting, self.step = (place, self._waiting[1]), place[0]
+        self._waiting, self.step = (number, self._waiting[1]), number[0]
         self.tokens += len(self._waiting[1])
 
-    def go_on(self, place: _Place | None) -> None:
-        """Take note that the peer reads the tokens that it took last, in the forward pass at a place; of None, that it does not."""
+    def go_on(self, number: _PassNumber | None) -> None:
+        """Take note that the peer reads the tokens that it took last, in the forward pass of a number; of
+        None, that it does not.
+        """
         at, waiting = self._waiting
-        if place is not None and place <= at:
+        if number is not None and number <= at:
             return
         self._waiting = (_START, [])
         for sequence, token, candidates in waiting:
-            self._put(sequence, token, candidates, at, None if place is None else (place, 0))
+            self._put(sequence, token, candidates, at, None if number is None else (number, 0))
 
     def end(self, state: str, step: int, message: str = "") -> None:
         """Say once that it is over: ``finished``, ``failed`` or ``cancelled``."""
@@ -180,7 +189,7 @@ class PeerGeneration:
                 columns = {column: [row[column] for row in piece] for column in piece[0]}
                 yield name, pa.Table.from_batches([arrow_batch(columns, stream_schema(name))])
 
-    # -- rows ------------------------------------------------------------------------------------------------------
+    # -- rows ------------------------------------------------------------------------------------------------
 
     def _state(self, state: str, step: int, *, request: str = "", message: str = "") -> None:
         runs = self._began > 0
@@ -209,8 +218,8 @@ class PeerGeneration:
         sequence: int,
         token: PeerToken,
         candidates: Sequence[PeerToken] | None,
-        place: _Place,
-        read: tuple[_Place, int] | None,
+        number: _PassNumber,
+        read: tuple[_PassNumber, int] | None,
     ) -> None:
         told = self._texts[sequence]
         kind, text = told.begin() if candidates is None else told.push(token.text)
@@ -219,7 +228,7 @@ class PeerGeneration:
         (tensor_step, tensor_pass), offset = read or ((-1, -1), -1)
         self._rows.append(
             {
-                "step": place[0],
+                "step": number[0],
                 "generation": _NUMBER,
                 "sequence": sequence,
                 "position": self._positions[sequence],

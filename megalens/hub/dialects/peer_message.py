@@ -1,4 +1,6 @@
-"""Reading what a peer sends: JSON with ``NaN`` and ``Infinity`` in it, and updates whose shape must be made out."""
+"""Reading what a peer sends: JSON with ``NaN`` and ``Infinity`` in it, and updates whose shape must be made
+out.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +81,8 @@ def read_prompts(prompts: Any, sequences: int) -> list[list[PeerToken]]:
 def read_candidates(
     message: Mapping[str, Any], sequences: int
 ) -> tuple[list[list[PeerToken]], list[PeerToken]]:
-    """Return of an update with candidates those of each sequence, most probable first, and the token that each took.
+    """Return of an update with candidates those of each sequence, most probable first, and the token that
+    each took.
 
     Raises
     ------
@@ -152,7 +155,9 @@ class TensorRow:
 
 
 def is_shape(sizes: Sequence[int]) -> bool:
-    """Whether whole numbers are a shape that an array can have. An axis of length 0, which ``Empty`` sends, hides no other's length."""
+    """Whether whole numbers are a shape that an array can have. An axis of length 0, which ``Empty`` sends,
+    hides no other's length.
+    """
     # Each is looked at first: the product of thousands of long numbers takes long.
     return (
         len(sizes) <= _MOST_AXES
@@ -162,7 +167,8 @@ def is_shape(sizes: Sequence[int]) -> bool:
 
 
 def read_message(data: str | bytes) -> dict[str, Any]:
-    """Return the message in one frame. Python's JSON, which is the peers', takes the bare words NaN and Infinity.
+    """Return the message in one frame. Python's JSON, which is the peers', takes the bare words NaN and
+    Infinity.
 
     Raises
     ------
@@ -195,7 +201,8 @@ def read_update(
     message : dict
         The update.
     pixels : dict
-        Values a position that were asked for, by flag: with them the length tells the batch size, which no update says.
+        Values a position that were asked for, by flag: with them the length tells the batch size, which no
+        update says.
     batch : int, optional
         The batch size that ``start`` said: what does not fit it is not what was asked for.
 

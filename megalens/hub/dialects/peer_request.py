@@ -7,7 +7,7 @@ from typing import Any
 
 from ...protocol import Compressor, ProtocolError, Tile, compressor_from_setting
 from ...protocol.messages_generated import CompressorSetting, Config, FlagSetting
-from .dialect import Dialect
+from .dialect import GROUP_TILES, Dialect
 
 __all__ = [
     "asked_config",
@@ -19,9 +19,9 @@ __all__ = [
     "reduction_of",
 ]
 
-_TILES = {"QKV": 96, "MLP": 64}
 
-# Peers reduce twice, on each rank and again after the gather, so only what changes nothing the second time keeps its meaning.
+# Peers reduce twice, on each rank and again after the gather, so only what changes nothing the second time
+# keeps its meaning.
 _PEER = {
     "mean": "data.mean(dim=-1)",
     "sum": "data.sum(dim=-1)",
@@ -80,7 +80,8 @@ def peer_reduction(text: str, field: str) -> str:
 
 
 def reduction_of(text: str, field: str) -> str:
-    """Return the reduction that a client of a peer's dialect asks for in the peer's words; ours are understood too.
+    """Return the reduction that a client of a peer's dialect asks for in the peer's words; ours are
+    understood too.
 
     Raises
     ------
@@ -112,7 +113,9 @@ def default_config(dialect: Dialect) -> Config:
 def chosen_config(
     dialect: Dialect, flags: Sequence[str] | None, tiles: int | None, reduction: str | None
 ) -> Config:
-    """Return the ``Config`` of a person's few words: these flags (the usual ones when None), tiled so where they are tiled."""
+    """Return the ``Config`` of a person's few words: these flags (the usual ones when None), tiled so where
+    they are tiled.
+    """
     chosen: dict[str, FlagSetting] = {}
     for flag in flags or dialect.config:
         facts = dialect.flags.get(flag)
@@ -127,7 +130,9 @@ def chosen_config(
 
 
 def asked_config(dialect: Dialect, config: Config) -> Config:
-    """Return what is asked of the peer, so that it sends what is wanted: that, what it sends whatever is asked, and what it needs to send it."""
+    """Return what is asked of the peer, so that it sends what is wanted: that, what it sends whatever is
+    asked, and what it needs to send it.
+    """
     wanted = config["flags"]
     needed = {facts.needs for name, facts in dialect.flags.items() if name in wanted}
     flags = dict(wanted)
@@ -141,7 +146,9 @@ def asked_config(dialect: Dialect, config: Config) -> Config:
 
 
 def peer_request(dialect: Dialect, config: Config) -> dict[str, Any]:
-    """Return the members of ``run_training_step`` or ``generate`` that say what to send, in the words of every hub at once: a person may be wrong about which one it is, and a hub that lacks a word of its own ends its training.
+    """Return the members of ``run_training_step`` or ``generate`` that say what to send, in the words of
+    every hub at once: a person may be wrong about which one it is, and a hub that lacks a word of its own
+    ends its training.
 
     Raises
     ------
@@ -169,7 +176,9 @@ def peer_request(dialect: Dialect, config: Config) -> dict[str, Any]:
 
 
 def compressor_text(dialect: Dialect, flag: str, config: Config, tiles: int) -> str:
-    """Return the ``compressor`` column of a row with ``tiles`` values a position: what was asked for, or that it is not known."""
+    """Return the ``compressor`` column of a row with ``tiles`` values a position: what was asked for, or that
+    it is not known.
+    """
     setting = config["flags"].get(flag)
     compressor = None if setting is None else compressor_from_setting(setting["compressor"])
     if isinstance(compressor, Tile):
@@ -237,7 +246,7 @@ def _shared_compressors(dialect: Dialect, chosen: Mapping[str, Compressor]) -> d
                 field=f"{field}.params.tiles",
             )
     result = {}
-    for group, tiles in _TILES.items():
+    for group, tiles in GROUP_TILES.items():
         tile = groups.get(group, Tile(tiles))
         field = next((f"flags.{name}" for name in chosen if dialect.flags[name].group == group), "flags")
         method = peer_reduction(tile.reduction, f"{field}.compressor.params.reduction")

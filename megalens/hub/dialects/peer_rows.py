@@ -1,4 +1,6 @@
-"""What a peer sends, as rows with their pass: what it was asked for, what it said of its model, and how far it is."""
+"""What a peer sends, as rows with their pass: what it was asked for, what it said of its model, and how far
+it is.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,7 @@ from ...protocol import (
     read_ranges,
 )
 from ...protocol.messages_generated import Config, ConfigPatch, FlagSetting
-from .dialect import Dialect, Translation
-from .errors import DialectError
-from .pass_counter import PassCounter
+from .dialect import Dialect, DialectError, Translation
 from .peer_generation import PeerGeneration
 from .peer_message import (
     MOST_LAYERS,
@@ -33,8 +33,8 @@ from .peer_message import (
     read_update,
 )
 from .peer_request import asked_config, compressor_text, default_config, peer_request
-from .rows import LeftOut, PlacedRow
-from .stage_counter import StageCounter
+from .rows import LeftOut, NumberedRow
+from .step_counters import PassCounter, StageCounter
 
 __all__ = ["PeerRows"]
 
@@ -94,7 +94,9 @@ class StandingConfig:
         return after
 
     def apply(self, step: int) -> list[tuple[str, Config]]:
-        """Bring what is planned into force from ``step`` on, and return the changes with the configuration after each."""
+        """Bring what is planned into force from ``step`` on, and return the changes with the configuration
+        after each.
+        """
         done, self._pending = self._pending, []
         if done:
             self.config = done[-1][1]
@@ -155,7 +157,7 @@ class PeerRows:
     plan : Translation
         What is asked.
     left_out : LeftOut
-        Where it is told what has no place.
+        Where it notes what has no pass.
 
     Raises
     ------
@@ -192,7 +194,9 @@ class PeerRows:
             self.generation = PeerGeneration(asked_for, f"translation of {plan.address}"[:200])
 
     def sentences(self, *, ended: bool) -> list[str]:
-        """Return what the person must know of the order in which updates came and, once it has ended, of what never came."""
+        """Return what the person must know of the order in which updates came and, once it has ended, of what
+        never came.
+        """
         said = []
         if self._counter.behind:
             said.append(
@@ -219,7 +223,8 @@ class PeerRows:
         Raises
         ------
         BadMessage
-            When it does not say how many layers the model has, its prompts cannot be read, or it comes again in a generation.
+            When it does not say how many layers the model has, its prompts cannot be read, or it comes again
+            in a generation.
         """
         layers = message.get("num_layers")
         if type(layers) is not int or not 0 < layers <= MOST_LAYERS:
@@ -259,7 +264,7 @@ class PeerRows:
             raise BadMessage(f"updates of {first.flag} that were not asked for")
         number = self._place(first)
         if number is None:
-            reason, lost = self._counter.unplaced
+            reason, lost = self._counter.unnumbered
             self._left_out.leave_out(reason, lost=lost)
             return []
         step, micro_batch = divmod(number, self._plan.micro_batches)
@@ -275,10 +280,10 @@ class PeerRows:
         self.layers = max(self.layers, first.layer + 1)
         return [(row, step + 1, micro_batch) for row in rows]
 
-    def placed(self, row: TensorRow, step: int, micro_batch: int) -> PlacedRow | None:
+    def numbered(self, row: TensorRow, step: int, micro_batch: int) -> NumberedRow | None:
         """Return what is kept of a row in its place, or None when nobody wants it."""
-        kept = self.standing.keep(row, step)
-        if kept is None:
+        stored = self.standing.keep(row, step)
+        if stored is None:
             return None
         tiles = row.values.shape[-1] if row.values.ndim else 0
         text = "Unknown()"
@@ -288,7 +293,7 @@ class PeerRows:
             self._left_out.note(
                 "No start with a batch size came, so someone else's request is in force: with how many tiles is not known, and shapes are a guess."
             )
-        return PlacedRow(kept, step, micro_batch, self.dialect.phase, text, tuple(row.values.shape))
+        return NumberedRow(stored, step, micro_batch, self.dialect.phase, text, tuple(row.values.shape))
 
     def _end_pass(self, generation: PeerGeneration, message: Mapping[str, Any]) -> None:
         """Take the candidates, which end a forward pass."""
@@ -305,7 +310,7 @@ class PeerRows:
     def _place(self, row: TensorRow) -> int | None:
         if isinstance(self._counter, PassCounter) and row.flag == "MLP2_Plot":
             return max(self._counter.newest, 0)
-        return self._counter.place(row.layer, row.flag, row.values)
+        return self._counter.pass_of(row.layer, row.flag, row.values)
 
 
 def _input_tokens(prompts: list[list[PeerToken]]) -> TensorRow:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from ...protocol import STREAMS, shown_text, stream_schema
 from .peer_message import TensorRow
 
-__all__ = ["PlacedRow", "note_table", "tensors_table", "LeftOut"]
+__all__ = ["NumberedRow", "note_table", "tensors_table", "LeftOut"]
 
 _MOST_REASONS = 12
 
@@ -50,7 +50,7 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
-class PlacedRow:
+class NumberedRow:
     """A row with its place in the run."""
 
     row: TensorRow
@@ -61,8 +61,10 @@ class PlacedRow:
     source_shape: tuple[int, ...]
 
 
-def tensors_table(rows: Sequence[PlacedRow]) -> pa.Table:
-    """Return the rows as the stream has them. What a peer does not tell is as near as it can be told: non-finite values are counted in what came."""
+def tensors_table(rows: Sequence[NumberedRow]) -> pa.Table:
+    """Return the rows as the stream has them. What a peer does not tell is as near as it can be told:
+    non-finite values are counted in what came.
+    """
     values = [placed.row.values for placed in rows]
     sizes = [value.size for value in values]
     flat = np.concatenate([value.ravel() for value in values]) if rows else np.empty(0, np.float32)

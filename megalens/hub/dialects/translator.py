@@ -7,20 +7,19 @@ import json
 import time
 
 from websockets.asyncio.client import ClientConnection
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
+from websockets.exceptions import ConnectionClosed
 
 from ...protocol import EMBEDDING, ProtocolError, compressor_infos, shown_text
 from ...protocol.messages_generated import Announce, Config, ConfigPatch, FlagInfo, Status
 from ...protocol.version import own_version
-from ..direct_connect import DirectConnect
-from .dialect import DIALECTS, Dialect, Translation
-from .errors import DialectError
+from .dialect import Dialect, DialectError, Translation
 from .hosted_run import HostedRun
+from .peer_link import MOST_BYTES, detect, open_peer
 from .peer_message import BadMessage, TensorRow, read_message
 from .peer_rows import PeerRows
-from .rows import LeftOut, PlacedRow, note_table, tensors_table
+from .rows import LeftOut, NumberedRow, note_table, tensors_table
 
-__all__ = ["Translator", "announcement", "MOST_BYTES", "detect"]
+__all__ = ["Translator", "announcement"]
 
 _RETRY_SECONDS = 0.5
 _FLUSH_SECONDS = 0.2
@@ -30,84 +29,6 @@ _FRAME_BYTES = 8 << 20
 _LARGE_TEXT = 256 * 1024
 
 _WAITING = "The peer has not said yet how many layers its model has."
-
-MOST_BYTES = 256 * 1024 * 1024
-_OPEN_SECONDS = 10
-_PROBE_SECONDS = 3.0
-
-
-# Connecting to a foreign hub, and finding out what it speaks.
-async def open_peer(address: str) -> ClientConnection | None:
-    """Connect to a foreign hub. None when it cannot be reached now.
-
-    Raises
-    ------
-    DialectError
-        ``bad-parameter`` for no address, ``dialect`` when what answers is no such hub.
-    """
-    try:
-        return await DirectConnect(
-            address,
-            compression=None,
-            proxy=None,
-            max_size=MOST_BYTES,
-            max_queue=4,
-            open_timeout=_OPEN_SECONDS,
-            close_timeout=2,
-            # A peer that computes for long is still there; the pings find out when the machine is not.
-            ping_interval=20,
-            ping_timeout=None,
-        )
-    except InvalidURI as error:
-        raise DialectError(
-            "bad-parameter", f"{address!r:.200} is no address such as ws://host:5000."
-        ) from error
-    except InvalidStatus as error:
-        status = error.response.status_code
-        hint = " A Megalens hub is connected to with its token." if status in (401, 403) else ""
-        raise DialectError(
-            "dialect", f"{address} answers with HTTP status {status}, which none of these hubs does.{hint}"
-        ) from error
-    except (InvalidHandshake, OSError, asyncio.TimeoutError, EOFError):
-        return None
-
-
-async def detect(connection: ClientConnection) -> tuple[Dialect, list[str | bytes]]:
-    """Return what the hub speaks, told by what it answers to ``ping`` and to a message that none of them knows; and what else it sent meanwhile.
-
-    Raises
-    ------
-    DialectError
-        ``dialect`` when it cannot be told.
-    """
-    await connection.send(json.dumps({"type": "ping"}))
-    await connection.send(json.dumps({"type": "megalens-who-are-you"}))
-    ponged = False
-    others: list[str | bytes] = []
-    kept = 0
-    deadline = time.monotonic() + _PROBE_SECONDS
-    try:
-        # A hub may send its steps meanwhile, and none is left out; one that sends more than this says nothing else.
-        while time.monotonic() < deadline and kept <= MOST_BYTES:
-            data = await asyncio.wait_for(connection.recv(), deadline - time.monotonic())
-            if data == "Value Error!":
-                return DIALECTS["inference"], others
-            if isinstance(data, str) and data.replace(" ", "") == '{"type":"pong"}':
-                ponged = True
-                # The training hub prints the other message and says nothing, so there is no need to wait as long.
-                deadline = time.monotonic() + _PROBE_SECONDS / 3
-            else:
-                others.append(data)
-                kept += len(data)
-    except (asyncio.TimeoutError, ConnectionClosed):
-        pass
-    if ponged:
-        return DIALECTS["T1"], others
-    names = ", ".join(f"{dialect.name} ({dialect.title})" for dialect in DIALECTS.values())
-    raise DialectError(
-        "dialect",
-        f"What this hub speaks cannot be told: it answers no ping, and the hubs that do not are alike until they start. Say it with --dialect: {names}.",
-    )
 
 
 def announcement(name: str, dialect: Dialect | None, *, layers: int, config: Config) -> Announce:
@@ -173,7 +94,7 @@ class Translator:
         self._announced_layers = 0
         self._left_out = LeftOut()
         self._peer = PeerRows(plan.dialect, plan, self._left_out) if plan.dialect is not None else None
-        self._rows: list[PlacedRow] = []
+        self._rows: list[NumberedRow] = []
         self._waiting_bytes = 0
         self._requests = 0
         self._done = False
@@ -191,7 +112,7 @@ class Translator:
     def _generates(self) -> bool:
         return self._peer is not None and self._peer.dialect.generates
 
-    # -- what is told ----------------------------------------------------------------------------------------------
+    # -- what is told ----------------------------------------------------------------------------------------
 
     def line(self) -> str:
         """Return one line that says how it is."""
@@ -223,7 +144,7 @@ class Translator:
             what = f"for {self._plan.address}"
         return f"Waiting {what} for {seconds:.0f} s."
 
-    # -- life ------------------------------------------------------------------------------------------------------
+    # -- life ------------------------------------------------------------------------------------------------
 
     async def run(self, host: HostedRun) -> None:
         """Translate until the peer ends, or ``most_steps`` are there.
@@ -231,7 +152,8 @@ class Translator:
         Raises
         ------
         DialectError
-            When the peer cannot be reached, refuses, or is not what it was said to be. Rows that came before are with the hub.
+            When the peer cannot be reached, refuses, or is not what it was said to be. Rows that came before
+            are with the hub.
         """
         self._host = host
         await self._announce()
@@ -362,7 +284,7 @@ class Translator:
         if code not in (1000, 1001):
             self._left_out.note(f"The connection ended with {why}.")
 
-    # -- what comes ------------------------------------------------------------------------------------------------
+    # -- what comes ------------------------------------------------------------------------------------------
 
     async def _take(self, data: str | bytes) -> None:
         assert self._peer is not None
@@ -412,10 +334,10 @@ class Translator:
         for row, step, micro_batch in rows:
             if step > self.step:
                 await self._begin(step)
-            placed = self._peer.placed(row, step, micro_batch)
-            if placed is not None:
-                self._rows.append(placed)
-                self._waiting_bytes += placed.row.values.nbytes
+            numbered = self._peer.numbered(row, step, micro_batch)
+            if numbered is not None:
+                self._rows.append(numbered)
+                self._waiting_bytes += numbered.row.values.nbytes
         generation = self._peer.generation
         if generation is not None and generation.step > self.step:
             await self._begin(generation.step)
@@ -432,7 +354,7 @@ class Translator:
                 {"type": "configured", "id": change, "applied": True, "step": step, "config": after}
             )
 
-    # -- what goes -------------------------------------------------------------------------------------------------
+    # -- what goes -------------------------------------------------------------------------------------------
 
     async def _announce(self) -> None:
         assert self._host is not None

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from ...protocol import GENERATION_ENDED
 from .peer_message import is_shape
 
 __all__ = ["TensorKey", "WrittenPass", "WrittenPasses"]
 
 TensorKey = tuple[int, str, str]
 """Layer, flag and part."""
-_Place = tuple[int, int]
-_ENDED = ("finished", "cancelled", "failed")
+_PassNumber = tuple[int, int]
 _TOKEN = ("generation", "sequence", "position", "kind", "id", "text", "piece", "logit", "probability")
 _READ = ("tensor_step", "tensor_pass")
 _CANDIDATES = ("candidate_ids", "candidate_texts", "candidate_logits", "candidate_probabilities")
@@ -46,7 +46,8 @@ class WrittenPass:
 class WrittenPasses:
     """Takes rows as they come, and gives the passes in their order once all of their tensors are there.
 
-    A tensor is waited for until the same one of a later pass has come: each process sends its own in order, and slow viewers are spared the oldest.
+    A tensor is waited for until the same one of a later pass has come: each process sends its own in order,
+    and slow viewers are spared the oldest.
 
     Parameters
     ----------
@@ -73,10 +74,10 @@ class WrittenPasses:
         self._generation = generation
         self._expected = set(expected)
         self._wanted = frozenset(expected)
-        self._places: list[_Place] = []
+        self._numbers: list[_PassNumber] = []
         self._passes: list[WrittenPass] = []
-        self._tensors: dict[_Place, dict[TensorKey, np.ndarray[Any, Any]]] = {}
-        self._newest: dict[TensorKey, _Place] = {}
+        self._tensors: dict[_PassNumber, dict[TensorKey, np.ndarray[Any, Any]]] = {}
+        self._newest: dict[TensorKey, _PassNumber] = {}
         self._given = 0
         self._first_step = math.inf
         self.state = self.message = ""
@@ -93,12 +94,12 @@ class WrittenPasses:
     @property
     def ended(self) -> bool:
         """Whether no more tokens come."""
-        return self.state in _ENDED
+        return self.state in GENERATION_ENDED
 
     @property
     def done(self) -> bool:
         """Whether every pass was given."""
-        return self.ended and (self._given >= len(self._places) or not self.started)
+        return self.ended and (self._given >= len(self._numbers) or not self.started)
 
     def take(self, stream: str, table: pa.Table) -> None:
         """Take the rows of a frame."""
@@ -118,13 +119,15 @@ class WrittenPasses:
         elif stream == "tensors":
             self._take_tensors(table)
 
-    def whole(self, *, give_up: bool = False) -> Iterator[WrittenPass]:
-        """Yield the passes that are whole; with ``give_up`` the next one also without what has not come, and wait for that no more."""
-        while self.started and self._given < len(self._places):
-            place = self._places[self._given]
-            there = self._tensors.get(place, {})
+    def complete(self, *, give_up: bool = False) -> Iterator[WrittenPass]:
+        """Yield the passes that are complete; with ``give_up`` the next one also without what has not come,
+        and wait for that no more.
+        """
+        while self.started and self._given < len(self._numbers):
+            number = self._numbers[self._given]
+            there = self._tensors.get(number, {})
             late = {
-                key for key in self._expected if key not in there and self._newest.get(key, place) <= place
+                key for key in self._expected if key not in there and self._newest.get(key, number) <= number
             }
             # Tokens that were drawn from a pass come after it; a pass from which none was drawn is the last.
             drawn = self._given < len(self._passes) or self.ended
@@ -134,10 +137,10 @@ class WrittenPasses:
                 self._expected -= late
                 give_up = False
             self.missing |= self._wanted - there.keys()
-            number, self._given = self._given, self._given + 1
-            done = self._passes[number] if number < len(self._passes) else WrittenPass(number)
+            index, self._given = self._given, self._given + 1
+            done = self._passes[index] if index < len(self._passes) else WrittenPass(index)
             done.tensors = there
-            for old in [each for each in self._tensors if each <= place]:
+            for old in [each for each in self._tensors if each <= number]:
                 del self._tensors[old]
             yield done
 
@@ -155,7 +158,7 @@ class WrittenPasses:
         read = (row["tensor_step"], row["tensor_pass"])
         if row["kind"] == "prompt":
             prompt.append(row)
-            self._place(0, read)
+            self._note_pass(0, read)
             return
         number = row["position"] - len(prompt)
         if not 0 <= number <= len(self._passes):
@@ -165,24 +168,24 @@ class WrittenPasses:
             self._passes.append(WrittenPass(number))
         self._passes[number].tokens[sequence] = row
         if read[0] >= 0:
-            self._place(number + 1, read)
+            self._note_pass(number + 1, read)
 
-    def _place(self, number: int, place: _Place) -> None:
-        if number == len(self._places):
-            self._places.append(place)
+    def _note_pass(self, index: int, number: _PassNumber) -> None:
+        if index == len(self._numbers):
+            self._numbers.append(number)
 
     def _take_tensors(self, table: pa.Table) -> None:
         names = ("step", "micro_batch", "phase", "pass", "layer", "flag", "part", "shape")
         columns = {name: table.column(name).to_pylist() for name in names}
         lists = table.column("values").combine_chunks()
-        oldest = self._places[self._given] if self._given < len(self._places) else (self._first_step, 0)
+        oldest = self._numbers[self._given] if self._given < len(self._numbers) else (self._first_step, 0)
         for at in range(table.num_rows):
             row = {name: column[at] for name, column in columns.items()}
-            place, key = (row["step"], row["micro_batch"]), (row["layer"], row["flag"], row["part"])
+            number, key = (row["step"], row["micro_batch"]), (row["layer"], row["flag"], row["part"])
             if key not in self._wanted or (row["phase"], row["pass"]) != ("generate", "forward"):
                 continue
-            self._newest[key] = max(self._newest.get(key, place), place)
+            self._newest[key] = max(self._newest.get(key, number), number)
             values, shape = lists[at].values.to_numpy(zero_copy_only=False), row["shape"]
-            if place < oldest or not is_shape(shape) or math.prod(shape) != values.size:
+            if number < oldest or not is_shape(shape) or math.prod(shape) != values.size:
                 continue
-            self._tensors.setdefault(place, {})[key] = values.reshape(shape)
+            self._tensors.setdefault(number, {})[key] = values.reshape(shape)

@@ -32,7 +32,6 @@ _LONGEST_GAP = 60.0
 _CHUNK_BYTES = 24 << 20
 
 
-# The order and the times of a recording.
 @dataclass(frozen=True)
 class Chunk:
     """Rows of one stream that follow each other and belong to one step.
@@ -83,7 +82,9 @@ class RecordedOrder:
                 waiting[at] = (head, following)
 
     def seconds(self, step: int) -> float:
-        """Return when a step was reached, in seconds of the recording; a tenth of a second a step where nothing tells."""
+        """Return when a step was reached, in seconds of the recording; a tenth of a second a step where
+        nothing tells.
+        """
         if len(self._steps) < 2:
             return step * _STEP_SECONDS
         return float(np.interp(step, self._steps, self._times))
@@ -122,9 +123,9 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.Table]:
     yield pa.Table.from_batches([batch])
 
 
-# What a replay tells its hub about the run: what the recording says of it, and that it is a replay.
 def announcement(folder: RunFolder, config: Config, speed: float | None) -> Announce:
-    """Return the ``announce`` message.
+    """Return the ``announce`` message of a replay: what the recording says of the run, and that it is a
+    replay.
 
     Parameters
     ----------
@@ -167,7 +168,8 @@ def announcement(folder: RunFolder, config: Config, speed: float | None) -> Anno
 
 
 def read_speed(speed: Any) -> float | None:
-    """Return how many times as fast as it was recorded something is sent again; None is as fast as possible, and so is 0.
+    """Return how many times as fast as it was recorded something is sent again; None is as fast as possible,
+    and so is 0.
 
     Raises
     ------
@@ -340,7 +342,7 @@ class Replayer:
                 self._changed.clear()
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(self._changed.wait(), left)
-        await self._host.room()
+        await self._host.wait_for_viewers()
 
     async def _beat(self) -> None:
         while True:

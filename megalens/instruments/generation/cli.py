@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...protocol import MegalensError, shown_text
-from ...protocol.old_names import flags_from_text
+from ...protocol.settings import flags_from_text
 
 if TYPE_CHECKING:
-    from ...hub.dialects.served_inference import ServedInference
+    from ...hub.dialects.inference_gateway import ServedInference
 
 __all__ = ["add_commands"]
 
@@ -106,8 +106,8 @@ def _serve(arguments: argparse.Namespace) -> int:
 
 def _serve_dialect(run: str | None, port: int, host: str) -> ServedInference:
     """Serve a run in MegatronApp's dialect of inference."""
-    from ...hub.dialects.errors import DialectError
-    from ...hub.dialects.served_inference import ServedInference
+    from ...hub.dialects.dialect import DialectError
+    from ...hub.dialects.inference_gateway import ServedInference
     from ...hub.discovery import find_hub
 
     entry = None if run is None else find_hub(run)

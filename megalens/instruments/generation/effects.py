@@ -23,6 +23,7 @@ from .sweep import first_differences, generation_perturb, perturbed, sweep_point
 __all__ = ["Effect", "EffectReader", "effect_columns", "first_difference", "kl_divergence", "compared"]
 
 _MOST_VALUES = 1 << 26
+"""Logits, or hidden states of all layers, that are kept of the clean pass at once."""
 
 
 def compared(
@@ -121,7 +122,6 @@ def _swept(
         )
 
 
-"""Logits, or hidden states of all layers, that are kept of the clean pass at once."""
 _MOST_AT_ONCE = 1 << 22
 """Of them, in double precision."""
 

@@ -23,8 +23,7 @@ from ...protocol.generation import MOST_SEQUENCES
 from ...protocol.messages_generated import Announce, Cancel, Generate, Generating
 from ...tracer.errors import said
 from ...tracer.instrument import Instrument
-from .attention import no_attention
-from .hidden import Passes
+from .hidden import Passes, no_attention
 from .job import MOST_TOKENS, GenerationJob, checked_jobs
 from .language_model import LanguageModel
 from .lens import no_lens
@@ -32,7 +31,7 @@ from .writing import Writing
 
 if TYPE_CHECKING:
     from ...tracer import Tracer
-    from ...tracer.host import Host
+    from ...tracer.instrument import Host
 
 __all__ = ["GenerationInstrument"]
 

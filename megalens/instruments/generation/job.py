@@ -13,9 +13,9 @@ from ...protocol.errors import must_be
 from ...protocol.generation import GenerationRequest
 from ...protocol.messages_generated import Perturb
 from ...tracer.perturb import PerturbPlan
-from .attention import no_attention
 from .decoding import Decoding, GenerationPass, Sampler
 from .errors import GenerationError
+from .hidden import no_attention
 from .language_model import LanguageModel
 from .lens import no_lens
 from .sweep import generation_perturb, sweep_points

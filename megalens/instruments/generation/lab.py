@@ -4,16 +4,30 @@ from __future__ import annotations
 
 import atexit
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import torch
+from torch import distributed
+
+from ...protocol.generation import GenerationRequest
+from ...tracer.errors import said
+from .errors import GenerationError
+from .hidden import Passes
 from .instrument import GenerationInstrument
+from .job import GenerationJob
+from .language_model import LanguageModel
+from .megatron import MegatronLanguageModel
+from .megatron_control import JobControl, LostJobError
+from .sweep import generation_perturb
+from .writing import Writing
 
 if TYPE_CHECKING:
     from ...tracer import Tracer
 
-__all__ = ["Lab"]
+__all__ = ["Lab", "MegatronLab", "joined_control"]
 
 
 class Lab:
@@ -100,3 +114,171 @@ class Lab:
             # The first pass of a request takes changes too.
             if not self._instrument.run_next(passes):
                 self.tracer.take_changes()
+
+
+class MegatronLab(Lab):
+    """A lab in each process of a job. Every one of them makes it, and waits for it: it is over when rank 0 closes it.
+
+    While nothing is asked rank 0 says so to the others, well before anything is given up for that.
+
+    Parameters
+    ----------
+    tracer, instrument, connect
+        As of :class:`Lab`.
+    control : JobControl
+        Of this job, which the model has joined.
+    """
+
+    def __init__(
+        self,
+        tracer: Tracer,
+        instrument: GenerationInstrument,
+        connect: Callable[[], Any],
+        control: JobControl,
+    ) -> None:
+        self._writer, self._control = instrument.model, control
+        self._jobs: dict[int, GenerationJob] = {}
+        self._failure: GenerationError | None = None
+        super().__init__(tracer, instrument, connect)
+
+    def wait(self) -> None:
+        """Wait until the lab is over.
+
+        Raises
+        ------
+        LostJobError
+            When a process of the job went, or failed where the others could not go on.
+        """
+        super().wait()
+        if self._failure is not None:
+            raise self._failure
+
+    def _work(self) -> None:
+        if self._writer.device.type == "cuda":
+            # A thread begins with the first device.
+            torch.cuda.set_device(self._writer.device)
+        passes = self._instrument.new_passes(self.tracer.step)
+        try:
+            if self._control.leads:
+                self._lead(passes)
+            else:
+                self._follow(passes)
+        except LostJobError as error:
+            self._failure = error
+            self.tracer.warn(str(error))
+        finally:
+            self._instrument.release(True)
+            if isinstance(self._writer, MegatronLanguageModel):
+                self._writer.leave()
+            self._control.close()
+
+    # Rank 0.
+
+    def _lead(self, passes: Passes) -> None:
+        control, instrument = self._control, self._instrument
+        instrument.share = self._share
+        while (there := instrument.wait(control.beat_seconds)) is not False:
+            if there is None:
+                control.tell({"do": "beat"})
+                control.settle()
+            elif not instrument.run_next(passes):
+                control.tell({"do": "changes"})
+                self.tracer.take_changes()
+            if control.lost is not None:
+                # It was said of the generation, too.
+                raise control.lost
+        control.tell({"do": "end"})
+
+    def _share(self, job: GenerationJob) -> None:
+        """Have the others write a job, too."""
+        control = self._control
+        control.job = job
+        control.tell(
+            {
+                "do": "write",
+                "number": job.number,
+                "request": job.request.to_message(),
+                "prompts": [list(prompt) for prompt in job.prompts],
+                "control": job.control.number if job.control is not None else 0,
+                "paired": job.paired,
+            }
+        )
+        control.settle()
+
+    # The others.
+
+    def _follow(self, passes: Passes) -> None:
+        control, why = self._control, ""
+        while (message := control.hear())["do"] != "end":
+            try:
+                if message["do"] == "changes":
+                    self.tracer.take_changes()
+                elif message["do"] == "beat":
+                    control.settle()
+                elif message["do"] == "write":
+                    why = ""
+                    self._write(message, passes)
+                elif message["do"] == "pass":
+                    # Of a generation that failed here.
+                    control.settle(GenerationError(why or "It does not write that any more."))
+            except LostJobError:
+                raise
+            except Exception as error:  # The model is the user's. Rank 0 hears of it with the next pass.
+                why = why or said(error)
+
+    def _write(self, message: dict[str, Any], passes: Passes) -> None:
+        control, failure = self._control, None
+        try:
+            job = self._job(message)
+        except Exception as error:
+            failure = error
+        control.settle(failure)
+        control.job = self._jobs[job.number] = job
+        for old in sorted(self._jobs)[:-2]:
+            del self._jobs[old]
+        job.begin(passes.following.step)
+        state = "failed"
+        try:
+            Writing(job, self._writer, self.tracer, self._send_layers, lambda job: None).run(passes)
+            state = "cancelled" if job.cancelled else "finished"
+        finally:
+            job.end(state)
+
+    def _send_layers(self, stream: str, columns: Mapping[str, Any], step: int) -> None:
+        """Send what only this process knows of a generation: the effects on its stage's layers. Rank 0 sends everything else."""
+        place = self.tracer.points.place
+        if stream != "effects" or place.pp == 0 or not place.leads or place.dp > 0:
+            return
+        own = np.flatnonzero(np.asarray(columns["layer"]) >= 0)
+        rows = {
+            name: [values[at] for at in own] if isinstance(values, list) else np.asarray(values)[own]
+            for name, values in columns.items()
+        }
+        self._instrument.send(stream, rows, step)
+
+    def _job(self, message: dict[str, Any]) -> GenerationJob:
+        request = GenerationRequest.from_message(message["request"])
+        perturb = request.perturb
+        plan = None
+        if perturb is not None:
+            plan = generation_perturb(perturb, self.tracer.points, self.tracer.folders)
+        return GenerationJob(
+            message["number"],
+            request,
+            message["prompts"],
+            "",
+            control=self._jobs.get(message["control"]),
+            perturb=plan,
+            paired=message["paired"],
+            shared=True,
+        )
+
+
+def joined_control(model: LanguageModel) -> JobControl | None:
+    """Have a model of Megatron-Core computed by all processes of this job from now on, and return how they agree; None where it is whole in this process."""
+    there = distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
+    if not there or not isinstance(model, MegatronLanguageModel):
+        return None
+    control = JobControl()
+    model.join(control)
+    return control

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...tracer.tensors.window import Window
+from ...tracer.tensors.values import Window
 from .errors import GenerationError
 from .texts import Texts
 

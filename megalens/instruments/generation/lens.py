@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ...adapters.sizes import INNER_NAMES, input_features, text_config, unwrapped
 from ...tracer.points import ModelPoints
-from ...tracer.tensors.window import Window
+from ...tracer.tensors.values import Window
 from .decoding import Candidates, GenerationPass, candidates_of
 from .errors import GenerationError
 from .hidden import HiddenStates
@@ -21,6 +21,7 @@ from .token_rows import PlacedPass, lists_column
 __all__ = ["LensReader", "Readout", "no_lens"]
 
 _MOST_LOGITS = 1 << 24
+"""Logits that are looked at together."""
 
 _NORMS = ("norm", "ln_f", "norm_f", "final_layer_norm", "final_layernorm", "final_norm", "ln_final")
 _HEADS = ("lm_head", "output_layer", "embed_out", "head", "output", "unembed")
@@ -148,9 +149,6 @@ def _after(config: Any) -> Callable[[Tensor], Tensor]:
 def _first(output: Any) -> Tensor:
     logits: Tensor = output[0] if isinstance(output, (tuple, list)) else output
     return logits
-
-
-"""Logits that are looked at together."""
 
 
 class LensReader:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from .written import generations as of_run
-from .written.generation import Generation
+from . import requests as of_run
+from .written_text import Generation
 
 if TYPE_CHECKING:
     from ...api.notebook import NotebookRun

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ...adapters.sizes import unwrapped
 from ...demo.cache import Cache
 from ...demo.model import GPT
-from ...tracer.tensors.window import Window
+from ...tracer.tensors.values import Window
 from .errors import GenerationError
 from .language_model import LanguageModel, PaddedPrompts, Reading
 from .texts import Texts
@@ -170,8 +170,7 @@ def as_language_model(model: Any, tokenizer: Any = None) -> LanguageModel:
             f"Text is written by a torch.nn.Module or a megalens.instruments.generation.LanguageModel, got a {type(model).__name__}."
         )
     # Models that are not asked for are not imported for it.
-    from ...demo.model import GPT
-    from ...demo.tokenizer import ByteTokenizer
+    from ...demo.model import GPT, ByteTokenizer
     from .language_model import PlainLanguageModel
 
     inner = unwrapped(model)

@@ -13,10 +13,9 @@ from ...demo.checkpoint import CONFIG, CheckpointError, load_checkpoint
 from ...tracer.errors import TracerError
 from ...tracer.points import IAdapter
 from . import GenerationInstrument, LanguageModel, as_language_model
-from .attention import AttentionAdapter
 from .errors import GenerationError
-from .lab import Lab
-from .megatron_lab import MegatronLab, joined_control
+from .hidden import AttentionAdapter
+from .lab import Lab, MegatronLab, joined_control
 
 __all__ = ["serve", "load_folder"]
 

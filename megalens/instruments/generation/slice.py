@@ -5,7 +5,7 @@ from ...slices import Slice
 __all__ = ["SLICE"]
 
 _HERE = "megalens.instruments.generation"
-_RUN = f"{_HERE}.written.generations"
+_RUN = f"{_HERE}.requests"
 _NOTEBOOK = f"{_HERE}.notebook_generation"
 
 SLICE = Slice(

@@ -17,6 +17,7 @@ from .texts import Texts
 __all__ = ["PassPlace", "PlacedPass", "TokenRows", "lists_column"]
 
 _MOST_ROWS = 2048
+"""Of one batch."""
 
 
 def lists_column(values: Any, lengths: Sequence[int]) -> pa.Array:
@@ -30,7 +31,6 @@ def lists_column(values: Any, lengths: Sequence[int]) -> pa.Array:
     return pa.ListArray.from_arrays(arrow_column(offsets), flat)
 
 
-"""Of one batch."""
 _MOST_LOGITS = 1 << 24
 """Logits that are looked at together."""
 _NUMBERS = ("logit", "probability", "entropy")

@@ -14,12 +14,11 @@ import torch
 from torch import Tensor
 
 from ...tracer.tensors.plan import TracingPlan
-from ...tracer.tensors.window import Window
-from .attention import ATTENTION, attention_probabilities, with_attention
+from ...tracer.tensors.values import Window
 from .decoding import evaluating
 from .effects import compared
 from .errors import GenerationError
-from .hidden import HiddenStates, Passes
+from .hidden import ATTENTION, HiddenStates, Passes, attention_probabilities, with_attention
 from .job import GenerationJob
 from .language_model import LanguageModel, Reading
 from .lens import LensReader, Readout
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Writing", "GatheredPasses"]
 
 _TOLD_EVERY = 0.25
+"""Seconds between two rows that say how far a sweep is."""
 
 _SECONDS = 0.05
 """Less than an eye notices."""
@@ -135,7 +135,6 @@ def _joined(columns: list[Any]) -> Any:
     return [value for column in columns for value in column]
 
 
-"""Seconds between two rows that say how far a sweep is."""
 _TOLD_TEXT = 1.0
 """The same of a text."""
 

@@ -7,13 +7,13 @@ import json
 import math
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ...protocol import MegalensError, shown_text
-from ...protocol.plain_json import parse_json
-from .trainermon.cli import add_commands as add_trainermon_commands
+from ...protocol import MegalensError, is_whole, shown_text
+from ...protocol.outside import parse_json
 
 __all__ = ["add_commands"]
 
@@ -21,6 +21,155 @@ _EXIT_CODES = (
     "Exit codes: 0 healthy, 1 alarms of severity critical or warning, 2 a run or rules that cannot be read."
 )
 _EVERY_SECONDS = 0.5
+
+
+def add_trainermon_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the commands to the parser of ``megalens``."""
+    parser = commands.add_parser(
+        "anomalies",
+        help="put the anomalies that TrainerMon recorded in order",
+        description="Read the anomaly.json of every rank, say which anomalies came first in the computation, and write them to anomaly_analyse.json.",
+        epilog="Exit codes: 0 done, 2 a folder or an argument that cannot be read.",
+    )
+    parser.add_argument(
+        "folder", metavar="DIR", help="the folder anomaly_detected, which holds rank0/anomaly.json"
+    )
+    parser.add_argument("-k", "--topk", type=int, default=8, metavar="N", help="how many to show (default 8)")
+    parser.add_argument(
+        "-s",
+        "--step",
+        "--step_list",
+        default="[]",
+        metavar="STEPS",
+        help="of these steps only, such as [3,4]",
+    )
+    parser.add_argument("-o", "--out_path", metavar="DIR", help="where to write (default: DIR)")
+    parser.set_defaults(run=_run)
+    parser = commands.add_parser("monitor", help="write what TrainerMon measured in other formats")
+    kinds = parser.add_subparsers(dest="format", required=True, metavar="FORMAT")
+    parser = kinds.add_parser(
+        "to-db",
+        help="as the SQLite file of msProbe's trend viewer",
+        description="Read the CSV files that TrainerMon wrote, of all ranks, and write monitor_data.trend.db.",
+        epilog="Exit codes: 0 done, 2 a folder or an argument that cannot be read.",
+    )
+    parser.add_argument("folder", metavar="DIR", help="an output folder of TrainerMon")
+    parser.add_argument("--db", metavar="DIR", help="where to write (default: DIR)")
+    parser.add_argument("--mapping", metavar="FILE", help="JSON object: parts of names, and what they become")
+    parser.add_argument(
+        "--micro_step",
+        choices=("true", "false"),
+        default="true",
+        help="whether the x axis counts micro-batches (default true)",
+    )
+    parser.set_defaults(run=_to_db)
+    parser = kinds.add_parser(
+        "to-tensorboard",
+        help="as files of TensorBoard",
+        description="Read the CSV files that TrainerMon wrote, of all ranks, and write their numbers over steps as TensorBoard's events, one file for each rank and kind.",
+        epilog="Exit codes: 0 done, 2 a folder or an argument that cannot be read.",
+    )
+    parser.add_argument("folder", metavar="DIR", help="an output folder of TrainerMon")
+    parser.add_argument(
+        "--time_start", metavar="TIME", help="folders from this time on, such as Nov21_12-20-04"
+    )
+    parser.add_argument("--time_end", metavar="TIME", help="folders up to this time")
+    parser.add_argument(
+        "--process_num", type=int, default=1, metavar="N", help="1 to 128 processes (default 1)"
+    )
+    parser.add_argument(
+        "--data_type_list", nargs="+", metavar="KIND", help="such as actv grad_reduced (default all)"
+    )
+    parser.add_argument(
+        "--output_dirpath", metavar="DIR", help="where to write (default: a new folder in DIR)"
+    )
+    parser.set_defaults(run=_to_tensorboard)
+
+
+def _tell(sentence: str) -> None:
+    print(f"megalens monitor: {shown_text(sentence, 600)}", file=sys.stderr)
+
+
+def _written(write: Callable[[], Path]) -> int:
+    try:
+        written = write()
+    except MegalensError as error:
+        _tell(str(error))
+        return 2
+    print(f"Wrote {shown_text(str(written), 600)}")
+    return 0
+
+
+def _to_tensorboard(arguments: argparse.Namespace) -> int:
+    from .trainermon.convert import csv2tensorboard_by_step
+
+    names = ("time_start", "time_end", "process_num", "data_type_list", "output_dirpath")
+    options = {name: getattr(arguments, name) for name in names}
+    return _written(lambda: csv2tensorboard_by_step(arguments.folder, **options, tell=_tell))
+
+
+def _to_db(arguments: argparse.Namespace) -> int:
+    from .trainermon.convert import write_database
+
+    def write() -> Path:
+        folder = Path(arguments.folder)
+        out = folder if arguments.db is None else Path(arguments.db)
+        if not out.is_dir():
+            raise MegalensError(f"--db must be a folder that is there, got {shown_text(str(out), 300)}.")
+        names = None if arguments.mapping is None else _names(Path(arguments.mapping))
+        return write_database(folder, out, micro_step=arguments.micro_step == "true", names=names, tell=_tell)
+
+    return _written(write)
+
+
+def _names(path: Path) -> dict[str, str]:
+    try:
+        names = parse_json(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise MegalensError(f"--mapping must be a JSON file, got {shown_text(str(error), 300)}.") from error
+    if not isinstance(names, dict) or not all(isinstance(new, str) and old for old, new in names.items()):
+        raise MegalensError('--mapping must hold an object of texts, such as {"module.": ""}.')
+    return names
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from .trainermon.anomalies import ANALYSIS, first_anomalies, read_anomalies, write_anomalies
+
+    try:
+        if arguments.topk < 1:
+            raise MegalensError(f"--topk must be 1 or more, got {arguments.topk}.")
+        steps = _steps(arguments.step)
+        folder = Path(arguments.folder)
+        target = folder if arguments.out_path is None else Path(arguments.out_path)
+        anomalies, warnings = read_anomalies(folder)
+        if not target.is_dir():
+            raise MegalensError(
+                f"--out_path must be a folder that is there, got {shown_text(str(target), 300)}."
+            )
+        first = first_anomalies(anomalies, arguments.topk, steps)
+        try:
+            write_anomalies(target / ANALYSIS, first)
+        except OSError as error:
+            raise MegalensError(f"Could not write {ANALYSIS}: {error.strerror or error}.") from error
+    except MegalensError as error:
+        print(f"megalens anomalies: {shown_text(str(error), 600)}", file=sys.stderr)
+        return 2
+    for warning in warnings:
+        print(f"megalens anomalies: {shown_text(warning, 600)}", file=sys.stderr)
+    print(f"The first {len(first)} of {len(anomalies)} anomalies:")
+    for number, anomaly in enumerate(first):
+        print(f"{number}: {shown_text(anomaly.message, 1000)}")
+    return 0
+
+
+def _steps(text: str) -> frozenset[int]:
+    try:
+        steps = parse_json(text)
+    except ValueError:
+        steps = None
+    if not isinstance(steps, list) or not all(is_whole(each, 0) for each in steps):
+        raise MegalensError(f"--step must be a list of steps such as [3,4], got {shown_text(text, 100)}.")
+    return frozenset(steps)
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -16,9 +16,9 @@ from ...runs import open_run
 from ...runs.answers import only_members
 from ...server.base_handler import MegalensHandler
 from ...server.errors import ServerError
-from .own_rules import installed_rules
 from .recorded import count_alarms
 from .rules import RULES
+from .settings import installed_rules
 
 __all__ = ["ENDPOINTS", "AlarmCountsHandler"]
 

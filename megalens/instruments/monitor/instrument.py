@@ -27,7 +27,7 @@ from ...tracer.instrument import Instrument
 from .actions import Action, post
 
 if TYPE_CHECKING:
-    from ...tracer.host import Host
+    from ...tracer.instrument import Host
     from ...tracer.tracer import Tracer
 
 __all__ = ["IWatch", "MonitorInstrument"]
@@ -37,7 +37,7 @@ _MOST_WAITING = 16
 _MOST_REASON = 1000
 _MOST_SAMPLES, _MOST_IDS, _MOST_TEXT = 256, 1000, 20_000
 
-_ROW_BYTES = 8 * len(MOMENT_COLUMNS) + 64
+_READING_BYTES = 8 * len(MOMENT_COLUMNS) + 64
 
 
 # The last steps at full rate: what a recording that is sparse lacks when something goes wrong.
@@ -97,7 +97,7 @@ class BlackBox:
 
 
 def _size(step: StepReadings) -> int:
-    return sum(_ROW_BYTES * len(each.names) for each in step.readings)
+    return sum(_READING_BYTES * len(each.names) for each in step.readings)
 
 
 def _columns(step: StepReadings, readings: list[Readings], rank: int) -> dict[str, Any]:
@@ -292,7 +292,7 @@ class MonitorInstrument(Instrument):
             del self._samples[next(iter(self._samples))]
         self._samples[step] = text[:_MOST_TEXT]
 
-    def step_begins(self, step: int, held: bool) -> None:
+    def step_begins(self, step: int, untraced: bool) -> None:
         """Do between two steps what alarms have set off."""
         while self._waiting:
             action, alarms, at = self._waiting.popleft()

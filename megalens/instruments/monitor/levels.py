@@ -12,14 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...protocol import RANK_SCALAR
-from ...protocol.anomaly import MODULE_END
 
-__all__ = ["Levels", "Past", "median_of", "direction_of", "module_order", "places"]
+__all__ = ["MODULE_END", "Levels", "Past", "median_of", "direction_of", "module_order", "places"]
+
+MODULE_END = re.compile(r"/(input|output)\d*$")
+"""What stands behind the name of a module in the name of a tensor at one of its ends."""
+
 
 Column = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
 RECENT, WINDOW, BLOCKS = 8, 64, 16
+"""Values of which the median is the level, differences from it of which the median is the usual one, and levels that are kept, one of every :data:`RECENT` values."""
 
 DIRECTIONS = {
     "param_origin": "parameters",
@@ -144,8 +148,6 @@ def _clipped(values: NDArray[Any], bits: int) -> NDArray[np.int64]:
     clipped: NDArray[np.int64] = np.clip(values, 0, (1 << bits) - 1).astype(np.int64)
     return clipped
 
-
-"""Values of which the median is the level, differences from it of which the median is the usual one, and levels that are kept, one of every :data:`RECENT` values."""
 
 # From a median of absolute differences to a standard deviation, of a normal distribution.
 _TO_SIGMA = 1.4826

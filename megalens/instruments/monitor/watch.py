@@ -5,24 +5,20 @@ from __future__ import annotations
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from ...protocol import RANK_SCALAR, StepReadings
-from .alarm import Alarm, alarm_columns
 from .levels import direction_of
-from .rule import Finding, Rule
+from .rule import Alarm, Finding, OwnRule, Rule, alarm_columns
 from .settings import WatchSettings
 from .table import QUANTITIES, StepTable, StepTables
 
-__all__ = ["OwnRule", "Watch"]
-
-OwnRule: TypeAlias = Callable[[StepReadings, Sequence[StepReadings]], Iterable[Alarm]]
-"""A rule of somebody's own: takes a step and those before it, oldest first, and gives alarms."""
+__all__ = ["Watch"]
 
 MOST_ALARMS = 1000
 """Rows of the stream in one step; what is more is counted in one row."""

@@ -11,8 +11,7 @@ from typing import Any
 from .board import Board
 from .executor import Done
 from .orders import GreedyRule, OrderChoice, name_of
-from .placement import Placement
-from .plan_type import Plan
+from .plan_type import Placement, Plan
 
 __all__ = ["Adaptive", "Compare", "Measured"]
 

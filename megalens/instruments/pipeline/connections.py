@@ -14,8 +14,7 @@ from .chunk import StageChunk
 from .errors import PipelineError
 from .executor import Executor
 from .orders import OrderChoice
-from .placement import Placement
-from .plan_type import Plan
+from .plan_type import Placement, Plan
 from .stages.inbox import Key
 
 __all__ = ["expected_messages", "mirrored", "neighbours", "check_told_shapes", "CopySum"]

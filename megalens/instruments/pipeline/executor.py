@@ -12,8 +12,7 @@ from torch import Tensor
 from .chunk import StageChunk
 from .errors import PipelineError
 from .orders import IOrder
-from .placement import Placement
-from .plan_type import Operation, words_of
+from .plan_type import Operation, Placement, words_of
 from .stages.cut_batch import StepBatch
 from .stages.inbox import Arrival, Inbox, Key, shapes_text
 from .stages.link import Link, spec_of, tell_received, tell_sent

@@ -13,8 +13,7 @@ from .board import Board
 from .errors import PipelineError
 from .executor import Done
 from .orders import GreedyRule, OrderChoice, choice_from_json, choice_of, name_of
-from .placement import Placement
-from .plan_type import Plan
+from .plan_type import Placement, Plan
 
 __all__ = ["OrderControl", "Planner"]
 

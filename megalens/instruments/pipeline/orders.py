@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from .errors import PipelineError
-from .placement import Placement
-from .plan_type import Operation, Plan, check_plan
+from .plan_type import Operation, Placement, Plan, check_plan
 
 __all__ = [
     "FixedOrder",

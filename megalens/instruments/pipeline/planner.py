@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .errors import PipelineError
 from .orders import NAMES
-from .placement import Placement
-from .plan_type import Plan
+from .plan_type import Placement, Plan
 
 if TYPE_CHECKING:
     import pandas as pd

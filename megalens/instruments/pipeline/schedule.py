@@ -19,8 +19,7 @@ from .errors import PipelineError
 from .executor import Done, Executor
 from .order_control import OrderControl, Planner
 from .orders import FixedOrder, GreedyOrder, GreedyRule, IOrder, OrderChoice, name_of
-from .placement import Placement
-from .plan_type import Plan
+from .plan_type import Placement, Plan
 from .planner import compare_plans, plan_of_name
 from .stages.cut_batch import StepBatch, cut_batch
 from .stages.inbox import Inbox, Key

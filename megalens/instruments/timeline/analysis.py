@@ -14,12 +14,11 @@ import pyarrow as pa
 from ...protocol import is_whole
 from .clocks import Clocks, clocks
 from .dependencies import Dependencies, dependencies
-from .files.megascan_files import TimelineError
+from .megascan_files import TimelineError
 from .megascan_verdict import MegascanVerdict, megascan_of_spans
 from .replay import WORK_KINDS, StepChanges, StepReplay
-from .spans import Spans
+from .spans import Spans, Work, work
 from .verdict import Culprit, Verdict, judge
-from .work import Work, work
 
 __all__ = ["Analysis", "WhatIf", "analyse"]
 

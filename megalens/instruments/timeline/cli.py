@@ -96,9 +96,9 @@ def _verdict(arguments: argparse.Namespace) -> int:
 
 def _megascan(arguments: argparse.Namespace) -> int:
     from .analysis import analyse
-    from .files.megascan_files import read_rank_files
-    from .files.trace_folder import is_megascan
+    from .megascan_files import read_rank_files
     from .megascan_verdict import megascan_of_files
+    from .trace_folder import is_megascan
 
     folder = Path(arguments.folder)
     if folder.is_dir() and is_megascan(folder):
@@ -113,7 +113,7 @@ def _megascan(arguments: argparse.Namespace) -> int:
 
 def _export(arguments: argparse.Namespace) -> int:
     from .analysis import analyse
-    from .files.chrome import write_chrome_trace
+    from .chrome import write_chrome_trace
 
     with _opened(arguments.folder) as run:
         analysis = analyse(run)
@@ -126,7 +126,7 @@ def _export(arguments: argparse.Namespace) -> int:
 
 
 def _aggregate(arguments: argparse.Namespace) -> int:
-    from .files.megascan_files import aggregate, read_rank_files
+    from .megascan_files import aggregate, read_rank_files
 
     traces, problems = read_rank_files(Path(arguments.folder))
     events, more = aggregate(traces)
@@ -145,7 +145,7 @@ def _aggregate(arguments: argparse.Namespace) -> int:
 
 def _written(out: Path, write: Callable[[Path], Any]) -> Any:
     """Write a file beside and put it in its place once it is whole."""
-    from .files.megascan_files import TimelineError
+    from .megascan_files import TimelineError
 
     partial = out.with_name(f".{os.getpid()}.partial.{out.name}")
     try:

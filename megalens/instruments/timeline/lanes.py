@@ -16,6 +16,7 @@ __all__ = ["MOST_LANES", "found_of", "lanes_of", "links_of", "path_of"]
 MOST_LANES = 64
 _MOST_PIECES = 24_000
 _PHASE, _INSIDE, _BLOCKED = range(3)
+"""What is drawn over what: phases, layers and operations in them, and moments in which the rank is blocked."""
 
 
 # What a step waited for from its end back to its beginning: work of which any less would have made the step
@@ -97,7 +98,6 @@ def _waited(
     return None
 
 
-"""What is drawn over what: phases, layers and operations in them, and moments in which the rank is blocked."""
 _LEAST_SEEN = 0.3
 """Parts of a pixel that a sum takes at least."""
 _WAITING = 0.5

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .dependencies import Dependencies
-from .files.megascan_files import RankTrace, TimelineError, aggregate
+from .megascan_files import RankTrace, TimelineError, aggregate
 from .spans import COMMUNICATION, Spans
 
 __all__ = ["MegascanVerdict", "megascan_of_files", "megascan_of_spans"]

@@ -15,7 +15,7 @@ from ...runs.answers.selection import StreamRows, check_cancelled
 from ...runs.errors import ClientError
 from ...runs.query import Query
 from .analysis import Analysis
-from .files.megascan_files import TimelineError
+from .megascan_files import TimelineError
 from .pipeline_passes import PipelinePasses, pipeline_passes
 from .spans import Bools, Integers, Spans
 from .timeline_answer import MOST_ROWS, STREAM, number_of, step_counts
@@ -25,6 +25,7 @@ __all__ = ["read_pipeline", "pipeline_steps", "whole_steps"]
 _MEMBERS = ("first", "last", "replica")
 _STEPS = 10
 _SPARE = 4
+"""Steps that are read beside those that are answered: the newest may not be whole yet."""
 
 MOST_STEPS = 20
 MOST_OPERATIONS = 200_000
@@ -146,9 +147,6 @@ def _kinds(passes: PipelinePasses, rows: Integers, among: Integers) -> Integers:
     apart[which[kind == _WEIGHT]] = True
     kind[(kind == _BACKWARD) & apart[which]] = _INPUT
     return kind
-
-
-"""Steps that are read beside those that are answered: the newest may not be whole yet."""
 
 
 def read_pipeline(

@@ -8,13 +8,13 @@ _HERE = "megalens.instruments.timeline"
 
 SLICE = Slice(
     name="timeline",
-    traced=f"{_HERE}.training.instrument:traced",
-    run={"pipeline_metrics": f"{_HERE}.pipeline_frame:pipeline_metrics"},
+    traced=f"{_HERE}.instrument:traced",
+    run={"pipeline_metrics": f"{_HERE}.pipeline_passes:pipeline_metrics"},
     answers={
         "timeline": f"{_HERE}.timeline_answer:read_timeline",
         "pipeline": f"{_HERE}.pipeline_answer:read_pipeline",
     },
-    opens=f"{_HERE}.files.trace_recording:TRACES",
+    opens=f"{_HERE}.trace_folder:TRACES",
     endpoints=f"{_HERE}.endpoints:ENDPOINTS",
     commands=f"{_HERE}.cli:add_commands",
 )

@@ -12,8 +12,7 @@ import numpy as np
 
 from .clocks import Clocks
 from .dependencies import Dependencies
-from .spans import Bools, Floats, Integers, Spans, ranks_text
-from .work import Work
+from .spans import Bools, Floats, Integers, Spans, Work, ranks_text
 
 __all__ = ["Culprit", "Verdict", "judge"]
 

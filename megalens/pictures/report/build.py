@@ -25,6 +25,7 @@ from .errors import ReportError
 __all__ = ["Progress", "build_report", "write_report", "traced_flags"]
 
 Progress = Callable[[int, int, str], object]
+"""Called with (done, total, what comes next). Whatever it raises ends the report, and nothing is written."""
 
 _COLUMNS = ["flag", "step", "layer", "compressor"]
 
@@ -94,8 +95,6 @@ def _check_view(run: Run, options: Any, where: str) -> dict[str, Any]:
         raise ReportError(message, view=where, field=f"{where}.flag")
     return checked
 
-
-"""Called with (done, total, what comes next). Whatever it raises ends the report, and nothing is written."""
 
 _FORMATS = ("html", "ipynb")
 _PARTS = Path(__file__).parent / "runtime" / "report-page.json"

@@ -38,6 +38,7 @@ _MODULE_RANGE = "*" if own_version() == "0" else f"^{own_version()}"
 VIEW_MIME = "application/vnd.megalens.view+json"
 
 Painter = Callable[[Mapping[str, Any]], tuple[str, str]]
+"""Takes checked options and returns an SVG text and a caption of one line."""
 
 
 # View options as attributes of a widget.
@@ -113,7 +114,6 @@ def _plain_range(value: Any) -> Any:
         return list(value)
 
 
-"""Takes checked options and returns an SVG text and a caption of one line."""
 Framer = Callable[[Mapping[str, Any]], "DataFrame"]
 """Takes checked options and returns the rows that the view draws."""
 

@@ -37,6 +37,9 @@ __all__ = [
 ]
 
 FRAME_COLUMNS = (*MOMENT_STATISTICS, "variance_error", "kurtosis_error", "samples", "scaled", STAGE)
+"""Columns behind the groups' own: statistics, then extremes, the bounds of what raw sums leave of variance (relative) and kurtosis (absolute), the training samples
+consumed (-1 where nobody said), whether a loss scale that is not known may be in the values, and at which stage gradients were measured.
+"""
 
 _COLUMNS = {"layer_map": ["layer"], "item_map": ["item_type"], "tensors": ["name"]}
 
@@ -162,11 +165,6 @@ def _query(
         mixed=mixed,
         show=show,
     )
-
-
-"""Columns behind the groups' own: statistics, then extremes, the bounds of what raw sums leave of variance (relative) and kurtosis (absolute), the training samples
-consumed (-1 where nobody said), whether a loss scale that is not known may be in the values, and at which stage gradients were measured.
-"""
 
 
 def moment_frame(

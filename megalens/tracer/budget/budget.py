@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 from ...protocol import parse_budget
 from ...protocol.messages_generated import Budget
 from ..errors import TracerError
 from .control_steps import SHARE, Design, OwnCost, Shift, ShiftEstimate
-from .ladder import Ladder
 
-__all__ = ["CostBudget", "parse_budget"]
+__all__ = ["BudgetKeeper", "CostBudget", "ICostReduction", "Ladder", "parse_budget"]
 
 _FACTORS = (1, 2, 3, 4, 6, 8, 12, 16)
 _LAST_FACTORS = (24, 32, 48, 64)
@@ -23,23 +23,125 @@ _ENOUGH_STEPS = 1536
 _PATIENCE, _MOST_PATIENCE = 8, 128
 # One-sided 5 in 10,000, because the question is asked again after every block.
 _SURE = 3.29
-_ROOM = 0.8
+_HEADROOM = 0.8
+
+Settings = Mapping[str, Mapping[str, Any]]
+
+_SEED = 20_261_121
+"""The same on all ranks, so that they leave out the same steps without a word."""
+_RETRY_STEPS = 100
+"""After so many steps what was asked for in vain is asked for again: a rank may have been stopped."""
+
+
+class BudgetKeeper:
+    """Follows the budget of the plan. Every rank has one; only rank 0's is told of steps and asks for
+    changes.
+
+    Parameters
+    ----------
+    ladder : Ladder
+        What can be given up.
+    ask : callable
+        Takes what is to be given up from now on.
+    """
+
+    def __init__(self, ladder: Ladder, ask: Callable[[Any], None]) -> None:
+        self._ladder = ladder
+        self._ask = ask
+        self._budget: CostBudget | None = None
+        self._asked: ICostReduction | None = None
+        self._retry_at = 0
+        # Between the training thread, which changes what is measured, and the one that measures.
+        self._lock = threading.Lock()
+
+    def follow(
+        self, limit: float | None, settings: Mapping[str, Mapping[str, Any]], given_up: ICostReduction
+    ) -> None:
+        """Take what is in force from the step that begins now: the budget, what was asked for, and what is
+        given up of it.
+        """
+        with self._lock:
+            if limit is None:
+                self._budget = None
+                return
+            if self._budget is None or self._budget.limit != limit:
+                self._budget = CostBudget(limit, self._ladder, _SEED)
+            self._budget.follow(settings)
+            if given_up != self._budget.cost_reduction:
+                self._budget.applied(given_up)
+            self._asked = None
+
+    def control(self, step: int) -> bool:
+        """Return whether nothing is traced in this step."""
+        budget = self._budget
+        return budget is not None and budget.control(step)
+
+    def observe(self, step: int, traced: bool, wall_ns: int, spent_ns: int = 0) -> None:
+        """Count one step, and ask for what follows from it."""
+        with self._lock:
+            budget = self._budget
+            if budget is None:
+                return
+            budget.observe(step, traced, wall_ns, spent_ns)
+            wanted = budget.plan()
+            if wanted == budget.cost_reduction or (wanted == self._asked and step < self._retry_at):
+                return
+            self._asked, self._retry_at = wanted, step + _RETRY_STEPS
+        self._ask(wanted)
+
+    def status(self) -> Budget | None:
+        """Return the ``Budget`` object of ``status``; None without a budget."""
+        with self._lock:
+            return None if self._budget is None else self._budget.status()
+
+
+# What an instrument can give up to cost less, as the budget sees it.
+class ICostReduction(Protocol):
+    """What is given up: a frozen dataclass, so that two are equal which give up the same."""
+
+    @property
+    def every_factor(self) -> int:
+        """By which each setting's ``every`` is multiplied."""
+
+    def sentences(self) -> list[str]:
+        """Return what was given up, in words."""
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """Stages, the first of which gives up nothing.
+
+    Attributes
+    ----------
+    stages : sequence of ICostReduction
+        Each costs less than the one before; all with ``every_factor`` 1, which the budget sets.
+    apply : callable
+        Gives the settings in force of what was asked for under a reduction.
+    """
+
+    stages: Sequence[Any]
+    apply: Callable[[Settings, Any], dict[str, dict[str, Any]]]
 
 
 class CostBudget:
-    """Compares traced with control steps, and decides what to give up. Pure arithmetic: no clock, no thread, no device.
+    """Compares traced with control steps, and decides what to give up. Pure arithmetic: no clock, no thread,
+    no device.
 
-    Rank 0 holds one. Each step it is told how long the step took (:meth:`observe`), and what it then wants is read from :meth:`plan`. The
-    other ranks need :func:`control_step` and the ladder alone. :meth:`status` may be called from any thread.
+    Rank 0 holds one. Each step it is told how long the step took (:meth:`observe`), and what it then wants is
+    read from :meth:`plan`. The other ranks need :func:`control_step` and the ladder alone. :meth:`status` may
+    be called from any thread.
 
-    What is compared is step time, so whatever tracing does to the job is in it: hooks, copies, contention of the tracer's thread for
-    the interpreter and the memory. What the other steps pay when only every n-th is traced (a look at a flag for each hook) is not.
+    What is compared is step time, so whatever tracing does to the job is in it: hooks, copies, contention of
+    the tracer's thread for the interpreter and the memory. What the other steps pay when only every n-th is
+    traced (a look at a flag for each hook) is not.
 
-    The part of the cost that the training thread spends in the tracer is known by its clock. Where that alone is above the limit, nothing has to be compared: it is acted on after 16 traced steps.
+    The part of the cost that the training thread spends in the tracer is known by its clock. Where that alone
+    is above the limit, nothing has to be compared: it is acted on after 16 traced steps.
 
-    Sampling is given up first, by factors up to 16, then compression in four stages, and sampling up to 64 at last. Something is given
-    up when the cost is above the limit beyond doubt, or after 1,536 steps more likely than not, and taken back, the newest first, when the
-    whole 95 % interval has room for it. Compression that is taken back in vain is tried half as often each time.
+    Sampling is given up first, by factors up to 16, then compression in four stages, and sampling up to 64 at
+    last. Something is given up when the cost is above the limit beyond doubt, or after 1,536 steps more
+    likely than not, and taken back, the newest first, when the whole 95 % interval has room for it.
+    Compression that is taken back in vain is tried half as often each time.
 
     Parameters
     ----------
@@ -89,7 +191,9 @@ class CostBudget:
         return self._design.cycle
 
     def follow(self, settings: Mapping[str, Mapping[str, Any]]) -> None:
-        """Take what the user asked for from now on. Where that is a change, nothing is given up any more and measuring starts anew."""
+        """Take what the user asked for from now on. Where that is a change, nothing is given up any more and
+        measuring starts anew.
+        """
         asked = {name: dict(setting) for name, setting in settings.items()}
         if asked != self._settings:
             self._settings = asked
@@ -105,7 +209,8 @@ class CostBudget:
         Parameters
         ----------
         step : int
-            Its number. Steps that are never told, such as the ones before a resume, are left out of the comparison.
+            Its number. Steps that are never told, such as the ones before a resume, are left out of the
+            comparison.
         traced : bool
             False for a control step, True for every other, also where no flag was due.
         wall_ns : int
@@ -128,8 +233,8 @@ class CostBudget:
         self._seen += traced == self._traced
 
     def plan(self) -> Any:
-        """Return what should be given up. Where that differs from what is in force, make it so on all ranks at one step and say
-        so by :meth:`applied`.
+        """Return what should be given up. Where that differs from what is in force, make it so on all ranks
+        at one step and say so by :meth:`applied`.
         """
         return self._wanted
 
@@ -148,7 +253,9 @@ class CostBudget:
         return self._ladder.apply(self._settings, self._in_force)
 
     def status(self) -> Budget:
-        """Return the ``Budget`` object of ``status``. ``percent`` may be below 0, where noise is larger than the cost."""
+        """Return the ``Budget`` object of ``status``. ``percent`` may be below 0, where noise is larger than
+        the cost.
+        """
         design = self._design
         said = [f"1 traced step in {design.block // design.run} is left out, to compare with."]
         answer, cost_reduction = self._answer, self._in_force
@@ -174,7 +281,8 @@ class CostBudget:
         cycle = min(max(everies, default=1), _LONGEST_CYCLE)
         self._design = Design(cycle, self.share)
         self._own = OwnCost(cycle)
-        # Where all flags meet in one step, what it left to do is over by the end of the next. Else a cycle is taken as a whole.
+        # Where all flags meet in one step, what it left to do is over by the end of the next. Else a cycle is
+        # taken as a whole.
         self._window = min(cycle, 2) if len(set(everies)) < 2 else cycle
         self._at = self._block = -1
         self._sum = self._seen = 0
@@ -193,13 +301,14 @@ class CostBudget:
     def _end_block(self) -> None:
         times, self._times = self._times, {}
         design = self._design
-        place = design.place(self.seed, self._block) if self._block >= 0 else -1
-        control, traced = times.pop(place, (0, True))
+        position = design.position(self.seed, self._block) if self._block >= 0 else -1
+        control, traced = times.pop(position, (0, True))
         if traced or control <= 0:
             return
         first = design.run - 1
-        # Where steps are their own cycles, the step after a control is as relieved as a first control is burdened.
-        relieved = place + 1 if design.run == 2 else -1
+        # Where steps are their own cycles, the step after a control is as relieved as a first control is
+        # burdened.
+        relieved = position + 1 if design.run == 2 else -1
         others = [
             wall
             for at, (wall, traced) in times.items()
@@ -248,7 +357,7 @@ class CostBudget:
     def _less(self, shift: Shift) -> Any:
         now = self._in_force
         for factor in _FACTORS:
-            if factor > now.every_factor and self._percent(shift.value, factor) <= _ROOM * self.limit:
+            if factor > now.every_factor and self._percent(shift.value, factor) <= _HEADROOM * self.limit:
                 return replace(now, every_factor=factor)
         if now.every_factor < _FACTORS[-1]:
             # Even so it is not enough, and what comes next is measured under it.
@@ -257,15 +366,15 @@ class CostBudget:
         if coarser is not None:
             return coarser
         later = [factor for factor in _LAST_FACTORS if factor > now.every_factor]
-        enough = [factor for factor in later if self._percent(shift.value, factor) <= _ROOM * self.limit]
+        enough = [factor for factor in later if self._percent(shift.value, factor) <= _HEADROOM * self.limit]
         return replace(now, every_factor=(enough or later[-1:])[0]) if later else None
 
     def _more(self, shift: Shift) -> Any:
         now = self._in_force
         for factor in (*_FACTORS, *_LAST_FACTORS):
-            if factor < now.every_factor and self._percent(shift.high, factor) <= _ROOM * self.limit:
+            if factor < now.every_factor and self._percent(shift.high, factor) <= _HEADROOM * self.limit:
                 return replace(now, every_factor=factor)
-        if self._percent(shift.high) <= _ROOM * self.limit / 2:
+        if self._percent(shift.high) <= _HEADROOM * self.limit / 2:
             finer = self._next_level(now, -1)
             self._tried_up = finer is not None
             return finer

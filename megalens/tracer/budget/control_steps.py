@@ -1,4 +1,6 @@
-"""Which steps are control steps: a random few in which nothing is traced, the same ones on every rank."""
+"""Measuring what tracing costs: a random few control steps in which nothing is traced, the same on every
+rank, and how much longer the others take.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["SHARE", "Design", "control_step", "Shift", "ShiftEstimate", "OwnCost"]
+__all__ = ["SHARE", "Design", "OwnCost", "Shift", "ShiftEstimate", "control_step"]
 
 SHARE = 1 / 16
+"""Share of the steps that are left untraced to compare with."""
 
 _BLOCKS = 256
 _Z95 = 1.959964
@@ -23,7 +26,8 @@ _MOST_CYCLES = 64
 # What tracing costs at least, by the training thread's own clock: known long before a comparison of steps
 # says anything.
 class OwnCost:
-    """Adds up what a traced cycle took, and how much of it the training thread has spent inside of the tracer. That is lost whatever else is: the other costs come on top.
+    """Adds up what a traced cycle took, and how much of it the training thread has spent inside of the
+    tracer. That is lost whatever else is: the other costs come on top.
 
     Parameters
     ----------
@@ -56,7 +60,9 @@ class OwnCost:
             self._shares.append(self._cycle * self._spent / (self._wall - self._spent))
 
     def shift(self, z: float) -> Shift | None:
-        """Return how many steps longer a cycle is for it: the median, with the interval of the sign test at ``z`` standard deviations, which no stall moves. None before 16 steps."""
+        """Return how many steps longer a cycle is for it: the median, with the interval of the sign test at
+        ``z`` standard deviations, which no stall moves. None before 16 steps.
+        """
         n = len(self._shares)
         if n < _CYCLES or n * self._cycle < _STEPS:
             return None
@@ -79,12 +85,13 @@ class Shift:
 class ShiftEstimate:
     """Hodges-Lehmann estimate over blocks, with the interval of the rank test that it belongs to.
 
-    Of each block every traced time is compared with the control's, as a ratio. The estimate is the median of all these ratios (Hodges and
-    Lehmann, "Estimates of location based on rank tests", Ann. Math. Statist. 34, 1963), and the interval holds every
-    shift that the rank-sum test, stratified by block, does not reject (van Elteren, "On the combination of independent two-sample tests of
-    Wilcoxon", Bull. ISI 37, 1960; Lehmann, *Nonparametrics*, 1975, sections 2.3 and 3.3). The place of the control within its block is
-    random, and that alone makes the test valid: no assumption is made of how step times are distributed, and a slow drift, an outlier or a
-    stall moves neither the estimate nor the interval by more than one rank.
+    Of each block every traced time is compared with the control's, as a ratio. The estimate is the median of
+    all these ratios (Hodges and Lehmann, "Estimates of location based on rank tests", Ann. Math. Statist. 34,
+    1963), and the interval holds every shift that the rank-sum test, stratified by block, does not reject
+    (van Elteren, "On the combination of independent two-sample tests of Wilcoxon", Bull. ISI 37, 1960;
+    Lehmann, *Nonparametrics*, 1975, sections 2.3 and 3.3). The place of the control within its block is
+    random, and that alone makes the test valid: no assumption is made of how step times are distributed, and
+    a slow drift, an outlier or a stall moves neither the estimate nor the interval by more than one rank.
 
     The newest 256 blocks count.
     """
@@ -126,13 +133,16 @@ class ShiftEstimate:
         self._sorted = None
 
     def shift(self, z: float = _Z95) -> Shift | None:
-        """Return the estimate with the interval of ``z`` standard deviations of the rank sum (95 % by default); None without a block."""
+        """Return the estimate with the interval of ``z`` standard deviations of the rank sum (95 % by
+        default); None without a block.
+        """
         if not self._blocks:
             return None
         if self._sorted is None:
             self._sorted = np.sort(np.concatenate(self._blocks))
         ordered = self._sorted
-        # Under the null a control's rank among m traced ones is uniform on 0..m, with variance m (m + 2) / 12.
+        # Under the null a control's rank among m traced ones is uniform on 0..m, with variance m (m + 2) /
+        # 12.
         variance = sum(m * (m + 2) for m in map(len, self._blocks)) / 12
         outside = math.floor(len(ordered) / 2 - z * math.sqrt(variance))
         value = float(np.median(ordered))
@@ -141,8 +151,6 @@ class ShiftEstimate:
         return Shift(value, float(ordered[outside - 1]), float(ordered[-outside]))
 
 
-"""Share of the steps that are left untraced to compare with."""
-
 _MASK = (1 << 64) - 1
 _FEWEST = 8
 
@@ -150,13 +158,15 @@ _FEWEST = 8
 class Design:
     """How steps are dealt out: a randomised block design.
 
-    Steps are counted in cycles, from one traced step to the next: one step where every step is traced. Consecutive cycles make blocks,
-    and one cycle of each block, at a place that is drawn anew for each block, is the control. So whatever else changes from step to step
-    (clocks, sequence lengths, a neighbour on the machine) falls on both kinds alike, and the comparison is made within a block only
-    (Box, Hunter and Hunter, *Statistics for Experimenters*, 2nd ed. 2005, chapter 4: "block what you can, randomize what you cannot").
+    Steps are counted in cycles, from one traced step to the next: one step where every step is traced.
+    Consecutive cycles make blocks, and one cycle of each block, at a place that is drawn anew for each block,
+    is the control. So whatever else changes from step to step (clocks, sequence lengths, a neighbour on the
+    machine) falls on both kinds alike, and the comparison is made within a block only (Box, Hunter and
+    Hunter, *Statistics for Experimenters*, 2nd ed. 2005, chapter 4: "block what you can, randomize what you
+    cannot").
 
-    Where every step is traced, two controls follow each other and the second one counts: the tracer's own thread
-    finishes a step's rows during the next step, and the first would still pay for them.
+    Where every step is traced, two controls follow each other and the second one counts: the tracer's own
+    thread finishes a step's rows during the next step, and the first would still pay for them.
 
     Parameters
     ----------
@@ -179,18 +189,18 @@ class Design:
         self.block = max(_FEWEST, round(self.run / share))
         self._known = (-1, -1, 0)
 
-    def place(self, seed: int, block: int) -> int:
+    def position(self, seed: int, block: int) -> int:
         """Return the position in its block of the control that counts, from ``run - 1`` to the last."""
         known = self._known
         if known[0] != block or known[1] != seed:
-            place = self.run - 1 + _mix(seed, block) % (self.block - self.run + 1)
-            self._known = known = (block, seed, place)
+            position = self.run - 1 + _mix(seed, block) % (self.block - self.run + 1)
+            self._known = known = (block, seed, position)
         return known[2]
 
     def is_control(self, seed: int, step: int) -> bool:
         """Return whether nothing is traced in this step."""
         block, position = divmod(step // self.cycle, self.block)
-        return 0 <= self.place(seed, block) - position < self.run
+        return 0 <= self.position(seed, block) - position < self.run
 
 
 def control_step(seed: int, step: int, share: float = SHARE, cycle: int = 1) -> bool:
@@ -211,7 +221,9 @@ def control_step(seed: int, step: int, share: float = SHARE, cycle: int = 1) -> 
 
 
 def _mix(seed: int, number: int) -> int:
-    """Return 64 well mixed bits: SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014)."""
+    """Return 64 well mixed bits: SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
+    generators", OOPSLA 2014).
+    """
     z = (seed * 0x9E3779B97F4A7C15 + (number + 1) * 0xD1342543DE82EF95) & _MASK
     for _ in range(2):
         z = (z + 0x9E3779B97F4A7C15) & _MASK

@@ -1,4 +1,6 @@
-"""``python -m megalens.tracer.moments [build]``: say what measures on this machine's CPU and why, or build the kernel for it."""
+"""``python -m megalens.tracer.moments [build]``: say what measures on this machine's CPU and why, or build
+the kernel for it.
+"""
 
 from __future__ import annotations
 

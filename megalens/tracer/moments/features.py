@@ -1,12 +1,22 @@
-"""What attention, routers and weights are like, in numbers: pure functions of tensors, bounded in cost."""
+"""What attention, routers and weights are like, in numbers: pure functions of bounded cost, and the weights
+that are measured before a step.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Collection, Sequence
 
 import torch
 from torch import Tensor
 
+from . import measure
+from .hooks.sites import made_of
+from .part import MeasuredRows, NameList
+from .points import FeaturePoint, ParamPoint
+
 __all__ = [
     "PowerIteration",
+    "WeightFeatures",
     "attention_entropy",
     "attention_largest",
     "attention_probabilities",
@@ -19,16 +29,21 @@ MOST_ROWS = 64
 MOST_SAMPLES = 4
 """Samples of which probabilities are computed anew."""
 MOST_TOKENS = 4096
+"""Tokens of a router, evenly over all of them."""
 _FIRST_ITERATIONS, _MORE_ITERATIONS = 24, 4
+"""Products with a weight and its transpose in the first step, and in each one after it."""
+_NORMS = ("kernel_norm", "stable_rank")
 
 
 def attention_probabilities(query: Tensor, key: Tensor, size: int, *, causal: bool = True) -> Tensor:
-    """Return what each query row attends to, ``[B, heads, rows, S]``, float32: the softmax of scaled products, of few samples and rows.
+    """Return what each query row attends to, ``[B, heads, rows, S]``, float32: the softmax of scaled
+    products, of few samples and rows.
 
     Parameters
     ----------
     query, key : Tensor
-        ``[B, S, heads * size]``, before positions are turned into them; keys may be of fewer heads, each for a group of queries.
+        ``[B, S, heads * size]``, before positions are rotated into them; keys may be of fewer heads, each for
+        a group of queries.
     size : int
         Of one head.
     causal : bool
@@ -47,7 +62,9 @@ def attention_probabilities(query: Tensor, key: Tensor, size: int, *, causal: bo
 
 
 def attention_entropy(probabilities: Tensor) -> Tensor:
-    """Return the entropy in nats of each query row of ``[..., rows, S]``: 0 where it looks at one position only."""
+    """Return the entropy in nats of each query row of ``[..., rows, S]``: 0 where it looks at one position
+    only.
+    """
     found: Tensor = torch.special.entr(_some(probabilities).float()).sum(-1)
     return found
 
@@ -58,7 +75,9 @@ def attention_largest(probabilities: Tensor) -> Tensor:
 
 
 def router_entropy(probabilities: Tensor) -> Tensor:
-    """Return the entropy in nats of each token over experts, of ``[..., experts]``; scores that do not sum to 1 are made to."""
+    """Return the entropy in nats of each token over experts, of ``[..., experts]``; scores that do not sum to
+    1 are made to.
+    """
     tokens = probabilities.flatten(0, -2)
     tokens = tokens[_rows(len(tokens), tokens.device, MOST_TOKENS)].float()
     found: Tensor = torch.special.entr(tokens / tokens.sum(-1, keepdim=True)).sum(-1)
@@ -66,7 +85,9 @@ def router_entropy(probabilities: Tensor) -> Tensor:
 
 
 def router_similarity(weight: Tensor) -> Tensor:
-    """Return the cosine of each pair of experts in a router's weight; the shorter axis is that of the experts."""
+    """Return the cosine of each pair of experts in a router's weight; the shorter axis is that of the
+    experts.
+    """
     experts = (weight if weight.shape[0] <= weight.shape[1] else weight.T).float()
     experts = torch.nn.functional.normalize(experts, dim=-1)
     above = torch.triu_indices(len(experts), len(experts), 1, device=weight.device)
@@ -75,14 +96,18 @@ def router_similarity(weight: Tensor) -> Tensor:
 
 
 class PowerIteration:
-    """Finds the largest singular value of a weight that changes a little from step to step: begins where it was left, so that a few products are enough."""
+    """Finds the largest singular value of a weight that changes a little from step to step: begins where it
+    was left, so that a few products are enough.
+    """
 
     def __init__(self) -> None:
         self._start: Tensor | None = None
         self._vector: Tensor | None = None
 
     def __call__(self, weight: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the largest singular value of ``[m, n]``, and the stable rank: the sum of all squares over its own; each ``[1]``."""
+        """Return the largest singular value of ``[m, n]``, and the stable rank: the sum of all squares over
+        its own; each ``[1]``.
+        """
         values = weight.detach().float()
         times = _MORE_ITERATIONS
         if self._vector is None or self._start is None or self._vector.device != values.device:
@@ -108,3 +133,66 @@ def _rows(length: int, device: torch.device, most: int = MOST_ROWS) -> Tensor:
     if length <= most:
         return torch.arange(length, device=device)
     return torch.linspace(0, length - 1, most, device=device).long()
+
+
+# What is made of parameters before a step: largest singular values, stable ranks, and how alike a router's
+# experts are.
+class WeightFeatures:
+    """Measures what is made of parameters that lie here whole.
+
+    Parameters
+    ----------
+    params : sequence of ParamPoint
+        Those that this process counts.
+    features : sequence of FeaturePoint
+        Those whose source is no module are of parameters.
+    names : NameList
+        Gives the index of each name.
+    """
+
+    def __init__(
+        self, params: Sequence[ParamPoint], features: Sequence[FeaturePoint], names: NameList
+    ) -> None:
+        self._weights = [(point, PowerIteration()) for point in params if _is_whole(point)]
+        self._features = [
+            (each, each.source) for each in features if not isinstance(each.source, torch.nn.Module)
+        ]
+        self._names = names
+
+    def measure(self, due: Collection[str]) -> dict[str, MeasuredRows]:
+        """Return what is due, by statistic."""
+        found: dict[str, list[tuple[str, Tensor]]] = {}
+        norms = [stat for stat in _NORMS if stat in due]
+        for point, iteration in self._weights if norms else ():
+            value = point.value()
+            if value is None or value.ndim != 2 or not value.numel():
+                continue
+            made = made_of(lambda each: torch.stack(iteration(each)), value)  # noqa: B023
+            for at, stat in enumerate(_NORMS):
+                if stat in due and made is not None:
+                    found.setdefault(stat, []).append((point.name, made[at]))
+        for feature, give in self._features:
+            value = give() if feature.stat in due and feature.counted else None
+            tensor = None if value is None else made_of(feature.of, value)
+            if tensor is not None:
+                found.setdefault(feature.stat, []).append((feature.name, tensor))
+        return {stat: self._rows(stat, given) for stat, given in found.items()}
+
+    def _rows(self, stat: str, given: Sequence[tuple[str, Tensor]]) -> MeasuredRows:
+        part = MeasuredRows(stat)
+        by_device: dict[torch.device, list[tuple[str, Tensor]]] = {}
+        for name, tensor in given:
+            by_device.setdefault(tensor.device, []).append((name, tensor))
+        for here in by_device.values():
+            part.add([self._names.index(name) for name, _ in here], measure([each for _, each in here]))
+        return part
+
+
+def _is_whole(point: ParamPoint) -> bool:
+    """Return whether a weight is not a piece of one, as of tensor parallelism or ``fully_shard``."""
+    parameter = point.parameter
+    return (
+        parameter.ndim >= 2
+        and not hasattr(parameter, "placements")
+        and not getattr(parameter, "tensor_model_parallel", False)
+    )

@@ -9,21 +9,27 @@ from typing import Any
 
 import numpy as np
 
-from ...protocol import MOMENT_COLUMNS, MOMENT_POWERS, raw_sums_from_moments
-from .joining.gathering import Merged, WholeStep
+from ...protocol import (
+    MOMENT_COLUMNS,
+    MOMENT_POWERS,
+    RAW_MOMENTS_FOLDER,
+    RAW_SUMS,
+    SCALED_STATS,
+    raw_sums_from_moments,
+)
+from .gathering import CompleteStep, Merged
 
 __all__ = ["JsonlFiles"]
 
 _BY = {"param": "param", "grad": "param"}
-_SUMS = ("count", "sum_1", "sum_2", "sum_3", "sum_4")
-_SCALED = ("dgrad", "residual_dgrad")
 
 
 class JsonlFiles:
     """Writes ``<folder>/training_stats/<stat>_raw_moments_by_<param or layer>/rank0.jsonl``, one line a step.
 
-    In the producer thread. A line is appended with one write, so that whoever reads along sees a whole line or its beginning. Gradients inside of the model are written with their
-    loss scale in them, which the line says. A disk that fails is said once and ends the files, nothing else.
+    In the producer thread. A line is appended with one write, so that whoever reads along sees a whole line
+    or its beginning. Gradients inside of the model are written with their loss scale in them, which the line
+    says. A disk that fails is said once and ends the files, nothing else.
 
     Parameters
     ----------
@@ -32,11 +38,11 @@ class JsonlFiles:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder / "training_stats"
+        self._folder = folder / RAW_MOMENTS_FOLDER
         self._failed = False
         self.warn: Callable[[str], None] = lambda text: None
 
-    def __call__(self, whole: WholeStep) -> None:
+    def __call__(self, whole: CompleteStep) -> None:
         """Write one step."""
         for merged in whole.stats:
             if len(merged.tensors.names) and not self._failed:
@@ -50,34 +56,34 @@ class JsonlFiles:
                         f"Statistics are not written to files any more, from step {whole.step} on: {error.strerror or error}"
                     )
 
-    def _append(self, stat: str, whole: WholeStep, merged: Merged) -> None:
+    def _append(self, stat: str, whole: CompleteStep, merged: Merged) -> None:
         line = json.dumps(self._record(stat, whole, merged)) + "\n"
         folder = self._folder / stat
         folder.mkdir(parents=True, exist_ok=True)
         with open(folder / "rank0.jsonl", "ab", buffering=0) as file:
             file.write(line.encode())
 
-    def _record(self, stat: str, whole: WholeStep, merged: Merged) -> dict[str, Any]:
+    def _record(self, stat: str, whole: CompleteStep, merged: Merged) -> dict[str, Any]:
         scale = merged.loss_scale
         known = bool(np.isfinite(scale))
         rows = merged.rows
         stage = merged.gradient_stage
-        if merged.stat in _SCALED:
+        if merged.stat in SCALED_STATS:
             stage = "backward_scaled"
             if known:
                 rows = rows * scale**MOMENT_POWERS
         sums = raw_sums_from_moments({name: rows[:, at] for at, name in enumerate(MOMENT_COLUMNS)})
-        columns = [sums[name].tolist() for name in _SUMS]
+        columns = [sums[name].tolist() for name in RAW_SUMS]
         record: dict[str, Any] = {"iter": whole.step}
         if whole.samples >= 0:
             record["consumed_train_samples"] = whole.samples
         record["stat"] = stat
         if stage:
             record["gradient_stage"] = stage
-        if merged.stat in _SCALED and known:
+        if merged.stat in SCALED_STATS and known:
             record["loss_scale"] = scale
         record["values"] = {
-            name: dict(zip(_SUMS, figures, strict=True))
+            name: dict(zip(RAW_SUMS, figures, strict=True))
             for name, figures in zip(merged.tensors.names, zip(*columns, strict=True), strict=True)
         }
         return record

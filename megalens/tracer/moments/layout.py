@@ -1,16 +1,31 @@
-"""How a tensor's values lie in memory."""
+"""What a measured row holds, and how a tensor's values lie in memory."""
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
-__all__ = ["layout_of", "rows_of"]
+from megalens.protocol import MOMENT_COLUMNS
+
+__all__ = ["COLUMNS", "NEAR_ZERO", "TYPES", "layout_of", "rows_of"]
+
+
+COLUMNS = len(MOMENT_COLUMNS)
+"""Figures of a row, in the order of :data:`megalens.protocol.MOMENT_COLUMNS`."""
+
+TYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+"""Types of number that can be measured; the native kernel and the GPU's know them by their index here."""
+
+NEAR_ZERO = 1e-8
+"""Values whose size is below it count as near zero, where nobody says another."""
 
 
 def layout_of(tensor: Tensor) -> tuple[int, int, int] | None:
-    """Return rows, neighbouring values in a row, and values from the start of one row to the next, where their order does not matter.
+    """Return rows, neighbouring values in a row, and values from the start of one row to the next, where
+    their order does not matter.
 
-    A dense tensor is one row, also when its axes are permuted; a cut along one axis is several. None where it takes more to say.
+    A dense tensor is one row, also when its axes are permuted; a cut along one axis is several. None where it
+    takes more to say.
     """
     if tensor.is_contiguous():
         return 1, tensor.numel(), 0
@@ -32,7 +47,8 @@ def layout_of(tensor: Tensor) -> tuple[int, int, int] | None:
 
 
 def rows_of(tensor: Tensor) -> tuple[int, int, int, int] | None:
-    """Return how the rows of a tensor ``[..., features]`` lie, in their order: how many groups, how far apart these are, how many rows in each, and how far apart.
+    """Return how the rows of a tensor ``[..., features]`` lie, in their order: how many groups, how far apart
+    these are, how many rows in each, and how far apart.
 
     None where a row is not in one piece, or where it takes more to say.
     """

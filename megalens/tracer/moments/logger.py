@@ -13,41 +13,40 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from ...protocol import LEAST_RANKS, RANK_SCALAR, StepReadings
+from ...protocol import LEAST_RANKS, RANK_SCALAR, SCALED_STATS, StepReadings
 from ...protocol.messages_generated import Announce, Statistics, Status
 from ..errors import TracerError
 from ..instrument import Instrument
 from ..passes import left_out_sentence
+from .collector import Collector, MemberCollector, RootCollector
+from .features import WeightFeatures
+from .gathering import CompleteStep
 from .hooks.communication import Communication
-from .hooks.gradients import GradientMoment
-from .hooks.loss_scale import UNKNOWN_SCALE, LossScale
+from .hooks.gradients import UNKNOWN_SCALE, GradientMoment, LossScale
 from .hooks.own_gradients import UNREDUCED, OwnGradients
-from .hooks.param_rows import ParamRows
 from .hooks.sites import MomentProbe, Sites, probes_of
-from .hooks.values import local_values
-from .hooks.weight_features import WeightFeatures
+from .hooks.values import ParamRows, local_values
 from .intervals import JUDGED, SEEN, STATE, Intervals
-from .joining.collector import Collector, MemberCollector, RootCollector
-from .joining.gathering import WholeStep
-from .joining.part import MeasuredRows, MeasuredStep, NameList
 from .measure import measure
+from .part import MeasuredRows, MeasuredStep, NameList
 from .points import MomentPoints, ParamPoint
 
 if TYPE_CHECKING:
-    from ..host import Host
+    from ..instrument import Host
     from ..tracer import Tracer
 
 __all__ = ["StatisticsLogger"]
 
 _clock = time.perf_counter_ns
 _SITE_STATS = frozenset(("activation", "dgrad", "residual", "residual_dgrad", *SEEN))
-_SCALED = frozenset(("dgrad", "residual_dgrad"))
+_SCALED = frozenset(SCALED_STATS)
 
 
 class StatisticsLogger(Instrument):
     """Logs statistics of one model. Made by :func:`megalens.log_statistics`.
 
-    The instrument of the stream ``moments``. It lives in the tracer's steps: ``with statistics.step():`` is ``with tracer.step():``. Nothing that is called during training raises, waits or synchronises a device.
+    The instrument of the stream ``moments``. It lives in the tracer's steps: ``with statistics.step():`` is
+    ``with tracer.step():``. Nothing that is called during training raises, waits or synchronises a device.
 
     Parameters
     ----------
@@ -90,7 +89,8 @@ class StatisticsLogger(Instrument):
     left_out_passes : int
         Forward passes that were no training, in steps of which something inside of the model was logged.
     spent_ns : int
-        Nanoseconds that the training thread has spent on statistics; what the producer thread does is not in it.
+        Nanoseconds that the training thread has spent on statistics; what the producer thread does is not in
+        it.
     """
 
     name = "moments"
@@ -107,7 +107,7 @@ class StatisticsLogger(Instrument):
         samples: Callable[[int], int],
         *,
         owns_tracer: bool,
-        keep: Callable[[WholeStep], None] | None = None,
+        keep: Callable[[CompleteStep], None] | None = None,
         by_rank: bool = False,
         recorded: Intervals | None = None,
         own: Callable[[StepReadings], None] | None = None,
@@ -131,7 +131,7 @@ class StatisticsLogger(Instrument):
         self.owns_tracer = owns_tracer
         self._names = NameList(points.stage)
         counted = [point for point in points.params if point.counted]
-        ids = [self._names.place(point.name) for point in counted]
+        ids = [self._names.index(point.name) for point in counted]
         self._values = ParamRows(ids, [point.value for point in counted])
         self._state = {
             stat: ParamRows(ids, [partial(_state, optimizers, point.parameter, stat) for point in counted])
@@ -139,7 +139,7 @@ class StatisticsLogger(Instrument):
         }
         # What other processes count is measured where somebody compares it with theirs.
         replicas = [
-            (self._names.place(point.name), point) for point in points.params if by_rank and not point.counted
+            (self._names.index(point.name), point) for point in points.params if by_rank and not point.counted
         ]
         self._before = ParamRows(ids, [point.value for point in counted])
         self._replicas = ParamRows([at for at, _ in replicas], [point.value for _, point in replicas])
@@ -155,7 +155,7 @@ class StatisticsLogger(Instrument):
         self._gradients: GradientMoment | None = None
         own_gradients = OwnGradients(
             points.params,
-            [self._names.place(point.name) for point in points.params],
+            [self._names.index(point.name) for point in points.params],
             tracer.warn,
             self._spent,
             points.before_reduction,
@@ -231,8 +231,8 @@ class StatisticsLogger(Instrument):
         )
         self._announce = host.announce
 
-    def step_begins(self, step: int, held: bool) -> None:
-        """Begin a step; intervals hold of held ones too."""
+    def step_begins(self, step: int, untraced: bool) -> None:
+        """Begin a step; untraced ones count for the intervals too."""
         self._step = step
         self._due = self.intervals.due(step)
         if self._due or self._gradients is not None:
@@ -254,7 +254,9 @@ class StatisticsLogger(Instrument):
             self._spent(lambda: self._gradients and self._gradients.take())
 
     def logged(self, step: int, values: Mapping[str, Any]) -> None:
-        """Keep this rank's losses of the step, where ranks are judged and there are enough of them to say which one is odd."""
+        """Keep this rank's losses of the step, where ranks are judged and there are enough of them to say
+        which one is odd.
+        """
         if self._by_rank and self._due and self._ranks >= LEAST_RANKS:
             self._spent(lambda: self._keep_losses(values))
 
@@ -308,7 +310,9 @@ class StatisticsLogger(Instrument):
             announce["statistics"] = cast(Statistics, self.intervals.to_message())
 
     def report(self, status: Status) -> None:
-        """Say how many passes were left out, unless the tensor tracer saw more of them; what is logged is announced."""
+        """Say how many passes were left out, unless the tensor tracer saw more of them; what is logged is
+        announced.
+        """
         if self.left_out_passes:
             status["left_out_passes"] = max(self.left_out_passes, status.get("left_out_passes", 0))
 
@@ -398,14 +402,14 @@ class StatisticsLogger(Instrument):
     def _keep_communication(self, name: str, rows: Tensor) -> None:
         # Each process has its own, and none counts for the others.
         part = self._parts.setdefault("communication", MeasuredRows("communication", counted=False))
-        part.add((self._names.place(name),), rows)
+        part.add((self._names.index(name),), rows)
 
     def _keep_losses(self, values: Mapping[str, Any]) -> None:
         for name, value in values.items():
             if "loss" in name.lower():
                 loss = value if isinstance(value, Tensor) else torch.tensor(value, dtype=torch.float64)
                 part = self._parts.setdefault(RANK_SCALAR, MeasuredRows(RANK_SCALAR, counted=False))
-                part.add((self._names.place(name),), measure([loss.detach().reshape(1)]))
+                part.add((self._names.index(name),), measure([loss.detach().reshape(1)]))
 
     def _consumed(self) -> int:
         try:
@@ -445,7 +449,9 @@ def _of_gradients(intervals: Intervals) -> bool:
 
 
 def _state(optimizers: Sequence[Optimizer], parameter: nn.Parameter, stat: str) -> Tensor | None:
-    """Return what an optimizer keeps of a parameter; None before its first step, and where it keeps no such thing."""
+    """Return what an optimizer keeps of a parameter; None before its first step, and where it keeps no such
+    thing.
+    """
     for optimizer in optimizers:
         # Asked for by index, a state that is not there yet would be made.
         kept = optimizer.state.get(parameter)
@@ -456,7 +462,9 @@ def _state(optimizers: Sequence[Optimizer], parameter: nn.Parameter, stat: str) 
 
 
 def _direction(optimizers: Sequence[Optimizer], point: ParamPoint) -> Tensor | None:
-    """Return how far a gradient has the signs of the optimizer's mean, ``[1]``: from 0 (none) to 1 (all); None before the first step."""
+    """Return how far a gradient has the signs of the optimizer's mean, ``[1]``: from 0 (none) to 1 (all);
+    None before the first step.
+    """
     gradient, mean = point.gradient(), _state(optimizers, point.parameter, "exp_avg")
     here = None if gradient is None else local_values(gradient)
     usual = None if mean is None else local_values(mean)

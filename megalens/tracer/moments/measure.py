@@ -8,14 +8,15 @@ import torch
 from torch import Tensor
 
 from ..errors import TracerError
-from .columns import COLUMNS, NEAR_ZERO, TYPES
-from .gpu import measuring as gpu
+from . import gpu as gpu
+from .layout import COLUMNS, NEAR_ZERO, TYPES
 from .merge import merge_rows
 from .native import library
 
 __all__ = ["kernel_name", "measure", "measure_each", "measure_natively", "measure_plainly"]
 
-# Values at a time: what is in float64 meanwhile stays in a CPU's cache; a GPU wants fewer and larger launches.
+# Values at a time: what is in float64 meanwhile stays in a CPU's cache; a GPU wants fewer and larger
+# launches.
 _CHUNK = {"cpu": 1 << 16}
 _CHUNK_ELSEWHERE = 1 << 24
 
@@ -60,7 +61,8 @@ def measure(tensors: Sequence[Tensor], threads: int | None = None, eps: float = 
     Parameters
     ----------
     tensors : sequence of Tensor
-        float32, bfloat16, float16 or float64, of any shape, all on one device. They are only read, and no autograd graph is kept.
+        float32, bfloat16, float16 or float64, of any shape, all on one device. They are only read, and no
+        autograd graph is kept.
     threads : int, optional
         How many threads the kernel for CPUs takes; as many as torch when absent.
     eps : float
@@ -69,13 +71,16 @@ def measure(tensors: Sequence[Tensor], threads: int | None = None, eps: float = 
     Returns
     -------
     Tensor
-        float64, ``[n, 11]`` on that device: count, mean, the central moments M2, M3, M4, min, max of the finite values, and how many were NaN,
-        infinite, of these -∞, and near zero; columns as :data:`megalens.protocol.MOMENT_COLUMNS`. Where no value is finite: count 0, moments 0, NaN for mean, min and max.
+        float64, ``[n, 11]`` on that device: count, mean, the central moments M2, M3, M4, min, max of the
+        finite values, and how many were NaN, infinite, of these -∞, and near zero; columns as
+        :data:`megalens.protocol.MOMENT_COLUMNS`. Where no value is finite: count 0, moments 0, NaN for mean,
+        min and max.
 
     Raises
     ------
     TracerError
-        When a tensor is of another type, has no values of its own (``meta``, sparse, quantised), or lies on another device than the first.
+        When a tensor is of another type, has no values of its own (``meta``, sparse, quantised), or lies on
+        another device than the first.
     """
     if not tensors:
         return torch.empty((0, COLUMNS), dtype=torch.float64)
@@ -101,7 +106,8 @@ def measure_natively(
 ) -> Tensor | None:
     """Return what :func:`measure` does, or None where the kernel for CPUs cannot read every one of these.
 
-    It can read those of nearly every model on a CPU, and a training step waits for it: so no tensor is asked more than the kernel has to know.
+    It can read those of nearly every model on a CPU, and a training step waits for it: so no tensor is asked
+    more than the kernel has to know.
 
     Parameters
     ----------
@@ -125,7 +131,9 @@ def measure_natively(
 
 
 def measure_each(data: Tensor, eps: float = NEAR_ZERO) -> Tensor:
-    """Return what :func:`measure` does of ``data[0]``, ``data[1]`` and so on, in the calling thread: many small tensors that lie alike."""
+    """Return what :func:`measure` does of ``data[0]``, ``data[1]`` and so on, in the calling thread: many
+    small tensors that lie alike.
+    """
     kernel = library.load()
     first = None if isinstance(kernel, str) or not len(data) else kernel.describe(data[0])
     if isinstance(kernel, str) or first is None:
@@ -136,7 +144,9 @@ def measure_each(data: Tensor, eps: float = NEAR_ZERO) -> Tensor:
 
 
 def kernel_name(device: torch.device | str = "cpu") -> str:
-    """Return what measures on a device: ``native (AVX-512)``, ``native (AVX2)`` or ``native (portable)`` on the CPU, ``triton`` on a GPU, else ``plain``."""
+    """Return what measures on a device: ``native (AVX-512)``, ``native (AVX2)`` or ``native (portable)`` on
+    the CPU, ``triton`` on a GPU, else ``plain``.
+    """
     kind = torch.device(device).type
     kernel = library.load() if kind == "cpu" else gpu.load() if kind == "cuda" else ""
     return "plain" if isinstance(kernel, str) else kernel.name

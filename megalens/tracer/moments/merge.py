@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ..errors import TracerError
-from .columns import COLUMNS
+from .layout import COLUMNS
 from .native import library
 
 __all__ = ["merge_pieces", "merge_rows"]
@@ -16,8 +16,8 @@ __all__ = ["merge_pieces", "merge_rows"]
 def merge_rows(rows: Tensor) -> Tensor:
     """Merge passes over the same tensors, exactly as if all their values had been measured at once.
 
-    The twin of :func:`megalens.protocol.merge_moments` (Pébay 2008, SAND2008-6212, equations 3.1 for many sets at once) on the device, without
-    a word to the host.
+    The twin of :func:`megalens.protocol.merge_moments` (Pébay 2008, SAND2008-6212, equations 3.1 for many
+    sets at once) on the device, without a word to the host.
 
     Parameters
     ----------
@@ -27,7 +27,8 @@ def merge_rows(rows: Tensor) -> Tensor:
     Returns
     -------
     Tensor
-        float64, ``[n, 11]``, on the same device. Where all k rows have count 0: count 0, moments 0, NaN for mean, min and max.
+        float64, ``[n, 11]``, on the same device. Where all k rows have count 0: count 0, moments 0, NaN for
+        mean, min and max.
 
     Raises
     ------
@@ -45,7 +46,8 @@ def merge_rows(rows: Tensor) -> Tensor:
         # What a row without data says of its values is nothing, whatever stands in it.
         n, mean, m2, m3, m4 = (torch.where(there, column, 0.0) for column in (n, mean, m2, m3, m4))
         count = n.sum(0)
-        # Means are summed as distances from the first of them: equal values have no spread, not even by the rounding of their mean.
+        # Means are summed as distances from the first of them: equal values have no spread, not even by the
+        # rounding of their mean.
         near = mean.gather(0, there.int().argmax(0, keepdim=True)).squeeze(0) if len(mean) else count
         near = torch.where(near.isfinite(), near, 0.0)
         middle = near + (n * (mean - near)).sum(0) / count
@@ -69,7 +71,8 @@ def merge_rows(rows: Tensor) -> Tensor:
 
 
 def merge_pieces(rows: np.ndarray) -> np.ndarray:
-    """Merge what was found of pieces of tensors, on the host; exactly as :func:`merge_rows`, and many times as fast where there is the native library.
+    """Merge what was found of pieces of tensors, on the host; exactly as :func:`merge_rows`, and many times
+    as fast where there is the native library.
 
     Parameters
     ----------

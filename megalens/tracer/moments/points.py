@@ -1,4 +1,6 @@
-"""What an adapter tells the statistics logger of a model: which tensors there are, what they are called, and which of them this process counts."""
+"""What an adapter tells the statistics logger of a model: which tensors there are, what they are called, and
+which of them this process counts.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from torch import Tensor, nn
 
 from ..graph_probes import WHOLE
 
-__all__ = ["BeforeReduction", "FeaturePoint", "ParamPoint", "ResidualPoint", "SitePoint", "MomentPoints"]
+__all__ = ["BeforeReduction", "FeaturePoint", "MomentPoints", "ParamPoint", "ResidualPoint", "SitePoint"]
 
 
 @dataclass(frozen=True)
@@ -20,17 +22,19 @@ class ParamPoint:
     Attributes
     ----------
     name : str
-        Canonical: global layer and expert indices, the same in every layout. Every process that holds a part gives the same name.
+        Canonical: global layer and expert indices, the same in every layout. Every process that holds a part
+        gives the same name.
     parameter : torch.nn.Parameter
         The parameter itself.
     counted : bool
-        Whether this process's values are to be counted. Each value of the whole tensor is counted by exactly one process: of replicas and of tied
-        copies one counts, of shards every holder counts its own.
+        Whether this process's values are to be counted. Each value of the whole tensor is counted by exactly
+        one process: of replicas and of tied copies one counts, of shards every holder counts its own.
     value : callable
-        Gives the local values to measure (of a ``DTensor`` the local shard; the fp32 master weights where there are some), or None where this process has none.
-        Called after the optimizer's step.
+        Gives the local values to measure (of a ``DTensor`` the local shard; the fp32 master weights where
+        there are some), or None where this process has none. Called after the optimizer's step.
     gradient : callable
-        Gives the local gradient in the same way, reduced over data-parallel processes, or None. Called before clipping.
+        Gives the local gradient in the same way, reduced over data-parallel processes, or None. Called before
+        clipping.
     """
 
     name: str
@@ -51,13 +55,14 @@ class SitePoint:
     module : torch.nn.Module
         The module.
     counts_input, counts_output : bool
-        Whether this process counts that end. Data- and context-parallel processes each count their own; of tensor-parallel ones each where the
-        end is cut over them, else the first; None of both is no site.
+        Whether this process counts that end. Data- and context-parallel processes each count their own; of
+        tensor-parallel ones each where the end is cut over them, else the first; None of both is no site.
     logs_input, logs_output : bool
         Whether that end is measured at all (logits are not).
     logs_input_gradient, logs_output_gradient : bool or None
-        The same for the gradient there, where it differs; None: as above. An end may be whole while its gradient is a part of a sum over processes, and the other way round: what is such a part is
-        not measured.
+        The same for the gradient there, where it differs; None: as above. An end may be whole while its
+        gradient is a part of a sum over processes, and the other way round: what is such a part is not
+        measured.
     """
 
     name: str
@@ -103,7 +108,8 @@ class FeaturePoint:
     source : torch.nn.Module or callable
         The module, or what gives the parameter.
     of : callable
-        Makes the tensor that is measured of the module's output or of the parameter, without a graph; None where there is nothing this time.
+        Makes the tensor that is measured of the module's output or of the parameter, without a graph; None
+        where there is nothing this time.
     counted : bool
         As for a site.
     """
@@ -124,7 +130,8 @@ class BeforeReduction:
     begin : callable
         Is given what to call then with each parameter and its gradient, and returns what ends that.
     each_pass : bool
-        Whether it comes in each backward pass, with what has been accumulated so far, also in those that reduce nothing.
+        Whether it comes in each backward pass, with what has been accumulated so far, also in those that
+        reduce nothing.
     """
 
     begin: Callable[[Callable[[nn.Parameter, Tensor], None]], Callable[[], None]]
@@ -146,10 +153,12 @@ class MomentPoints:
     left_out : str or None
         What of the model cannot be measured while the rest is, as a sentence for the user.
     gradients_ready : callable or None
-        Where the gradients are ready (reduced, unscaled, not clipped) at another moment than right before ``optimizer.step``: is given what to call at that moment, and returns what takes it away again.
-        It does not call in a step that is skipped because of infinite gradients.
+        Where the gradients are ready (reduced, unscaled, not clipped) at another moment than right before
+        ``optimizer.step``: is given what to call at that moment, and returns what takes it away again. It
+        does not call in a step that is skipped because of infinite gradients.
     loss_scale : callable or None
-        Gives the factor by which the loss is multiplied in the step that is going on, as a number or a tensor on the device; asked before the backward pass. None where the optimizer does not say.
+        Gives the factor by which the loss is multiplied in the step that is going on, as a number or a tensor
+        on the device; asked before the backward pass. None where the optimizer does not say.
     before_reduction : BeforeReduction or None
         Where a process's own gradients are to be had at one moment only, right before they are reduced.
     """

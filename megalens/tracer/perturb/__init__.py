@@ -1,8 +1,9 @@
-"""Perturbations: faults put into weights and activations on purpose, while the training goes on. docs/perturbations.md says what each does."""
+"""Perturbations: faults put into weights and activations on purpose, while the training goes on.
+docs/perturbations.md says what each does.
+"""
 
 from ...protocol import perturb_from_disturbance
-from .hooks import IClock
-from .install import Installed, install_perturbations
+from .hooks import IClock, Installed, install_perturbations
 from .plan import SITES, PerturbPlan, SitePlan, perturb_plan, site_infos
 
 __all__ = [

@@ -1,8 +1,11 @@
-"""What each kind does to a tensor. Never in place, differentiable, and without a synchronisation."""
+"""What each kind of perturbation does to a tensor, with random numbers of its own. Never in place,
+differentiable, and without a synchronisation.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +14,7 @@ from torch import Tensor
 
 from ...protocol import AddVector, BitFlip, Noise1, Noise2, Offset, Perturbation
 
-__all__ = ["FLOATS", "perturbed"]
+__all__ = ["FLOATS", "is_sharded", "on_own_piece", "own_features", "perturbed"]
 
 FLOATS: dict[torch.dtype, torch.dtype] = {
     torch.float16: torch.int16,
@@ -19,13 +22,70 @@ FLOATS: dict[torch.dtype, torch.dtype] = {
     torch.float32: torch.int32,
     torch.float64: torch.int64,
 }
+"""Types that can be perturbed, with the integers of the same width."""
 
 _BITS = 31
 
 
+# Tensors of which each process holds a piece and knows it: ``torch.distributed.tensor.DTensor``.
+def is_sharded(tensor: Any) -> bool:
+    """Return whether ``tensor`` is a DTensor. Where nothing has imported them there is none."""
+    home = sys.modules.get("torch.distributed.tensor")
+    return home is not None and isinstance(tensor, home.DTensor)
+
+
+def on_own_piece(tensor: Any, change: Callable[[Tensor, tuple[int, ...]], Tensor]) -> Any:
+    """Return a DTensor whose piece in this process is changed.
+
+    Parameters
+    ----------
+    tensor : DTensor
+        What to change.
+    change : callable
+        Is given this process's piece and the piece's coordinates, which are empty where every process holds
+        all of the tensor.
+
+    Raises
+    ------
+    TypeError
+        When the pieces are parts of a sum: their sum is not there yet.
+    """
+    if any(placement.is_partial() for placement in tensor.placements):
+        raise TypeError("its sum over the processes is not there yet")
+    where = tensor.device_mesh.get_coordinate() or ()
+    cut = tuple(at for at, placement in zip(where, tensor.placements, strict=True) if placement.is_shard())
+    changed = change(tensor.to_local(), cut)
+    return type(tensor).from_local(
+        changed,
+        tensor.device_mesh,
+        tensor.placements,
+        run_check=False,
+        shape=tensor.shape,
+        stride=tensor.stride(),
+    )
+
+
+def own_features(tensor: Any, vector: Tensor) -> Tensor:
+    """Return what of ``vector`` ``[features]`` belongs to this process's piece of a DTensor ``[...,
+    features]``; nothing is sent.
+    """
+    home = sys.modules["torch.distributed.tensor"]
+    last = tensor.ndim - 1
+    cut = [each if each.is_shard(last) else home.Replicate() for each in tensor.placements]
+    if not any(each.is_shard() for each in cut):
+        return vector
+    whole = type(tensor).from_local(
+        vector, tensor.device_mesh, [home.Replicate()] * len(cut), run_check=False
+    )
+    pieces = [home.Shard(0) if each.is_shard() else each for each in cut]
+    own: Tensor = whole.redistribute(placements=pieces).to_local()
+    return own
+
+
 # Random numbers that belong to one tensor of one micro-batch, and to nothing else.
 class RandomValues:
-    """Draws for one tensor. The same key gives the same numbers; the global random state is neither read nor changed.
+    """Draws for one tensor. The same key gives the same numbers; the global random state is neither read nor
+    changed.
 
     Parameters
     ----------
@@ -48,33 +108,30 @@ class RandomValues:
 
     def normal(self) -> Tensor:
         """Return N(0, 1)."""
-        return self._room(self._dtype).normal_(generator=self._generator)
+        return self._empty(self._dtype).normal_(generator=self._generator)
 
     def uniform(self, low: float, high: float) -> Tensor:
         """Return numbers from ``low`` to ``high``."""
-        return self._room(self._dtype).uniform_(low, high, generator=self._generator)
+        return self._empty(self._dtype).uniform_(low, high, generator=self._generator)
 
     def whole(self, below: int, dtype: torch.dtype) -> Tensor:
         """Return whole numbers from 0 to ``below`` - 1."""
-        return self._room(dtype).random_(0, below, generator=self._generator)
+        return self._empty(dtype).random_(0, below, generator=self._generator)
 
     def chosen(self, rate: float) -> Tensor:
         """Return booleans of which a share ``rate`` is true.
 
-        A rate that is no multiple of 2⁻³¹ is rounded up or down at random, so that it is met on average however small it is. (Floats of 32 bits, the usual way, cannot tell rates
-        below 6e-8 apart.)
+        A rate that is no multiple of 2⁻³¹ is rounded up or down at random, so that it is met on average
+        however small it is. (Floats of 32 bits, the usual way, cannot tell rates below 6e-8 apart.)
         """
         bound = int(rate * 2**_BITS + self._rest)
         if bound >= 2**_BITS:
             return torch.ones(self._shape, dtype=torch.bool, device=self._device)
-        return self._room(torch.int32).random_(generator=self._generator) < bound
+        return self._empty(torch.int32).random_(generator=self._generator) < bound
 
-    def _room(self, dtype: torch.dtype) -> Tensor:
+    def _empty(self, dtype: torch.dtype) -> Tensor:
         # Contiguous whatever the tensor is, so that numbers depend on its shape alone.
         return torch.empty(self._shape, dtype=dtype, device=self._device)
-
-
-"""Types that can be perturbed, with the integers of the same width."""
 
 
 def perturbed(x: Tensor, kind: Perturbation, key: tuple[object, ...], vector: Tensor | None = None) -> Tensor:
@@ -135,7 +192,8 @@ def _bit_flip(x: Tensor, kind: BitFlip, random: RandomValues) -> Tensor:
         flips = chosen * (1 << kind.bit if kind.bit < bits - 1 else -(1 << kind.bit))
     else:
         raise ValueError(f"{x.dtype} has the bits 0 to {bits - 1}, and no {kind.bit}")
-    # To autograd this is a copy, and the gradient passes straight through. Nobody has seen it yet, so that changing it is safe.
+    # To autograd this is a copy, and the gradient passes straight through. Nobody has seen it yet, so that
+    # changing it is safe.
     copy = x.clone()
     copy.detach().view(integers).bitwise_xor_(flips)
     return copy

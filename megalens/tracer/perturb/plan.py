@@ -1,4 +1,6 @@
-"""From a ``Perturb`` object to a plan that hooks can follow."""
+"""From a ``Perturb`` object to a plan that hooks can follow: where a module can be perturbed, and who draws
+the same numbers.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ...protocol import (
+    PHASES,
     AddVector,
     BitFlip,
     Perturbation,
@@ -27,23 +30,21 @@ from ..own_hooks import hooks_of
 from ..place import Place
 from ..points import ModelPoints, Source
 from ..vectors import load_vectors
-from .arithmetic import FLOATS
-from .sharded import is_sharded
+from .arithmetic import FLOATS, is_sharded
 
 __all__ = [
+    "SITES",
     "PerturbPlan",
     "SitePlan",
-    "perturb_plan",
-    "SITES",
-    "site_infos",
-    "refused_layers",
     "owner_of_weight",
+    "perturb_plan",
     "piece_of_output",
+    "refused_layers",
     "replica_of_output",
     "replica_of_weight",
+    "site_infos",
 ]
 
-_PHASES: tuple[Phase, ...] = ("train", "eval", "generate")
 _SEED = 0
 _STEPS = 100
 
@@ -52,6 +53,7 @@ SITES = {
     "calculation": "MLP output",
     "system": "Between layers",
 }
+"""Sites by name, with what people are told."""
 
 SAME_TENSOR = {"calculation": "MLP2_mat_mul", "system": "HiddenStates"}
 """By site the flag that shows what is perturbed there."""
@@ -59,12 +61,15 @@ SAME_TENSOR = {"calculation": "MLP2_mat_mul", "system": "HiddenStates"}
 
 # Which processes draw the same numbers: those that hold the same tensor, and no others.
 def replica_of_output(place: Place) -> tuple[object, ...]:
-    """Return what tells apart the processes that compute on different samples, or on different parts of a sequence: both count as replicas."""
+    """Return what tells apart the processes that compute on different samples, or on different parts of a
+    sequence: both count as replicas.
+    """
     return ("data", place.dp)
 
 
 def piece_of_output(points: ModelPoints, site: str, layer: int) -> Callable[[Tensor], tuple[object, ...]]:
-    """Return a function of a site's tensor that tells apart the tensor-parallel processes where each holds another piece of it.
+    """Return a function of a site's tensor that tells apart the tensor-parallel processes where each holds
+    another piece of it.
 
     The trace point of the same tensor knows whether it is cut, as under sequence parallelism.
     """
@@ -85,9 +90,11 @@ def piece_of_output(points: ModelPoints, site: str, layer: int) -> Callable[[Ten
 
 
 def replica_of_weight(weight: Any, place: Place) -> tuple[object, ...]:
-    """Return what tells apart the processes that hold different pieces of a weight, by the marks that Megatron-Core puts on it.
+    """Return what tells apart the processes that hold different pieces of a weight, by the marks that
+    Megatron-Core puts on it.
 
-    Data-parallel replicas hold the same weight and must perturb it alike. (A DTensor knows by itself how it is cut.)
+    Data-parallel replicas hold the same weight and must perturb it alike. (A DTensor knows by itself how it
+    is cut.)
     """
     cut: tuple[object, ...] = ()
     if place.tp_size > 1 and getattr(weight, "tensor_model_parallel", False):
@@ -99,7 +106,9 @@ def replica_of_weight(weight: Any, place: Place) -> tuple[object, ...]:
 
 
 def owner_of_weight(points: ModelPoints) -> Callable[[nn.Module], tuple[int, int] | None]:
-    """Return a function that gives layer and number of the first module that holds the same weight: what is stored once is perturbed alike wherever it is used."""
+    """Return a function that gives layer and number of the first module that holds the same weight: what is
+    stored once is perturbed alike wherever it is used.
+    """
     owners: dict[int, tuple[int, int]] = {}
     for layer in sorted(points.sites["weight"].layers):
         for number, module in enumerate(points.sites["weight"].layers[layer]):
@@ -176,12 +185,11 @@ def _is_flat(module: nn.Module) -> bool:
     return kind.__name__ == "FullyShardedDataParallel" and kind.__module__.startswith("torch.distributed")
 
 
-"""Sites by name, with what people are told."""
-
-
 # Where perturbations can be done, as viewers are told.
 def site_infos(points: ModelPoints) -> list[SiteInfo]:
-    """Return the ``SiteInfo`` list of ``announce``: every site, with the layers of this process where it is available, or with the reason why it is not."""
+    """Return the ``SiteInfo`` list of ``announce``: every site, with the layers of this process where it is
+    available, or with the reason why it is not.
+    """
     infos: list[SiteInfo] = []
     for name, title in SITES.items():
         here = points.sites.get(name)
@@ -243,9 +251,11 @@ class PerturbPlan:
 def perturb_plan(
     setting: Perturb, points: ModelPoints, folders: Sequence[Path] = (), phase: Phase = "train"
 ) -> PerturbPlan:
-    """Return the plan that a ``Perturb`` object means. All of it can be done, or an error is raised and nothing has changed.
+    """Return the plan that a ``Perturb`` object means. All of it can be done, or an error is raised and
+    nothing has changed.
 
-    In a pipeline a process knows its own layers only: of the others it believes that they are there, and the process that holds them checks.
+    In a pipeline a process knows its own layers only: of the others it believes that they are there, and the
+    process that holds them checks.
 
     Parameters
     ----------
@@ -261,7 +271,8 @@ def perturb_plan(
     Raises
     ------
     ProtocolError
-        ``bad-parameter``, ``bad-vectors`` or ``unknown-layer``, with a field such as ``perturb.sites.weight.kind.params.coefficient``.
+        ``bad-parameter``, ``bad-vectors`` or ``unknown-layer``, with a field such as
+        ``perturb.sites.weight.kind.params.coefficient``.
     """
     if "until" in setting:
         raise ProtocolError(
@@ -322,7 +333,7 @@ def _site_plan(
     layers = tuple(layer for layer in asked if layer in own and layer not in refused)
     if isinstance(kind, BitFlip):
         _check_bit(kind, name, layers, points, f"{where}.kind.params.bit")
-    phases = tuple(each for each in _PHASES if each in given.get("phases", (phase,)))
+    phases = tuple(each for each in PHASES if each in given.get("phases", (phase,)))
     vectors = _vectors(kind, name, points, folders, where) if isinstance(kind, AddVector) else None
     return SitePlan(name, kind, layers, phases, vectors)
 

@@ -1,1 +1,3 @@
-"""The way from the training thread to the hub: a thread that the step never waits for, its connection, and the other processes of the job."""
+"""The way from the training thread to the hub: a thread that the step never waits for, its connection, and
+the other processes of the job.
+"""

@@ -22,11 +22,15 @@ _STAYED_SECONDS = 5.0
 _BYTES = 32 << 20
 
 _SECONDS = 2.0
-"""The hub writes each frame as it comes; what is older than this is on its disk unless that stands still, of which the hub's status tells."""
+"""The hub writes each frame as it comes; what is older than this is on its disk unless that stands still, of
+which the hub's status tells.
+"""
 
 
 class RecentSteps:
-    """Steps with the time at which they were sent, for a short while; and what is to be said of them once the hub is back."""
+    """Steps with the time at which they were sent, for a short while; and what is to be said of them once the
+    hub is back.
+    """
 
     def __init__(self) -> None:
         self._sent: deque[tuple[float, int]] = deque()
@@ -42,7 +46,9 @@ class RecentSteps:
             self._sent.popleft()
 
     def hub_gone(self, step: int) -> None:
-        """Note that the hub cannot be reached at ``step``, with what it had not written. Noted already, it stays."""
+        """Note that the hub cannot be reached at ``step``, with what it had not written. Noted already, it
+        stays.
+        """
         if self._unwritten is None:
             self._unwritten = min((sent for _, sent in self._sent), default=step)
 
@@ -86,7 +92,7 @@ class EarlyFrames:
         self._nbytes = 0
 
     @property
-    def room(self) -> bool:
+    def has_space(self) -> bool:
         """Whether another frame is kept."""
         return self._frames is not None and self._nbytes < _BYTES
 
@@ -108,7 +114,8 @@ class EarlyFrames:
 
 
 class HubConnection:
-    """A connection that comes back: to the same hub as long as that may be there, to our own hub started anew once.
+    """A connection that comes back: to the same hub as long as that may be there, to our own hub started anew
+    once.
 
     Parameters
     ----------
@@ -123,7 +130,8 @@ class HubConnection:
     hubless : bool
         Whether no hub will ever be said.
     received : callable
-        Takes, in a thread of the link's own, the link with each control message, or with None once it is gone.
+        Takes, in a thread of the link's own, the link with each control message, or with None once it is
+        gone.
     came, went : callable
         Told when a hub is connected, with its ``hello``, and when it is no more.
     moved : callable
@@ -242,11 +250,13 @@ class HubConnection:
     def send_made(
         self, step: int, make: Callable[[int], Sequence[bytes | memoryview]], first: int | None = None
     ) -> int:
-        """Send the frame whose pieces ``make`` gives for a sequence number, and return its size; 0 when there is no hub to take it.
+        """Send the frame whose pieces ``make`` gives for a sequence number, and return its size; 0 when there
+        is no hub to take it.
 
-        Its steps, from ``first`` (its only one when absent) to ``step``, are those whose rows a hub that dies may not have written.
+        Its steps, from ``first`` (its only one when absent) to ``step``, are those whose rows a hub that dies
+        may not have written.
         """
-        if self._link is None and not self._early.room:
+        if self._link is None and not self._early.has_space:
             return 0
         self._seq += 1
         frame = make(self._seq)
@@ -282,7 +292,9 @@ class HubConnection:
         return True
 
     def lost(self, why: str) -> None:
-        """Decide what comes after a broken connection: the same hub again, our own hub started anew once, or none."""
+        """Decide what comes after a broken connection: the same hub again, our own hub started anew once, or
+        none.
+        """
         if self._link is not None and time.monotonic() - self._came_at >= _STAYED_SECONDS:
             # One that says hello and leaves, again and again, is asked ever more rarely.
             self._tries = 0

@@ -18,8 +18,8 @@ from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
 from ...protocol import SUBPROTOCOL, Pace, ProtocolError, decode_message, encode_message
+from ...protocol.connection import binary_head
 from ...protocol.messages_generated import Hello, Message, Peer
-from ...protocol.websocket_head import binary_head
 from .hub_process import HubAddress
 
 __all__ = ["HubLink", "HubLinkLost"]
@@ -51,7 +51,8 @@ class HubLink:
     peer : dict
         The ``Peer`` object of ``join``.
     received : callable
-        Called in a thread of the link's own with each control message, and once with None when the connection is gone.
+        Called in a thread of the link's own with each control message, and once with None when the connection
+        is gone.
 
     Raises
     ------
@@ -66,7 +67,7 @@ class HubLink:
         received: Callable[[HubLink, Message | ProtocolError | None], None],
     ) -> None:
         self._received = received
-        self._room = threading.Semaphore(_MOST_WAITING)
+        self._slots = threading.Semaphore(_MOST_WAITING)
         self._context = contextlib.ExitStack()
         self._ws = _open(address, self._context)
         try:
@@ -81,7 +82,8 @@ class HubLink:
         self._reader.start()
 
     def send(self, data: str | bytes | Sequence[bytes | memoryview]) -> None:
-        """Send one message, or a data frame in pieces. It may wait for the socket, never for longer than the hub lives.
+        """Send one message, or a data frame in pieces. It may wait for the socket, never for longer than the
+        hub lives.
 
         Raises
         ------
@@ -98,7 +100,7 @@ class HubLink:
 
     def taken(self) -> None:
         """Say that one of the messages has been dealt with."""
-        self._room.release()
+        self._slots.release()
 
     def close(self) -> None:
         """End the connection in order."""
@@ -129,8 +131,9 @@ class HubLink:
     def _read(self) -> None:
         try:
             for data in self._ws:
-                # Nothing is read on while the thread that answers is kept: what waits is as little as the socket takes.
-                while not self._room.acquire(timeout=0.5):
+                # Nothing is read on while the thread that answers is kept: what waits is as little as the
+                # socket takes.
+                while not self._slots.acquire(timeout=0.5):
                     if self._ws.left.is_set():
                         return
                 try:
@@ -144,7 +147,9 @@ class HubLink:
 
 
 class _PacedConnection(ClientConnection):
-    """Reads no more than a hub has reason to send, be it pings, pieces or messages: reading takes the interpreter from the training."""
+    """Reads no more than a hub has reason to send, be it pings, pieces or messages: reading takes the
+    interpreter from the training.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.left = threading.Event()
@@ -161,9 +166,11 @@ class _PacedConnection(ClientConnection):
         super().process_event(event)
 
     def send_pieces(self, pieces: Sequence[bytes | memoryview]) -> None:
-        """Send a binary message that lies in pieces: to a hub of this machine without a copy, which for the frames of a step takes as long as all else that is done to send them.
+        """Send a binary message that lies in pieces: to a hub of this machine without a copy, which for the
+        frames of a step takes as long as all else that is done to send them.
 
-        What a client sends is masked, so that no program can make a browser write what a proxy takes for a request (RFC 6455, section 10.3). On a loopback connection nothing is between the two: the mask is
+        What a client sends is masked, so that no program can make a browser write what a proxy takes for a
+        request (RFC 6455, section 10.3). On a loopback connection nothing is between the two: the mask is
         zeros, which leave the pieces as they are.
         """
         if not self._near or len(pieces) > _MOST_PIECES:

@@ -70,7 +70,8 @@ def _read_runtime_file(path: Path) -> HubAddress:
 
 
 class HubProcess:
-    """A hub that this tracer starts. It outlives the training process long enough to serve those who still look.
+    """A hub that this tracer starts. It outlives the training process long enough to serve those who still
+    look.
 
     Parameters
     ----------
@@ -170,7 +171,8 @@ class HubProcess:
                 said = json.loads(line)
                 address = _read_runtime_file(Path(said["runtime_file"]))
                 if self._resume:
-                    # A hub that takes the place of this one begins a run of its own: the training does not go back for it.
+                    # A hub that takes the place of this one begins a run of its own: the training does not go
+                    # back for it.
                     self._record, self._resume = str(self._resume[0].parent), None
                 return address
             except (ValueError, KeyError, TypeError):

@@ -29,20 +29,17 @@ from ...protocol.messages_generated import (
     Status,
 )
 from ..errors import as_protocol_error, plain_text
-from ..instrument import IGatherer, Rows
 from .hub_connection import HubConnection
 from .hub_link import HubLink
 from .hub_process import HubAddress, HubProcess
-from .scalars import ScalarQueue
-from .worker import StepCost, Worker
+from .training_log import MOST_SCALARS, SCALARS_SECONDS, ScalarQueue
+from .worker import IGatherer, Rows, StepCost, Worker
 
 __all__ = ["Control", "Producer"]
 
 log = logging.getLogger("megalens")
 
 _STATUS_SECONDS = 1.0
-_SCALARS_SECONDS = 0.2
-_MOST_NUMBERS = 10_000
 _LAST_SECONDS = 5.0
 _HUB_SECONDS = 5.0
 _MOST_REFUSALS = 3
@@ -73,9 +70,11 @@ class Producer(Worker):
     announce : callable
         Gives the ``announce`` message as of now.
     configure : callable
-        Takes a patch and an id, arranges that it is applied and gives the ``configured`` answer, or None where that comes later; raises ``ProtocolError``.
+        Takes a patch and an id, arranges that it is applied and gives the ``configured`` answer, or None
+        where that comes later; raises ``ProtocolError``.
     request : callable
-        Takes a ``generate`` or ``cancel`` message and gives the ``generating`` answer; raises ``ProtocolError``.
+        Takes a ``generate`` or ``cancel`` message and gives the ``generating`` answer; raises
+        ``ProtocolError``.
     report : callable, optional
         Adds to the ``status`` message what this thread does not know.
     viewers : callable, optional
@@ -85,7 +84,8 @@ class Producer(Worker):
     moved : callable, optional
         Takes the address of a hub that was started anew.
     stepped : callable, optional
-        Takes each step with whether it was traced, how long it took, and how much of that the training thread was inside of the tracer, in ns.
+        Takes each step with whether it was traced, how long it took, and how much of that the training thread
+        was inside of the tracer, in ns.
     hubless : bool
         Whether no hub will ever be said.
     streams : Streams
@@ -135,7 +135,7 @@ class Producer(Worker):
         self._sent = self._said_goodbye = False
         self._refusals = 0
         self._scalars = ScalarQueue(self.health.warn)
-        self._numbers: deque[tuple[int, str, float]] = deque(maxlen=_MOST_NUMBERS)
+        self._numbers: deque[tuple[int, str, float]] = deque(maxlen=MOST_SCALARS)
         self._counted = 0
         self._overhead_at = self._status_at = time.monotonic()
         self.run_id = None if address is None else address.run_id
@@ -159,7 +159,9 @@ class Producer(Worker):
         self._queue.put(())
 
     def close(self, timeout: float = 10.0, *, finished: bool = True) -> None:
-        """Send what is waiting, say goodbye where the training finished, wait until its hub has the recording whole, and end the thread. Safe twice."""
+        """Send what is waiting, say goodbye where the training finished, wait until its hub has the recording
+        whole, and end the thread. Safe twice.
+        """
         self._hub.last()
         super().close(timeout, finished=finished)
         if self._said_goodbye:
@@ -197,7 +199,8 @@ class Producer(Worker):
             self.send_ready()
             if item is None:
                 break
-            # Every message wakes the hub and each viewer: numbers travel with other rows, or a few times a second.
+            # Every message wakes the hub and each viewer: numbers travel with other rows, or a few times a
+            # second.
             if self._sent or self._scalars.due:
                 self._send_scalars()
             self._sent = False
@@ -252,7 +255,9 @@ class Producer(Worker):
                 break
 
     def _wait_for_recording(self) -> None:
-        """Wait until the hub closes the connection, which it does once the recording is whole; as long as it says that it writes one."""
+        """Wait until the hub closes the connection, which it does once the recording is whole; as long as it
+        says that it writes one.
+        """
         began = told = time.monotonic()
         heard = began
         while self._hub.there:
@@ -281,7 +286,9 @@ class Producer(Worker):
                     )
 
     def send_ready(self, *, everything: bool = False) -> None:
-        """Have what gathers sent as far as it is complete: pieces of other processes, and steps that are to go together. In the thread."""
+        """Have what gathers sent as far as it is complete: pieces of other processes, and steps that are to
+        go together. In the thread.
+        """
         for gatherer in self._gatherers:
             with self._unharmed():
                 gatherer.send_ready(everything=everything)
@@ -292,7 +299,7 @@ class Producer(Worker):
         wait = self._hub.wait
         if wait is None:
             # Where nobody looks, numbers go once a second, with all else.
-            return _SCALARS_SECONDS if self.watched and len(self._scalars) else _STATUS_SECONDS
+            return SCALARS_SECONDS if self.watched and len(self._scalars) else _STATUS_SECONDS
         return min(_STATUS_SECONDS, max(0.01, wait))
 
     def _hub_came(self, hello: Hello) -> None:
@@ -330,7 +337,9 @@ class Producer(Worker):
                 self._scalars.add(cost.step, "megalens_overhead", percent, "%")
 
     def send(self, stream: str, rows: Rows, step: int) -> int:
-        """Send rows of a stream as one frame, in the thread, and return its size; 0 where no hub took it, and they are counted as lost."""
+        """Send rows of a stream as one frame, in the thread, and return its size; 0 where no hub took it, and
+        they are counted as lost.
+        """
         # Before it is sent: should the hub die over it, this step is one of those that are named.
         self.health.step = max(self.health.step, step)
         steps = [step]
@@ -352,7 +361,9 @@ class Producer(Worker):
         return sent
 
     def numbers(self, step: int) -> dict[str, float] | None:
-        """Return the numbers up to ``step`` that were logged since this was last asked, once it has ended; None before. In the thread."""
+        """Return the numbers up to ``step`` that were logged since this was last asked, once it has ended;
+        None before. In the thread.
+        """
         if self._counted < step:
             return None
         taken = {}

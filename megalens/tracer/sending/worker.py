@@ -8,24 +8,48 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
+import pyarrow as pa
+
+from ...protocol import FrameTemplate
 from ...protocol.messages_generated import Message
 from ..health import ProducerHealth
-from .scalars import ScalarRow
+from .training_log import ScalarRow
 
-__all__ = ["StepCost", "Task", "Worker"]
+__all__ = ["IGatherer", "Rows", "StepCost", "Task", "Worker"]
 
 log = logging.getLogger("megalens")
 
 _MOST_WAITING = 100_000
 _SHORT_NS = 20_000_000
-"""Of steps that are shorter, several wake the thread once: each wake-up takes the interpreter from the training."""
+"""Of steps that are shorter, several wake the thread once: each wake-up takes the interpreter from the
+training.
+"""
 _LOOK_SECONDS = 1.0
 _MOST_PATIENT_BYTES = 16 << 20
 _WAKE = "there is something to do"
+
+
+Rows: TypeAlias = pa.RecordBatch | FrameTemplate | Mapping[str, Sequence[Any]]
+"""Rows of one stream: a batch of its schema, a template whose figures are set, or its columns by name."""
+
+
+class IGatherer(Protocol):
+    """Something in which what several processes sent waits until it is complete."""
+
+    @property
+    def waiting(self) -> bool:
+        """Whether anything waits."""
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing will come any more."""
+
+    def send_ready(self, *, everything: bool = False) -> None:
+        """Send what is complete; with ``everything`` wait no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +89,17 @@ class StepCost:
 
 
 class Worker:
-    """Does tasks in a thread of its own. As it is, for processes that send nothing to a hub: of what is not a task it only counts the cost.
+    """Does tasks in a thread of its own. As it is, for processes that send nothing to a hub: of what is not a
+    task it only counts the cost.
 
-    Back-pressure: the training thread adds the bytes that it hands over, the producer thread those that it has dealt with; the difference waits in the queue. Each figure is
-    written by one thread only, so that neither needs a lock, and a stale reading only refuses a little early. What is refused is given up by whoever
-    asked, because holding the step up is never an answer.
+    Back-pressure: the training thread adds the bytes that it hands over, the producer thread those that it
+    has dealt with; the difference waits in the queue. Each figure is written by one thread only, so that
+    neither needs a lock, and a stale reading only refuses a little early. What is refused is given up by
+    whoever asked, because holding the step up is never an answer.
 
-    Wake-ups: each takes the interpreter, and a processor's cache, from the training. While nobody looks, what is patient does not wake the thread; it looks by itself at least once
-    a second, and then sends several steps together.
+    Wake-ups: each takes the interpreter, and a processor's cache, from the training. While nobody looks, what
+    is patient does not wake the thread; it looks by itself at least once a second, and then sends several
+    steps together.
 
     Parameters
     ----------
@@ -88,7 +115,7 @@ class Worker:
         self._waiting: deque[Task] = deque()
         self._costs: deque[tuple[StepCost, int]] = deque()
         """Each with how many tasks had been handed over before."""
-        self._unsaid_ns = 0
+        self._unreported_ns = 0
         self._awake = False
         """Whether something since the end of the last step was not patient."""
         self.watched = True
@@ -112,7 +139,8 @@ class Worker:
     # Any thread.
 
     def task(self, run: Callable[[], Any], nbytes: int = 0, *, patient: bool = False) -> bool:
-        """Have something done after all that was handed over before; False where too much waits, and it will not be. It must not raise.
+        """Have something done after all that was handed over before; False where too much waits, and it will
+        not be. It must not raise.
 
         What is ``patient`` may wait for up to a second while nobody looks.
         """
@@ -132,20 +160,24 @@ class Worker:
         self._queue.put(_WAKE)
 
     def step_ended(self, cost: StepCost) -> None:
-        """Hand over what a step cost, after what it gave. Where far too much waits for a hub that stands still, its numbers are counted as lost."""
+        """Hand over what a step cost, after what it gave. Where far too much waits for a hub that stands
+        still, its numbers are counted as lost.
+        """
         if len(self._costs) >= _MOST_WAITING:
             self.health.lose(len(cost.scalars), "stalled")
             return
         self._costs.append((cost, self._tasks))
-        self._unsaid_ns += cost.wall_ns
-        looked_at = self.watched and (bool(cost.scalars) or self._unsaid_ns >= _SHORT_NS)
+        self._unreported_ns += cost.wall_ns
+        looked_at = self.watched and (bool(cost.scalars) or self._unreported_ns >= _SHORT_NS)
         if looked_at or self._awake or not cost.wall_ns:
-            self._unsaid_ns = 0
+            self._unreported_ns = 0
             self._awake = False
             self.wake()
 
     def reply(self, make: Callable[[], Message]) -> None:
-        """Send a control message after all that was handed over before. Nobody but a producer answers for the settings."""
+        """Send a control message after all that was handed over before. Nobody but a producer answers for the
+        settings.
+        """
 
     def caught_up(self) -> bool:
         """Return whether everything that was handed over has been taken."""
@@ -206,7 +238,9 @@ class Worker:
 
     @contextlib.contextmanager
     def _unharmed(self) -> Iterator[None]:
-        """Have the thread outlive whatever one thing to do raises: what comes from a viewer or an instrument ends no tracing."""
+        """Have the thread outlive whatever one thing to do raises: what comes from a viewer or an instrument
+        ends no tracing.
+        """
         try:
             yield
         except Exception as error:

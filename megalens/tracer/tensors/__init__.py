@@ -1,1 +1,3 @@
-"""The instrument that traces tensors: hooks at named points, compression where the tensor is, rows of the stream ``tensors``."""
+"""The instrument that traces tensors: hooks at named points, compression where the tensor is, rows of the
+stream ``tensors``.
+"""

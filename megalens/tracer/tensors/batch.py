@@ -1,4 +1,6 @@
-"""What the training thread hands to the producer thread, and how it becomes Arrow rows there."""
+"""What the training thread hands to the producer thread, how it becomes Arrow rows there, and the short way
+that the next tensor of a probe takes.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +13,109 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import torch
 from torch import Tensor
 
 from ...protocol import MOMENT_COLUMNS, stream_schema
 from ...protocol.arrow_columns import arrow_column
-from .joining.pieces import PieceJoin
-from .staging import Stage
+from ..moments.layout import COLUMNS
+from ..moments.native.library import Item, NativeKernel
+from .compressors import TilePlan
+from .pieces import PieceJoin
+from .staging import Stage, slices_of
 
 NO_ERROR = math.nan
 """The compression error of a row for which it was not measured; this very object."""
+
+
+# Tensors that lie alike, step after step: all that is done with them but their address is prepared.
+#
+# A hook runs after milliseconds of arithmetic, when nothing of the interpreter is in a processor's cache any
+# more: each line of Python costs several times what it costs in a loop. So the first tensor of a probe goes
+# the long way, which leaves such a reading behind, and the next ones go this one.
+class TensorReading:
+    """Makes the rows of a tensor that lies as an earlier one.
+
+    Parameters
+    ----------
+    seen : Tensor
+        The earlier one.
+    plan : TilePlan, optional
+        How its tiles are made; where it is absent, such tensors have no rows here.
+    items : sequence of tuple
+        What is measured of it, as ``NativeKernel.describe`` gives it.
+    metas : sequence of RowMeta
+        What its rows are of.
+    nbytes : int
+        What its rows take.
+    """
+
+    __slots__ = (
+        "_count",
+        "_library",
+        "_metas",
+        "_reading",
+        "_size",
+        "_slices",
+        "dtype",
+        "nbytes",
+        "shape",
+        "strides",
+    )
+
+    def __init__(
+        self,
+        seen: Tensor,
+        plan: TilePlan | None = None,
+        items: Sequence[Item] = (),
+        metas: Sequence[RowMeta] = (),
+        nbytes: int = 0,
+    ) -> None:
+        self.shape, self.strides, self.dtype = seen.shape, seen.stride(), seen.dtype
+        self._metas, self.nbytes = metas, nbytes
+        self._library: NativeKernel | None = None
+        if plan is not None:
+            self._library, self._slices = plan.library, slices_of(plan.shapes)
+            self._size, self._count = self._slices[-1].stop, len(items)
+            # What is traced of it may begin later.
+            self._reading = plan.reading(seen.data_ptr(), items)
+
+    def fits(self, seen: object) -> bool:
+        """Return whether a tensor lies as the one that this is of."""
+        return (
+            type(seen) is Tensor
+            and seen.shape == self.shape
+            and seen.dtype is self.dtype
+            and seen.is_cpu
+            and seen.stride() == self.strides
+            and not seen.is_neg()
+        )
+
+    def rows(self, seen: Tensor, stage: Stage) -> list[Row]:
+        """Return the rows of a tensor that fits, their values in memory of ``stage``."""
+        if self._library is None:
+            return []
+        tiles, where = stage.allocate(self._size)
+        # Not of the stage: pieces that wait for other ranks keep theirs.
+        moments = torch.empty((self._count, COLUMNS), dtype=torch.float64)
+        self._library.read(self._reading, seen.data_ptr(), where, moments.data_ptr())
+        return list(map(Row, self._metas, map(tiles.__getitem__, self._slices), moments.numpy()))
+
+
+def reading_of(
+    seen: object, plan: TilePlan | None, measured: Sequence[Tensor], metas: Sequence[RowMeta], nbytes: int
+) -> TensorReading | None:
+    """Return what serves the next tensors of a probe, where ``measured`` are views of the plain tensor that
+    it saw; else None.
+    """
+    if plan is None or type(seen) is not Tensor:
+        return None
+    memory = seen.untyped_storage().data_ptr()
+    items = [plan.library.describe(part) for part in measured]
+    views = all(part.untyped_storage().data_ptr() == memory for part in measured)
+    known = [item for item in items if item is not None]
+    return TensorReading(seen, plan, known, metas, nbytes) if views and len(known) == len(items) else None
+
 
 KNOWN = MOMENT_COLUMNS.index("nan_count")
 """How many columns of moments stand before the counts of what is not finite."""
@@ -34,7 +130,9 @@ __all__ = [
     "Row",
     "RowMeta",
     "StepRows",
+    "TensorReading",
     "identity_of",
+    "reading_of",
     "split_rows",
     "tensors_table",
     "unknown_moments",
@@ -65,9 +163,13 @@ class Row(NamedTuple):
     values: Tensor | np.ndarray
     """In the shape that ``meta`` says, or all in one row."""
     whole: np.ndarray
-    """Of the whole tensor before anything was chosen or compressed, float64 ``[11]`` as ``MOMENT_COLUMNS``; of this rank's piece, where there is a join."""
+    """Of the whole tensor before anything was chosen or compressed, float64 ``[11]`` as ``MOMENT_COLUMNS``;
+    of this rank's piece, where there is a join.
+    """
     error: Tensor | float = NO_ERROR
-    """Compression error, where it was measured; where there is a join, what adds up over the pieces (``CompressionError.squares``)."""
+    """Compression error, where it was measured; where there is a join, what adds up over the pieces
+    (``CompressionError.squares``).
+    """
 
 
 class StepRows(NamedTuple):
@@ -76,11 +178,15 @@ class StepRows(NamedTuple):
     step: int
     rows: Sequence[Row]
     stage: Stage | None = None
-    """Memory that values of theirs lie in, to be given back once they are sent. Where it holds just these rows, they are viewed and not copied."""
+    """Memory that values of theirs lie in, to be given back once they are sent. Where it holds just these
+    rows, they are viewed and not copied.
+    """
 
 
 class FiredProbes(NamedTuple):
-    """How many probes fired in a step of those that were to, and of the others the names with the reasons, at most 50."""
+    """How many probes fired in a step of those that were to, and of the others the names with the reasons, at
+    most 50.
+    """
 
     fired: int
     expected: int
@@ -102,16 +208,22 @@ class Batch:
     """Memory that values of the rows lie in, to be given back once they are sent."""
     version: int = 0
     order: int = 0
-    """How many batches the step gave before; with version and step the same on every rank that holds pieces of the same tensors."""
+    """How many batches the step gave before; with version and step the same on every rank that holds pieces
+    of the same tensors.
+    """
 
 
 def identity_of(meta: RowMeta) -> tuple[Any, ...]:
-    """Return what tells a tensor from the others of its batch, the same on every rank that holds a piece of it."""
+    """Return what tells a tensor from the others of its batch, the same on every rank that holds a piece of
+    it.
+    """
     return (meta.micro_batch, meta.phase, meta.side, meta.layer, meta.flag, meta.part)
 
 
 def unknown_moments(rows: int) -> np.ndarray:
-    """Return what stands for the moments of ``rows`` tensors that are not of floating point, float64 ``[rows, 11]``: nothing of them is NaN or infinite."""
+    """Return what stands for the moments of ``rows`` tensors that are not of floating point, float64 ``[rows,
+    11]``: nothing of them is NaN or infinite.
+    """
     unknown = np.full((rows, len(MOMENT_COLUMNS)), math.nan)
     unknown[:, NON_FINITE] = 0
     return unknown
@@ -183,7 +295,8 @@ def tensors_table(
 def _flat(step: StepRows) -> list[np.ndarray]:
     """Return the values of a step's rows one after another, as the frame has them.
 
-    Arrow wants one buffer for all values of the column. Where every row was made in the stage, that buffer is there already, and looking at it saves the largest copy of a step.
+    Arrow wants one buffer for all values of the column. Where every row was made in the stage, that buffer is
+    there already, and looking at it saves the largest copy of a step.
     """
     arrays = [row.values.numpy() if isinstance(row.values, Tensor) else row.values for row in step.rows]
     staged = all(isinstance(row.values, np.ndarray) for row in step.rows)

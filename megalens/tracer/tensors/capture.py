@@ -1,4 +1,6 @@
-"""The step path: what happens to a tensor between its hook and the end of its step. Nothing here waits for anything."""
+"""The step path: what happens to a tensor between its hook and the end of its step. Nothing here waits for
+anything.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +12,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..micro_batches import OUTSIDE, TRAINING, MicroBatches, Unproven
+from ..passes import OUTSIDE, TRAINING, MicroBatches, Unproven
 from ..place import to_host
 from ..points import ModelPoints, Shards, Source
-from .batch import NO_ERROR, Batch, FiredProbes, Row, RowMeta
-from .compressing.compressors import plan_of
-from .held import HELD_BYTES, HeldTensor, HeldTensors
-from .joining.pieces import Cut, cut_of
+from .batch import NO_ERROR, Batch, FiredProbes, Row, RowMeta, TensorReading, reading_of
+from .compressors import plan_of
+from .pieces import Cut, cut_of
 from .plan import FlagPlan, TracingPlan
 from .probes import TensorProbe, install_probes, reason_of
+from .retained import RETAINED_BYTES, RetainedTensor, RetainedTensors
 from .staging import StagePool
-from .tensor_reading import TensorReading, reading_of
-from .values import errors_of, in_rows, local_piece, moments_of, shape_of
-from .window import Window
+from .values import Window, errors_of, in_rows, local_piece, moments_of, shape_of
 
 __all__ = ["Capture"]
 
@@ -40,7 +40,8 @@ class Capture(MicroBatches):
     warn : callable
         Takes a sentence for the user; never raises and never waits.
     hand_over : callable
-        Takes away what has gathered, as :meth:`take` gives it, or the batch that it is given; never raises and never waits.
+        Takes away what has gathered, as :meth:`take` gives it, or the batch that it is given; never raises
+        and never waits.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class Capture(MicroBatches):
         """Positions of the next passes that are reported; all when None."""
         self.holding = False
         """Whether small tensors wait for those of other passes, until :meth:`take_held`."""
-        self._held = HeldTensors()
+        self._held = RetainedTensors()
         self._any_active = False
         self._renewed = False
         self._order = 0
@@ -103,14 +104,14 @@ class Capture(MicroBatches):
 
     # Around steps and phases.
 
-    def begin(self, step: int, phase: str, held: bool = False) -> None:
-        """Start a step, or a phase; a step that is held is not traced."""
+    def begin(self, step: int, phase: str, untraced: bool = False) -> None:
+        """Start a step, or a phase; of an untraced step no tensor is taken."""
         if phase == TRAINING or step != self.step:
             self._order = 0
         super().begin(step, phase)
         self._renewed = False
         self.scope += 1
-        self._activate(held)
+        self._activate(untraced)
 
     def resume(self, saved: tuple[Any, ...], scope: int) -> None:
         """Go back to what a phase inside of a step had interrupted."""
@@ -118,10 +119,10 @@ class Capture(MicroBatches):
         self.scope = scope
         self._activate(False)
 
-    def _activate(self, held: bool) -> None:
+    def _activate(self, untraced: bool) -> None:
         active = False
         for flag in self.plan.flags.values():
-            if held:
+            if untraced:
                 flag.active = False
             else:
                 active |= flag.update(self.step, self.phase)
@@ -174,7 +175,7 @@ class Capture(MicroBatches):
         self._rows, self._nbytes = [], 0
         return batch
 
-    def take_held(self) -> tuple[list[HeldTensor], int]:
+    def take_retained(self) -> tuple[list[RetainedTensor], int]:
         """Hand over the tensors that wait for those of other passes, and their bytes."""
         nbytes = self._held.nbytes
         return self._held.take(), nbytes
@@ -182,7 +183,9 @@ class Capture(MicroBatches):
     # Inside a forward pass.
 
     def forward_begins(self, root: int, training: bool) -> None:
-        """Count a forward pass. What fires outside of one is recomputation for the backward pass and is no new tensor."""
+        """Count a forward pass. What fires outside of one is recomputation for the backward pass and is no
+        new tensor.
+        """
         if self._any_active or self.follows_backward:
             super().forward_begins(root, training)
             if self.unproven is not None and self._any_active:
@@ -190,7 +193,9 @@ class Capture(MicroBatches):
                 self._hand_over_now()
 
     def forward_ends(self, output: Any) -> None:
-        """Hand over what a forward pass gave. The backward pass that follows needs no interpreter, so that the producer thread has it for itself."""
+        """Hand over what a forward pass gave. The backward pass that follows needs no interpreter, so that
+        the producer thread has it for itself.
+        """
         left_out, unproven = self._leaving_out, self.unproven
         if unproven is not None and self._any_active:
             # Kept by the graph of the pass: what is never backpropagated goes with it.
@@ -245,12 +250,15 @@ class Capture(MicroBatches):
             self._keep(probe, gradient, self.micro_batch, "backward", probe.rows)
 
     def recomputed(self, probe: TensorProbe, tensor: Any) -> None:
-        """Wait for the gradient of a tensor that activation checkpointing computes again: only the second one is part of the graph."""
+        """Wait for the gradient of a tensor that activation checkpointing computes again: only the second one
+        is part of the graph.
+        """
         if isinstance(tensor, Tensor):
             self._await_gradient(probe, tensor, Unproven(self.micro_batch))
 
     def _await_gradient(self, probe: TensorProbe, tensor: Tensor, of: Unproven) -> None:
-        # Without a graph being built a tensor can say that it needs a gradient and be no part of one: what checkpointing computes the first time.
+        # Without a graph being built a tensor can say that it needs a gradient and be no part of one: what
+        # checkpointing computes the first time.
         if not (tensor.requires_grad and torch.is_grad_enabled()):
             return
         scope, rows = self.scope, probe.rows
@@ -293,7 +301,9 @@ class Capture(MicroBatches):
     def _add(
         self, probe: TensorProbe, seen: Tensor, rows: tuple[int, int] | None, micro_batch: int, side: str
     ) -> TensorReading | None:
-        """Keep what a tensor gives, and return how the next ones that lie alike are read, where that can be prepared."""
+        """Keep what a tensor gives, and return how the next ones that lie alike are read, where that can be
+        prepared.
+        """
         source, flag = probe.source, probe.flag
         data, known = local_piece(in_rows(seen, rows).detach())
         if source.sparse and data.ndim == 2:
@@ -362,12 +372,14 @@ class Capture(MicroBatches):
         return reading_of(seen, plan, measured, metas, nbytes)
 
     def _can_wait(self, flag: FlagPlan, tensor: Any) -> bool:
-        """Return whether a tensor is ``[B, S, *]`` as it is, all of it here, and small, so that it can wait for others like it."""
+        """Return whether a tensor is ``[B, S, *]`` as it is, all of it here, and small, so that it can wait
+        for others like it.
+        """
         return (
             type(tensor) is Tensor
             and tensor.ndim > 2
             and tensor.is_cpu
-            and tensor.nbytes <= HELD_BYTES
+            and tensor.nbytes <= RETAINED_BYTES
             and self.window is None
             and self.positions is not None
             and not (flag.measured or self._held.full)

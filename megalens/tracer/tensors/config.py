@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...protocol import (
     EMBEDDING,
+    PASSES,
+    PHASES,
     Empty,
     NoOp,
     Peaks,
@@ -25,15 +27,21 @@ from ...protocol import (
 from ...protocol.messages_generated import FlagSetting, Perturb, Phase
 from ..points import FLAGS, NO_EXPERTS, FlagPoints, ModelPoints
 from ..vectors import load_vectors
-from .compressing.compression_error import CompressionError
-from .compressing.compressors import make_kernel, suited_compressor
-from .cost_reduction import CostReduction, apply_cost_reduction
-from .plan import CONTROLS, PASSES, PHASES, FlagPlan, ModePlan, TracingPlan
+from .compression_error import CompressionError
+from .compressors import make_kernel, suited_compressor
+from .plan import (
+    CONTROLS,
+    CostReduction,
+    FlagPlan,
+    ModePlan,
+    TracingPlan,
+    apply_cost_reduction,
+)
 
 if TYPE_CHECKING:
     from ..perturb import PerturbPlan
 
-__all__ = ["CONTROLS", "PHASES", "TracingPlan", "change_plan", "settings_from"]
+__all__ = ["CONTROLS", "TracingPlan", "change_plan", "settings_from"]
 
 
 _OTHERS = ("perturb", "mode", "budget", "instruments")
@@ -50,7 +58,8 @@ def settings_from(
     Parameters
     ----------
     flags : mapping, iterable of str, or None
-        As for :func:`read_flags`; just names are switched on. A complete patch, ``{"flags": …, "perturb": …, "mode": …, "budget": …, "instruments": …}``, is taken too.
+        As for :func:`read_flags`; just names are switched on. A complete patch, ``{"flags": …, "perturb": …,
+        "mode": …, "budget": …, "instruments": …}``, is taken too.
     common : mapping, optional
         ``layers``, ``every`` and so on where a flag does not say its own.
     points : mapping, optional
@@ -93,7 +102,8 @@ def change_plan(
     features: Callable[[str], Sequence[int | None]] | None = None,
     controls: Sequence[str] = (),
 ) -> TracingPlan:
-    """Return the plan after a patch. All of the patch is in it, or an error is raised and nothing has changed.
+    """Return the plan after a patch. All of the patch is in it, or an error is raised and nothing has
+    changed.
 
     Parameters
     ----------

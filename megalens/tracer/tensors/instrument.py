@@ -1,4 +1,6 @@
-"""The tensor tracer: the instrument that follows flags, and the perturbations that share its place in the step."""
+"""The tensor tracer: the instrument that follows flags, and the perturbations that share its place in the
+step.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from .plan import TracingPlan
 from .sender import STREAM, LeaderSender, MemberSender
 
 if TYPE_CHECKING:
-    from ..host import Host
+    from ..instrument import Host
 
 __all__ = ["TensorTracer"]
 
@@ -27,7 +29,8 @@ _clock = time.perf_counter_ns
 
 
 class TensorTracer(Instrument):
-    """Traces what a plan says of one model. Its settings are the ``Config`` of messages; they change with :meth:`follow` between two steps.
+    """Traces what a plan says of one model. Its settings are the ``Config`` of messages; they change with
+    :meth:`follow` between two steps.
 
     Parameters
     ----------
@@ -93,7 +96,9 @@ class TensorTracer(Instrument):
             self._sender = MemberSender(host)
 
     def follow(self, plan: TracingPlan, version: int = 0) -> None:
-        """Trace and perturb what a plan says from now on; between steps. Where the hooks cannot be put, none is on the model, and the error is raised."""
+        """Trace and perturb what a plan says from now on; between steps. Where the hooks cannot be put, none
+        is on the model, and the error is raised.
+        """
         self.capture.version = version
         self._plan = TracingPlan(phase=self._phase)
         self._perturb(None)
@@ -107,7 +112,9 @@ class TensorTracer(Instrument):
 
     @contextlib.contextmanager
     def changed(self, change: Callable[[TracingPlan], TracingPlan]) -> Iterator[None]:
-        """Follow, inside, what ``change`` makes of the plan, whatever the plan becomes meanwhile; then the plan again. Between steps, also inside of a phase there."""
+        """Follow, inside, what ``change`` makes of the plan, whatever the plan becomes meanwhile; then the
+        plan again. Between steps, also inside of a phase there.
+        """
         before, self._change = self._change, change
         try:
             self.follow(self._plan, self.capture.version)
@@ -118,17 +125,19 @@ class TensorTracer(Instrument):
 
     @contextlib.contextmanager
     def holding(self) -> Iterator[Callable[[], None]]:
-        """Handle, inside, small tensors of several passes together: each time when what this gives is called, in the thread of the model, and at the end."""
+        """Handle, inside, small tensors of several passes together: each time when what this gives is called,
+        in the thread of the model, and at the end.
+        """
         self.capture.holding = True
         try:
-            yield self._put_held
+            yield self._put_retained
         finally:
             self.capture.holding = False
-            self._put_held()
+            self._put_retained()
 
-    def step_begins(self, step: int, held: bool) -> None:
+    def step_begins(self, step: int, untraced: bool) -> None:
         """Decide what is traced in this step."""
-        self.capture.begin(step, self._phase, held)
+        self.capture.begin(step, self._phase, untraced)
 
     def step_ends(self) -> None:
         """Hand the step's batch over."""
@@ -229,13 +238,15 @@ class TensorTracer(Instrument):
         if batch.rows or told:
             sender.put(batch)
 
-    def _put_held(self) -> None:
-        held, nbytes = self.capture.take_held()
+    def _put_retained(self) -> None:
+        held, nbytes = self.capture.take_retained()
         if held and self._sender is not None and self._host is not None and self._host.sends:
-            self._sender.put_held(held, nbytes)
+            self._sender.put_retained(held, nbytes)
 
     def _hand_over(self, batch: Batch | None) -> None:
-        """Let the producer thread begin with what a forward pass gave: with a batch of its own, or with what has gathered."""
+        """Let the producer thread begin with what a forward pass gave: with a batch of its own, or with what
+        has gathered.
+        """
         # Without one, the end of the step sees to it.
         if self._host is not None and self._host.sends and self._sender is not None:
             self._sender.put(self.capture.take() if batch is None else batch)

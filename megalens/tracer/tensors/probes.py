@@ -14,10 +14,9 @@ from ..graph_probes import WHOLE, end_of
 from ..own_hooks import hook_after, hook_before
 from ..passes import IPassSink, hook_passes
 from ..points import FLAGS, FlagPoints, Source
-from .batch import RowMeta
-from .joining.pieces import Cut
+from .batch import RowMeta, TensorReading
+from .pieces import Cut
 from .plan import FlagPlan, TracingPlan
-from .tensor_reading import TensorReading
 
 __all__ = ["IProbeSink", "TensorProbe", "install_probes", "reason_of"]
 
@@ -38,7 +37,8 @@ class TensorProbe:
     cuts : dict
         What is done with this rank's piece of each part, by its shape.
     rows : tuple of int or None
-        The first two axes that its tensor has, in the forward pass that goes on; None where the tensor says so itself.
+        The first two axes that its tensor has, in the forward pass that goes on; None where the tensor says
+        so itself.
     why : str or None
         Why it did not fire when it was last reached.
     graph : GraphEnd or None
@@ -160,7 +160,9 @@ def _hook_rows(probe: TensorProbe, module: nn.Module) -> Iterator[Any]:
 
 
 def _hooks(probe: TensorProbe, sink: IProbeSink) -> Iterator[Any]:
-    """Register one hook, and watch the probe in the graph where the module is compiled. While torch.compile traces through the hook, it does nothing and leaves no trace in the graph."""
+    """Register one hook, and watch the probe in the graph where the module is compiled. While torch.compile
+    traces through the hook, it does nothing and leaves no trace in the graph.
+    """
     flag, source = probe.flag, probe.source
     item, keyword = source.item, source.keyword
 

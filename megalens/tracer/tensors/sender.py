@@ -1,4 +1,6 @@
-"""The producer thread's half of the tensor tracer: batches of the step path become rows of the stream, or pieces for the rank that joins them."""
+"""The producer thread's half of the tensor tracer: batches of the step path become rows of the stream, or
+pieces for the rank that joins them.
+"""
 
 from __future__ import annotations
 
@@ -19,18 +21,21 @@ from .batch import (
     split_rows,
     tensors_table,
 )
-from .held import HeldTensor, held_columns
-from .joining.joiner import Joiner, pack_pieces
+from .joiner import Joiner, pack_pieces
+from .retained import RetainedTensor, retained_columns
 
 if TYPE_CHECKING:
-    from ..host import Host
+    from ..instrument import Host
 
 __all__ = ["LeaderSender", "MemberSender", "TensorSender"]
 
 STREAM = "tensors"
 _FRAME_BYTES = 32 << 20
-_ROW_BYTES = 60 << 20
+_MOST_TENSOR_BYTES = 60 << 20
 _TOGETHER_BYTES = 24 << 20
+"""Steps that are sent together are no more than this: what the worker lets wait, and the step that ends the
+wait, go in one message.
+"""
 
 _KNOWN = 65536
 
@@ -125,9 +130,6 @@ class PieceGatherer:
             self._host.lose(self._lost - lost, "unjoined")
 
 
-"""Steps that are sent together are no more than this: what the worker lets wait, and the step that ends the wait, go in one message."""
-
-
 class TensorSender:
     """What the senders of all ranks share.
 
@@ -149,7 +151,9 @@ class TensorSender:
         self._first_nonfinite: NonFiniteFirst | None = None
 
     def put(self, batch: Batch) -> None:
-        """Hand over a batch, in the training thread. Never waits: when too much is waiting, its rows are given up and counted."""
+        """Hand over a batch, in the training thread. Never waits: when too much is waiting, its rows are
+        given up and counted.
+        """
         if not self._host.later(lambda: self._take(batch), batch.nbytes, patient=True):
             self._host.lose(len(batch.rows), "waiting")
             batch.rows, batch.nbytes = [], 0
@@ -159,9 +163,11 @@ class TensorSender:
     def undelivered(self) -> None:
         """Describe everything anew."""
 
-    def put_held(self, held: Sequence[HeldTensor], nbytes: int) -> None:
-        """Hand over small tensors of several passes, in the training thread. Never waits; what is too much is given up and counted."""
-        if not self._host.later(lambda: self._take_held(held), nbytes):
+    def put_retained(self, held: Sequence[RetainedTensor], nbytes: int) -> None:
+        """Hand over small tensors of several passes, in the training thread. Never waits; what is too much is
+        given up and counted.
+        """
+        if not self._host.later(lambda: self._take_retained(held), nbytes):
             self._host.lose(sum(len(each.probe.source.parts) for each in held), "waiting")
 
     def nonfinite(self) -> NonFinite:
@@ -172,8 +178,8 @@ class TensorSender:
     def _take(self, batch: Batch) -> None:
         raise NotImplementedError
 
-    def _take_held(self, held: Sequence[HeldTensor]) -> None:
-        columns = held_columns(held, self._host.place.rank)
+    def _take_retained(self, held: Sequence[RetainedTensor]) -> None:
+        columns = retained_columns(held, self._host.place.rank)
         self._note_nonfinite(
             columns["nan_count"] + columns["inf_count"],
             lambda row: (int(columns["step"][row]), int(columns["layer"][row]), columns["flag"][row].as_py()),
@@ -193,7 +199,9 @@ class TensorSender:
                 )
 
     def _note_nonfinite(self, counts: np.ndarray, where: Callable[[int], tuple[int, int, str]]) -> None:
-        """Add how many values of each row are not finite; ``where`` gives step, layer and flag of a row, to keep where the first ones were."""
+        """Add how many values of each row are not finite; ``where`` gives step, layer and flag of a row, to
+        keep where the first ones were.
+        """
         total = int(counts.sum())
         if total and self._first_nonfinite is None:
             step, layer, flag = where(int(counts.nonzero()[0][0]))
@@ -248,7 +256,9 @@ class LeaderSender(TensorSender):
         return False
 
     def send_ready(self, *, everything: bool = False) -> None:
-        """Send what is ready: all steps of it together, since each message costs the hub as much again as a small step."""
+        """Send what is ready: all steps of it together, since each message costs the hub as much again as a
+        small step.
+        """
         ready, self._ready, self._ready_bytes = self._ready, [], 0
         if ready:
             self._send_steps(ready)
@@ -260,10 +270,10 @@ class LeaderSender(TensorSender):
         else:
             self._pieces.put(batch)
 
-    def _take_held(self, held: Sequence[HeldTensor]) -> None:
+    def _take_retained(self, held: Sequence[RetainedTensor]) -> None:
         # Of earlier steps.
         self.send_ready()
-        super()._take_held(held)
+        super()._take_retained(held)
 
     def _send(self, step: StepRows) -> None:
         nbytes = sum(row.values.nbytes for row in step.rows)
@@ -287,10 +297,10 @@ class LeaderSender(TensorSender):
 
     def _send_rows(self, steps: Sequence[StepRows]) -> None:
         rows = [row for each in steps for row in each.rows]
-        if len(rows) == 1 and rows[0].values.nbytes > _ROW_BYTES:
+        if len(rows) == 1 and rows[0].values.nbytes > _MOST_TENSOR_BYTES:
             self._host.lose(1, "unsent")
             self._host.warn(
-                f"{rows[0].meta.flag} is larger than one message may be ({_ROW_BYTES >> 20} MiB). Compress it more."
+                f"{rows[0].meta.flag} is larger than one message may be ({_MOST_TENSOR_BYTES >> 20} MiB). Compress it more."
             )
             return
         table, counts = tensors_table(steps, self._host.place.rank, self._texts)

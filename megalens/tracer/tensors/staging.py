@@ -9,14 +9,14 @@ from itertools import accumulate
 
 import numpy as np
 
-__all__ = ["Stage", "StagePool", "places_of"]
+__all__ = ["Stage", "StagePool", "slices_of"]
 
 _KEPT = 3
 _KEPT_BYTES = 32 << 20
 """Of small stages more are kept: several steps may be sent together."""
 
 
-def places_of(shapes: Sequence[tuple[int, ...]]) -> list[slice]:
+def slices_of(shapes: Sequence[tuple[int, ...]]) -> list[slice]:
     """Return where arrays of some shapes lie, one after another."""
     ends = list(accumulate(map(math.prod, shapes)))
     return [slice(begin, end) for begin, end in zip([0, *ends], ends, strict=False)]
@@ -25,7 +25,8 @@ def places_of(shapes: Sequence[tuple[int, ...]]) -> list[slice]:
 class Stage:
     """Float32 memory that the rows of one batch lie in, one after another.
 
-    Fresh memory in every step would cost a page fault each 4 kB, and would change how the allocator lays out the training's own tensors.
+    Fresh memory in every step would cost a page fault each 4 kB, and would change how the allocator lays out
+    the training's own tensors.
 
     Parameters
     ----------
@@ -50,8 +51,10 @@ class Stage:
         """How many numbers it holds."""
         return len(self._array)
 
-    def room(self, count: int) -> tuple[np.ndarray, int]:
-        """Return an uninitialised float32 array of so many numbers and its address; it has memory of its own where this stage is full."""
+    def allocate(self, count: int) -> tuple[np.ndarray, int]:
+        """Return an uninitialised float32 array of so many numbers and its address; it has memory of its own
+        where this stage is full.
+        """
         begin, end = self._used, self._used + count
         self.wanted += count
         if end > len(self._array):
@@ -62,7 +65,7 @@ class Stage:
 
     def copy(self, values: np.ndarray) -> np.ndarray:
         """Return a copy of some values, in memory of this stage."""
-        copied = self.room(values.size)[0].reshape(values.shape)
+        copied = self.allocate(values.size)[0].reshape(values.shape)
         copied[...] = values
         return copied
 
@@ -81,11 +84,14 @@ class Stage:
 
 
 class StagePool:
-    """Stages on their way between the training thread, which takes them, and the producer thread, which gives them back."""
+    """Stages on their way between the training thread, which takes them, and the producer thread, which gives
+    them back.
+    """
 
     def __init__(self) -> None:
         self._free: queue.SimpleQueue[Stage] = queue.SimpleQueue()
-        # Written by the thread that gives back, read by the other; an older figure only costs a larger or smaller stage.
+        # Written by the thread that gives back, read by the other; an older figure only costs a larger or
+        # smaller stage.
         self._wanted = 0
 
     def take(self) -> Stage:

@@ -1,9 +1,12 @@
-"""What is done with one traced tensor, whatever flag it is of."""
+"""What is done with one traced tensor, whatever flag it is of: its piece, its positions, its moments, its
+compression error.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from torch import Tensor
@@ -13,10 +16,11 @@ from ..moments import TYPES, measure, measure_each
 from ..place import to_host
 from ..points import Shards
 from .batch import unknown_moments
-from .joining.pieces import Cut
+from .pieces import Cut
 from .probes import TensorProbe
 
 __all__ = [
+    "Window",
     "errors_of",
     "in_rows",
     "local_piece",
@@ -28,8 +32,35 @@ __all__ = [
 _MEASURED_VALUES = 1 << 20
 
 
+@dataclass(frozen=True, eq=False)
+class Window:
+    """Positions to take of every tensor of a pass, by sample.
+
+    Attributes
+    ----------
+    positions : torch.Tensor
+        int64 ``[B, n]``: the positions to report, in order.
+    keys : torch.Tensor or None
+        int64 ``[B, k]``: the keys to report of attention; all, as they are, when None.
+    """
+
+    positions: Tensor
+    keys: Tensor | None = None
+
+    def of(self, data: Tensor) -> Tensor:
+        """Return ``[B, n, *]`` of ``[B, S, *]``, and of attention probabilities ``[B, heads, S, S]`` what is
+        ``[B, heads, n, k]``.
+        """
+        if data.ndim != 4:
+            return data.take_along_dim(self.positions.view(*self.positions.shape, *[1] * (data.ndim - 2)), 1)
+        data = data.take_along_dim(self.positions[:, None, :, None], 2)
+        return data if self.keys is None else data.take_along_dim(self.keys[:, None, None, :], 3)
+
+
 def local_piece(data: Tensor) -> tuple[Tensor, Shards | None]:
-    """Return this rank's piece of a distributed tensor, and along what it was cut; of any other tensor itself, and None."""
+    """Return this rank's piece of a distributed tensor, and along what it was cut; of any other tensor
+    itself, and None.
+    """
     placements = getattr(data, "placements", None)
     if placements is None:
         return data, None
@@ -44,7 +75,9 @@ def local_piece(data: Tensor) -> tuple[Tensor, Shards | None]:
 
 
 def in_rows(tensor: Tensor, rows: tuple[int, int] | None) -> Tensor:
-    """Return a tensor with batch and sequence as its first two axes, where ``rows`` says how many there are and the tensor has them in other axes before its last."""
+    """Return a tensor with batch and sequence as its first two axes, where ``rows`` says how many there are
+    and the tensor has them in other axes before its last.
+    """
     if rows is None or tensor.ndim == 3 or math.prod(tensor.shape[:-1]) != math.prod(rows):
         return tensor
     return tensor.reshape(*rows, tensor.shape[-1])
@@ -74,7 +107,9 @@ def _error_of(probe: TensorProbe, part: Tensor, output: Tensor, cut: Cut) -> Ten
 
 
 def _head(part: Tensor, output: Tensor) -> tuple[Tensor, Tensor]:
-    """Return as much of a tensor, and of what is kept of it, as is measured: a large one would cost the step seconds."""
+    """Return as much of a tensor, and of what is kept of it, as is measured: a large one would cost the step
+    seconds.
+    """
     if part.numel() <= _MEASURED_VALUES or part.ndim < 3:
         return part, output
     count = max(1, _MEASURED_VALUES // part[0, 0].numel())
@@ -88,14 +123,18 @@ def _head(part: Tensor, output: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def moments_of_each(data: Tensor) -> np.ndarray:
-    """Return what :func:`moments_of` does of ``data[0]``, ``data[1]`` and so on, all on the CPU; in the calling thread alone."""
+    """Return what :func:`moments_of` does of ``data[0]``, ``data[1]`` and so on, all on the CPU; in the
+    calling thread alone.
+    """
     if not data.is_floating_point():
         return unknown_moments(len(data))
     return measure_each(data if data.dtype in TYPES else data.float()).numpy()
 
 
 def moments_of(parts: Sequence[Tensor]) -> np.ndarray:
-    """Measure every value of the parts of a tensor; float64 ``[parts, 11]``, on the host or on its way there, as ``Row.whole``."""
+    """Measure every value of the parts of a tensor; float64 ``[parts, 11]``, on the host or on its way there,
+    as ``Row.whole``.
+    """
     if not parts[0].is_floating_point():
         return unknown_moments(len(parts))
     rows = measure([part if part.dtype in TYPES else part.float() for part in parts])

@@ -8,7 +8,7 @@ from typing import Any
 from websockets.exceptions import ConnectionClosed
 
 from megalens.hub.dialects.gateway import Gateway
-from megalens.hub.dialects.local_server import GatewayClient
+from megalens.hub.dialects.hub_gateway import GatewayClient
 from megalens.hub.discovery import HubEntry
 from megalens.protocol import decode_message, encode_message
 from tests.fuzz.mutate import FIXTURES, json_text, mutated_tree

@@ -6,8 +6,7 @@ import unicodedata
 from random import Random
 from typing import Any
 
-from megalens.hub.dialects.dialect import DIALECTS, Translation
-from megalens.hub.dialects.errors import DialectError
+from megalens.hub.dialects.dialect import DIALECTS, DialectError, Translation
 from megalens.hub.dialects.translator import Translator
 from megalens.protocol import FrameChecker, decode_frame, decode_message, encode_frame, encode_message
 from tests.fuzz.mutate import json_text, mutated_tree

@@ -7,7 +7,7 @@ import torch
 
 from megalens.hub.dialects.peer_request import peer_reduction, reduction_of
 from megalens.protocol import ProtocolError, encode_message
-from megalens.tracer.tensors.compressing.reductions import parse_reduction
+from megalens.tracer.tensors.reductions import parse_reduction
 from tests.fuzz.mutate import HOSTILE, mutated_text
 from tests.fuzz.surface import Surface
 

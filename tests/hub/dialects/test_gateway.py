@@ -17,7 +17,7 @@ from megalens.hub.dialects.dialect import DIALECTS
 from megalens.hub.dialects.gateway import Gateway
 from megalens.hub.dialects.hosted_run import HostedRun
 from megalens.hub.dialects.peer_message import TensorRow
-from megalens.hub.dialects.rows import PlacedRow, tensors_table
+from megalens.hub.dialects.rows import NumberedRow, tensors_table
 from megalens.hub.dialects.translator import announcement
 from megalens.hub.options import HubOptions
 
@@ -57,7 +57,7 @@ class Training:
         for layer in (0, 1):
             rows.append(TensorRow("MLP1_mat_mul", "", layer, values((self.step, layer), 2, 4, 6)))
         rows += extra
-        placed = [PlacedRow(row, self.step, 0, "train", "NoOp()", (2, 4, 6)) for row in rows]
+        placed = [NumberedRow(row, self.step, 0, "train", "NoOp()", (2, 4, 6)) for row in rows]
         await self.host.send("tensors", tensors_table(placed), self.step)
 
 

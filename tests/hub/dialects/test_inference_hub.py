@@ -8,8 +8,7 @@ import pytest
 from peers import Peer, say, t1_layer, update, values
 from translation import plan, translate
 
-from megalens.hub.dialects.dialect import DIALECTS, Translation
-from megalens.hub.dialects.errors import DialectError
+from megalens.hub.dialects.dialect import DIALECTS, DialectError, Translation
 from megalens.hub.dialects.translator import Translator
 
 CANDIDATES = 20

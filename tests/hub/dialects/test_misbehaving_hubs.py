@@ -9,7 +9,7 @@ from peers import Peer, input_tokens, say, start, t1_pass, tracer_layer
 from test_inference_hub import generation
 from translation import plan, small, translate
 
-from megalens.hub.dialects.errors import DialectError
+from megalens.hub.dialects.dialect import DialectError
 
 HUGE = 10**400
 EVIL = "\x1b]0;x\x07\x1b[2J\r\x9b1m\u202e"

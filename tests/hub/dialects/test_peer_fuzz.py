@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from megalens.hub.dialects.dialect import DIALECTS
-from megalens.hub.dialects.pass_counter import PassCounter
 from megalens.hub.dialects.peer_message import (
     PADDING,
     BadMessage,
@@ -17,6 +16,7 @@ from megalens.hub.dialects.peer_message import (
     read_prompts,
     read_update,
 )
+from megalens.hub.dialects.step_counters import PassCounter
 
 SMALL = st.integers(-3, 9)
 ODD = st.one_of(
@@ -62,7 +62,7 @@ def test_updates(dialect, messages):
         for row in rows:
             assert row.values.dtype == np.float32
             assert row.labels == [] or len(row.labels) == row.values.size
-        number = counter.place(rows[0].layer, rows[0].flag, rows[0].values)
+        number = counter.pass_of(rows[0].layer, rows[0].flag, rows[0].values)
         assert number is None or 0 <= number <= counter.newest <= before + 1
         before = counter.newest
 

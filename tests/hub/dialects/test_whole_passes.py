@@ -9,7 +9,7 @@ from pipeline import stream
 from translation import plan, record, sends, small, translate
 
 from megalens.hub.dialects.dialect import DIALECTS
-from megalens.hub.dialects.stage_counter import StageCounter
+from megalens.hub.dialects.step_counters import StageCounter
 
 LAYERS, MICRO_BATCHES = 2, 4
 FLAGS = ("QKV_mat_mul", "MLP1_mat_mul", "MLP2_mat_mul")
@@ -20,7 +20,7 @@ def counted(sent, counter=None):
     counter = counter or StageCounter(DIALECTS["3606"], FLAGS)
     found = defaultdict(list)
     for number, layer, message in sent:
-        placed = counter.place(layer, DIALECTS["3606"].numbers[message["update_type"]], None)
+        placed = counter.pass_of(layer, DIALECTS["3606"].numbers[message["update_type"]], None)
         if placed is not None:
             found[placed, max(layer, 0) // LAYERS].append((number, layer))
     return found, counter

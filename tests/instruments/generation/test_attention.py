@@ -13,7 +13,7 @@ from writers import byte_level, demo, hugging_face
 import megalens
 from megalens.adapters import find_adapter
 from megalens.instruments.generation import GenerationError
-from megalens.instruments.generation.attention import (
+from megalens.instruments.generation.hidden import (
     ATTENTION,
     AttentionAdapter,
     attention_probabilities,

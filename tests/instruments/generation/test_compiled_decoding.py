@@ -10,8 +10,7 @@ from writers import demo, hugging_face
 
 import megalens
 from megalens import NoOp
-from megalens.demo.model import GPT, GPTConfig
-from megalens.demo.tokenizer import ByteTokenizer
+from megalens.demo.model import GPT, ByteTokenizer, GPTConfig
 from megalens.instruments.generation.hidden import HiddenStates
 from megalens.runs import open_run
 from megalens.tracer.graph_probes import GraphProbes

@@ -6,7 +6,7 @@ from writers import demo
 
 import megalens
 from megalens import ClientError
-from megalens.demo.tokenizer import ByteTokenizer
+from megalens.demo.model import ByteTokenizer
 from megalens.tracer.vectors import load_vectors
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("runtime_folder")]

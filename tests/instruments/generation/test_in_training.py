@@ -5,8 +5,7 @@ import pytest
 import torch
 
 import megalens
-from megalens.demo.model import GPT, GPTConfig
-from megalens.demo.tokenizer import ByteTokenizer
+from megalens.demo.model import GPT, ByteTokenizer, GPTConfig
 from megalens.tracer import Place
 
 pytestmark = pytest.mark.slow

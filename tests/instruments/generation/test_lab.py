@@ -14,7 +14,7 @@ from torch import nn
 from writers import demo, writer
 
 import megalens
-from megalens.demo.tokenizer import ByteTokenizer
+from megalens.demo.model import ByteTokenizer
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("runtime_folder")]
 LAYER = {

@@ -11,7 +11,7 @@ from writers import Plain, byte_level, demo, writer
 
 import megalens
 from megalens.adapters import find_adapter
-from megalens.demo.tokenizer import ByteTokenizer
+from megalens.demo.model import ByteTokenizer
 from megalens.instruments.generation import GenerationError, LanguageModel
 from megalens.instruments.generation.decoding import Decoding, GenerationPass, Sampler, evaluating
 from megalens.instruments.generation.hidden import HiddenStates

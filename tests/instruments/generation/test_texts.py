@@ -3,7 +3,7 @@
 import pytest
 from writers import END, TEXTS, byte_fallback, byte_level, words
 
-from megalens.demo.tokenizer import ByteTokenizer
+from megalens.demo.model import ByteTokenizer
 from megalens.instruments.generation import GenerationError, Texts
 
 BYTES = {"byte level": byte_level, "byte fallback": byte_fallback, "the demo's": ByteTokenizer}

@@ -7,8 +7,7 @@ import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import Tensor, nn
 
-from megalens.demo.model import GPT, GPTConfig
-from megalens.demo.tokenizer import ByteTokenizer
+from megalens.demo.model import GPT, ByteTokenizer, GPTConfig
 from megalens.instruments.generation import LanguageModel, as_language_model
 
 TEXTS = [

@@ -103,10 +103,10 @@ def changed(rank: int, at: int) -> list[int]:
         schedule = monitor.tracer._coordinator.schedule
         for step in range(1, 40):
             ids = torch.randint(0, 51, (2, 12), generator=torch.Generator().manual_seed(10 * step + rank))
-            held = schedule.held_steps
+            held = schedule.untraced_steps
             with monitor.step():
                 # A rank that has not heard yet what was decided traces nothing that others do not.
-                if "grad" in monitor.statistics.intervals.due(step) and schedule.held_steps == held:
+                if "grad" in monitor.statistics.intervals.due(step) and schedule.untraced_steps == held:
                     measured.append(step)
                 logits = replica(ids)
                 nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten()).backward()

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from megalens.instruments.monitor.alarm import Alarm, alarm_columns
+from megalens.instruments.monitor.rule import Alarm, alarm_columns
 from megalens.protocol import stream_schema
 
 

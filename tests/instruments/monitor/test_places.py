@@ -7,10 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judging import judged, readings, step
 
-from megalens.instruments.monitor.alarm import Alarm
 from megalens.instruments.monitor.levels import direction_of, module_order, places
+from megalens.instruments.monitor.rule import Alarm, first_serious, reached
 from megalens.protocol import MOMENT_COLUMNS, Readings
-from megalens.protocol.anomaly import first_anomaly, reached
 
 
 def place(stat, index=0, rank=0, stage=0, micro_batch=-1, name="x"):
@@ -79,7 +78,7 @@ def test_the_first_anomaly_is_the_one_that_was_computed_first_and_names_what_it_
         )
 
     alarms = judged([step(1, spoilt("dgrad", [0, 1, 2]), spoilt("activation", [1, 2]))])
-    first = first_anomaly(reversed(alarms))
+    first = first_serious(reversed(alarms))
     assert (first.name, first.direction) == ("h.1.fc/output0", "forward")
     assert reached(alarms) == [
         ("forward", "h.2.fc", 0),
@@ -96,14 +95,14 @@ def test_over_ranks_the_one_where_it_was_computed_first_comes_first():
         return readings("activation", values, rank)
 
     alarms = judged([step(1, spoilt(0, 2), spoilt(1, 1))])
-    assert first_anomaly(alarms).rank == 1
+    assert first_serious(alarms).rank == 1
     alarms = judged([step(1, spoilt(0, 1), spoilt(1, 1))])
-    assert first_anomaly(alarms).rank == 0
+    assert first_serious(alarms).rank == 0
 
 
 def test_a_note_is_no_anomaly():
     note = Alarm(1, "dead", "note", "", "grad", "w", "rms", 0.0)
-    assert first_anomaly([note]) is None
+    assert first_serious([note]) is None
     assert reached([note]) == []
 
 

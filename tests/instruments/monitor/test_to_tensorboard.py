@@ -11,7 +11,7 @@ from event_files import events_of
 from megalens.__main__ import main
 from megalens.instruments.monitor.trainermon import csv2tensorboard_by_step
 from megalens.instruments.monitor.trainermon.config import ConfigError
-from megalens.instruments.monitor.trainermon.event_files import EventFile
+from megalens.instruments.monitor.trainermon.writing import EventFile
 from megalens.protocol import MegalensError
 
 HEAD = "vpp_stage,name,step,micro_step,norm,nans,shape,dtype\n"

@@ -19,7 +19,7 @@ from PIL import Image
 from torch import nn
 
 import megalens
-from megalens.instruments.monitor.trainermon import event_files
+from megalens.instruments.monitor.trainermon import writing
 from megalens.instruments.monitor.trainermon.trainermon import StructureWritten
 
 FIXTURES = Path(__file__).parents[4] / "shared" / "fixtures" / "trainermon"
@@ -431,8 +431,8 @@ def test_pictures_of_updates_end_where_they_are_switched_off(tmp_path, place, mo
 
 @pytest.mark.slow
 def test_pictures_that_take_long_cost_no_numbers(tmp_path, place, monkeypatch):
-    drawn = event_files.histogram_picture
-    monkeypatch.setattr(event_files, "histogram_picture", lambda given: time.sleep(0.05) or drawn(given))
+    drawn = writing.histogram_picture
+    monkeypatch.setattr(writing, "histogram_picture", lambda given: time.sleep(0.05) or drawn(given))
     config = {"targets": {"layers.0.": {}}, "wg_distribution": True, "ops": ["norm"], "format": "tensorboard"}
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")

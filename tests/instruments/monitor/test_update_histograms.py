@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from megalens.instruments.monitor.trainermon.optimizer_readings import update_histograms
+from megalens.instruments.monitor.trainermon.readings import update_histograms
 
 
 def test_they_are_of_the_updates_that_torch_makes() -> None:

@@ -9,10 +9,9 @@ import pytest
 from jsonschema import Draft202012Validator
 from judging import NAMES, judged, readings, step, tensors
 
-from megalens.instruments.monitor.alarm import Alarm
-from megalens.instruments.monitor.own_rules import installed_rules, read_rules
+from megalens.instruments.monitor.rule import Alarm
 from megalens.instruments.monitor.rules import RULES
-from megalens.instruments.monitor.settings import WatchSettings
+from megalens.instruments.monitor.settings import WatchSettings, installed_rules, read_rules
 from megalens.instruments.monitor.watch import MOST_ALARMS, Watch
 from megalens.protocol import ProtocolError
 from scripts.rules_page import PAGE, page

@@ -5,8 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from megalens.instruments.pipeline.placement import Placement
-from megalens.instruments.pipeline.plan_type import Operation
+from megalens.instruments.pipeline.plan_type import Operation, Placement
 
 __all__ = ["ALL", "SHAPES", "plan_named", "random_plan"]
 

@@ -19,7 +19,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 from torch.nn.parallel import DistributedDataParallel
 
 from megalens.instruments.pipeline import DynamicSchedule, PipelineError
-from megalens.instruments.pipeline.placement import Placement
+from megalens.instruments.pipeline.plan_type import Placement
 
 STAGES, MICRO_BATCHES, REPLICAS = 2, 4, 2
 

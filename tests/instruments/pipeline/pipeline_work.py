@@ -16,7 +16,7 @@ from own_plans import ALL, SHAPES, plan_named, random_plan
 from torch import Tensor, distributed, nn
 
 from megalens.instruments.pipeline import PipelineError
-from megalens.instruments.pipeline.placement import Placement
+from megalens.instruments.pipeline.plan_type import Placement
 from megalens.instruments.pipeline.schedule import DynamicSchedule
 
 __all__ = ["Part", "loss_fn", "reference"]

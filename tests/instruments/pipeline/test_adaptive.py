@@ -8,8 +8,7 @@ from processes import run_job
 
 from megalens.instruments.pipeline.adaptive import Adaptive
 from megalens.instruments.pipeline.orders import GreedyRule
-from megalens.instruments.pipeline.placement import Placement
-from megalens.instruments.pipeline.plan_type import Plan
+from megalens.instruments.pipeline.plan_type import Placement, Plan
 
 
 @pytest.mark.slow

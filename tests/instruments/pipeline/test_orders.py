@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from megalens.instruments.pipeline.orders import GreedyOrder
-from megalens.instruments.pipeline.placement import Placement
+from megalens.instruments.pipeline.plan_type import Placement
 
 
 @pytest.mark.parametrize(

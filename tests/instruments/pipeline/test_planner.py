@@ -8,7 +8,7 @@ import pytest
 
 from megalens.instruments.pipeline import PipelineError, Plan, check_plan, plan
 from megalens.instruments.pipeline.orders import NAMES
-from megalens.instruments.pipeline.placement import Placement
+from megalens.instruments.pipeline.plan_type import Placement
 from megalens.instruments.pipeline.planner import compare_plans, plan_of_name
 
 pytestmark = pytest.mark.slow

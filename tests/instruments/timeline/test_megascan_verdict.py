@@ -8,7 +8,7 @@ import pytest
 
 from megalens.__main__ import main
 from megalens.instruments.timeline.analysis import analyse
-from megalens.instruments.timeline.files.megascan_files import Iteration, RankTrace, TimelineError
+from megalens.instruments.timeline.megascan_files import Iteration, RankTrace, TimelineError
 from megalens.instruments.timeline.megascan_verdict import megascan_of_files
 from tests.kit.simulated_jobs import Fault, Job, simulate
 

@@ -11,14 +11,14 @@ from pipeline_jobs import LATENCY, Pipeline
 from span_rows import table
 
 import megalens
-from megalens.instruments.timeline.files.megascan_files import TimelineError
-from megalens.instruments.timeline.pipeline_metrics import pipeline_metrics
+from megalens.instruments.timeline.megascan_files import TimelineError
+from megalens.instruments.timeline.pipeline_passes import span_metrics
 from megalens.instruments.timeline.spans import Spans
 from megalens.runs import ClientError
 
 
 def metrics_of(rows):
-    found = pipeline_metrics(Spans.of(rows))
+    found = span_metrics(Spans.of(rows))
     keys = zip(found["metric"], found["rank"], found["peer"], strict=True)
     return dict(zip(keys, found["value"], strict=True))
 
@@ -102,7 +102,7 @@ def test_a_geometric_mean_is_taken_of_ratios():
 )
 def test_what_is_no_pipeline_is_said_with_what_to_record(rows, said):
     with pytest.raises(TimelineError, match=said):
-        pipeline_metrics(Spans.of(rows))
+        span_metrics(Spans.of(rows))
 
 
 def test_a_run_without_spans_says_what_to_record(tmp_path):

@@ -9,7 +9,7 @@ from span_rows import table
 
 from megalens.instruments.timeline import pipeline_answer as module
 from megalens.instruments.timeline.analysis import Analysis
-from megalens.instruments.timeline.files.megascan_files import TimelineError
+from megalens.instruments.timeline.megascan_files import TimelineError
 from megalens.instruments.timeline.pipeline_answer import pipeline_steps, whole_steps
 from megalens.instruments.timeline.pipeline_passes import pipeline_passes
 from megalens.instruments.timeline.spans import Spans

@@ -16,9 +16,9 @@ from torch import nn
 from torch.utils.data import DataLoader, dataloader
 
 from megalens import trace
-from megalens.instruments.timeline.training import modules
-from megalens.instruments.timeline.training.rows import SlowRanks
-from megalens.instruments.timeline.training.step_clock import clock_number
+from megalens.instruments.timeline import modules
+from megalens.instruments.timeline.rows import SlowRanks
+from megalens.instruments.timeline.step_clock import clock_number
 from megalens.protocol import ProtocolError
 from megalens.runs import open_run
 from megalens.tracer import TracerError
@@ -296,7 +296,7 @@ def test_a_span_of_a_kind_that_there_is_not_is_refused(gpt) -> None:
 def test_processes_of_a_machine_have_one_clock_and_those_of_another_boot_or_time_namespace_another(
     monkeypatch,
 ) -> None:
-    code = "from megalens.instruments.timeline.training.step_clock import clock_number as number; print(number())"
+    code = "from megalens.instruments.timeline.step_clock import clock_number as number; print(number())"
     other = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )

@@ -9,7 +9,7 @@ import torch
 from test_timeline import Slow, recorded, train
 
 from megalens import trace
-from megalens.instruments.timeline.training.step_clock import StepClock
+from megalens.instruments.timeline.step_clock import StepClock
 from megalens.runs import open_run
 
 LATE = 0.05

@@ -12,8 +12,7 @@ from shape import LAYOUTS, MICRO_BATCHES, STEPS
 
 from megalens.instruments.timeline import analyse
 from megalens.instruments.timeline.pipeline_answer import pipeline_steps, whole_steps
-from megalens.instruments.timeline.pipeline_metrics import pipeline_metrics
-from megalens.instruments.timeline.pipeline_passes import pipeline_passes
+from megalens.instruments.timeline.pipeline_passes import pipeline_passes, span_metrics
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -64,7 +63,7 @@ def test_passes_messages_and_collectives_of_each_layout_fit_together(tmp_path, l
         assert len(answer["steps"]) == STEPS
         assert sorted(set(answer["operations"]["kind"])) == ["B", "F", "O"]
         # No stage begins what another has not sent, as exactly as clocks are known after two steps.
-        found = pipeline_metrics(analysis.spans)
+        found = span_metrics(analysis.spans)
         windows = [
             value for name, value in zip(found["metric"], found["value"], strict=True) if "send" in name
         ]

@@ -10,8 +10,7 @@ import pytest
 
 import megalens
 from megalens.instruments.timeline.analysis import analyse
-from megalens.instruments.timeline.files.chrome import write_chrome_trace
-from megalens.instruments.timeline.files.chrome_spans import kind_of
+from megalens.instruments.timeline.chrome import kind_of, write_chrome_trace
 from megalens.runs import ClientError
 
 FIXTURES = Path(__file__).parents[4] / "shared" / "fixtures" / "scan"
@@ -219,7 +218,7 @@ def test_windows_of_one_rank_follow_each_other(tmp_path):
 def test_a_changed_file_is_read_again_and_an_unchanged_one_is_not(tmp_path, monkeypatch):
     folder = write_gpu(tmp_path / "traces")
     assert len(spans_of(folder)) == 36
-    from megalens.instruments.timeline.files import trace_folder
+    from megalens.instruments.timeline import trace_folder
 
     def refuse(*_):
         raise AssertionError("read again")

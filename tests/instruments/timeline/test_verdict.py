@@ -11,7 +11,7 @@ from span_rows import table
 
 from bench.timeline.__main__ import judged
 from megalens.instruments.timeline.analysis import analyse
-from megalens.instruments.timeline.files.megascan_files import TimelineError
+from megalens.instruments.timeline.megascan_files import TimelineError
 from tests.kit.simulated_jobs import Fault, Job, simulate
 
 EIGHT = Job(2, 2, 2, seed=11)

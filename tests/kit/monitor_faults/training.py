@@ -14,8 +14,8 @@ import megalens
 from megalens.demo.model import GPT, GPTConfig
 from megalens.demo.text import load_corpus
 from megalens.demo.train import Windows
-from megalens.instruments.monitor.alarm import Alarm
-from megalens.instruments.monitor.trainermon.as_monitor import TrainerMonRules
+from megalens.instruments.monitor.rule import Alarm
+from megalens.instruments.monitor.training_monitor import TrainerMonRules
 from megalens.protocol import StepReadings
 
 __all__ = ["AFTER", "AT", "SEQUENCE", "Fault", "PeerRules", "Training"]

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from ..rule import Rule
-from .changes import Collapse, Drift, Jump, LossSpike
 from .model import AttentionCollapse, Initial, Repeated, RouterImbalance
 from .optimizer import Clipping, OptimizerState, UpdateRatio
 from .ranks import Missing, OddRank, Reduction, Replicas
-from .values import Dead, NotFinite, Overflow
+from .values import Collapse, Dead, Drift, Jump, LossSpike, NotFinite, Overflow
 
 __all__ = ["RULES"]
 

@@ -1,4 +1,4 @@
-"""Rules about values as such: what is no number, what soon will be none, what does nothing."""
+"""Rules over the values of one tensor: as such (no number, soon none, all zero), and against the level of its last steps."""
 
 from __future__ import annotations
 
@@ -10,11 +10,295 @@ import numpy as np
 
 from ....protocol import RANK_SCALAR
 from ....protocol.kinds import number
-from ..alarm import Severity
-from ..rule import Finding, Rule
+from ..levels import median_of
+from ..rule import Finding, Rule, Severity
 from ..table import StepTable
 
-__all__ = ["Dead", "NotFinite", "Overflow"]
+__all__ = ["Dead", "NotFinite", "Overflow", "Collapse", "Drift", "Jump", "LossSpike"]
+
+_THRESHOLD = "How many usual deviations from the level of the last steps it may be off."
+_FACTOR = "And at least how many times as large or small it must be."
+
+
+_GRADIENT_FACTOR = (
+    "The same for gradients and what follows from them: single batches of a healthy training are far apart."
+)
+# The mean over all tensors of a rank strays less than each: these roots of the factor are enough.
+_ROOT_OF_ALL, _ROOT_OF_GRADIENTS = 2.0, 1.6
+# So many doublings of all updates at once are told in any case.
+_SURE_BITS = 2.5
+_GRADIENTS = (
+    *("grad", "grad_unreduced", "grad_accumulated", "dgrad", "residual_dgrad"),
+    *("exp_avg", "exp_avg_sq", "communication"),
+)
+
+
+def _least(now: StepTable, factor: float, gradient_factor: float, of_rms: bool = True) -> np.ndarray:
+    return now.layout.once(
+        ("least", factor, gradient_factor, of_rms),
+        lambda: _find_least(now, factor, gradient_factor, of_rms),
+    )
+
+
+def _find_least(now: StepTable, factor: float, gradient_factor: float, of_rms: bool) -> np.ndarray:
+    gradients = now.layout.of(*_GRADIENTS)
+    bits = np.where(gradients, np.log2(gradient_factor), np.log2(factor))
+    roots = np.ones(len(bits))
+    if of_rms:
+        # A weight is what all steps have made of it: no single one changes it much, as it may one of its values, or a bias that began at zero.
+        roots[now.layout.of("param", "param_origin") & ~now.layout.matching("bias")] = 2
+    # It is of squares.
+    roots[now.layout.of("exp_avg_sq")] = 0.5
+    of_all = now.layout.all_rows
+    roots[of_all] *= np.where(gradients, _ROOT_OF_GRADIENTS, _ROOT_OF_ALL)[of_all]
+    least: np.ndarray = bits / roots
+    return least
+
+
+def _off(
+    now: StepTable, quantity: str, threshold: float, least: np.ndarray | float, most: float = np.inf
+) -> np.ndarray:
+    """Return how far each row is off, with its sign, where that is too far; else 0."""
+    past = now.past(quantity)
+    limit = np.maximum(least, np.minimum(threshold * past.sigma, most))
+    return np.where(np.abs(past.settled) > limit, past.settled, 0.0)
+
+
+@dataclass(frozen=True)
+class Jump(Rule):
+    """Values are suddenly much larger than they were in the steps before: a broken batch, a flipped bit, or a training that begins to diverge."""
+
+    name = "jump"
+    title = "Jump"
+    properties: ClassVar = {
+        "threshold": number("Threshold", _THRESHOLD, 2, 1000, 10),
+        "factor": number("Factor", _FACTOR, 1.01, 1e6, 4),
+        "gradient_factor": number("Factor of gradients", _GRADIENT_FACTOR, 1.01, 1e9, 16384),
+    }
+
+    threshold: float = 10.0
+    factor: float = 4.0
+    gradient_factor: float = 16384.0
+
+    def find(self, now: StepTable) -> Iterator[Finding]:
+        """Find tensors whose rms or largest value is far above its level."""
+        judged = now.layout.tensors
+        for quantity, statistic in (("size", "rms"), ("peak", "max_abs"), ("change", "update")):
+            least = _least(now, self.factor, self.gradient_factor, quantity == "size")
+            # Half is enough of an update that is also above all before it.
+            threshold = self.threshold / 2 if quantity == "change" else self.threshold
+            # The size of Adam's updates is that of the learning rate, however noisy it was while that rose.
+            sure = quantity == "change" and len(now.layout.rows("exp_avg_sq"))
+            off = _off(now, quantity, threshold, least, _SURE_BITS if sure else np.inf)
+            found = (off > 0) & judged
+            if quantity == "change" and found.any():
+                # One tensor's mean may come to rest at any time; and what was as large before, as after a restart of the schedule, is no news.
+                found &= ~now.layout.matching(r"^[^*]") & ~(now.change < now.past("change").top + 1)
+            rows = np.flatnonzero(found)
+            if len(rows):
+                yield _beside(now, quantity, statistic, rows)
+
+
+@dataclass(frozen=True)
+class Collapse(Rule):
+    """Values are suddenly much smaller than they were in the steps before: something is left out, scaled wrongly, or was reset."""
+
+    name = "collapse"
+    title = "Collapse"
+    properties: ClassVar = {
+        "threshold": number("Threshold", _THRESHOLD, 2, 1000, 10),
+        "factor": number("Factor", _FACTOR, 1.01, 1e6, 8),
+        "gradient_factor": number("Factor of gradients", _GRADIENT_FACTOR, 1.01, 1e9, 16384),
+    }
+
+    threshold: float = 10.0
+    factor: float = 8.0
+    gradient_factor: float = 16384.0
+
+    def find(self, now: StepTable) -> Iterator[Finding]:
+        """Find tensors whose rms is far below its level."""
+        off = _off(now, "size", self.threshold, _least(now, self.factor, self.gradient_factor))
+        rows = np.flatnonzero((off < 0) & now.layout.tensors)
+        if len(rows):
+            yield _beside(now, "size", "rms", rows)
+
+
+@dataclass(frozen=True)
+class Drift(Rule):
+    """Values have moved for good to another level, or the loss rises slowly: something changed in the training, or it begins to diverge."""
+
+    name = "drift"
+    title = "Drift"
+    properties: ClassVar = {
+        "threshold": number(
+            "Threshold", "How many usual changes of the level the change must be.", 2, 1000, 10
+        ),
+        "factor": number("Factor", "And at least how many times as large or small.", 1.01, 1e6, 3),
+        "loss_factor": number(
+            "Loss factor", "How many times its lowest level the loss may be.", 1.01, 1000, 1.3
+        ),
+    }
+
+    threshold: float = 10.0
+    factor: float = 3.0
+    loss_factor: float = 1.3
+
+    def find(self, now: StepTable) -> Iterator[Finding]:
+        """Find tensors whose last levels differ from those before by more than levels usually do."""
+        past = now.past("size")
+        least = _least(now, self.factor, self.factor)
+        loss = now.layout.of("scalar") & now.layout.matching("loss")
+        rows = np.flatnonzero(past.new_block & (loss | now.layout.tensors))
+        if not len(rows):
+            return
+        blocks = past.blocks(rows)
+        known = np.isfinite(blocks[:, -8:]).all(axis=1)
+        rows, blocks = rows[known], blocks[known]
+        usual = 1.4826 * median_of(np.abs(np.diff(blocks[:, :-1], axis=1)))
+        # A loss falls as a rule: that it is above its lowest is found however slowly it came there.
+        of_loss = loss[rows]
+        before = np.where(of_loss, np.nanmin(blocks, axis=1, initial=np.inf), blocks[:, -2])
+        moved = blocks[:, -1] - before
+        limit = np.where(of_loss, np.log2(self.loss_factor), least[rows])
+        limit = np.maximum(limit, np.where(of_loss, self.threshold / 2, self.threshold) * usual)
+        found = np.where(of_loss, moved, np.abs(moved)) > limit
+        if found.any():
+            yield _moved(rows[found], blocks[found, -1], before[found])
+
+
+@dataclass(frozen=True)
+class LossSpike(Rule):
+    """Loss, gradient norm or learning rate is suddenly far off, or the loss stays above what it was: a broken or repeated batch, other data, a schedule that begins anew, or the first sign of a divergence."""
+
+    name = "loss"
+    title = "Loss spike"
+    properties: ClassVar = {
+        "threshold": number("Threshold", _THRESHOLD, 2, 1000, 10),
+        "factor": number(
+            "Factor", "And at least how many times as large or small the loss must be.", 1.01, 1e6, 1.25
+        ),
+        "rate_factor": number(
+            "Rate factor", "How many times the highest learning rate so far it may be at once.", 1.01, 1e6, 3
+        ),
+    }
+
+    threshold: float = 10.0
+    factor: float = 1.25
+    rate_factor: float = 3.0
+
+    def find(self, now: StepTable) -> Iterator[Finding]:
+        """Find numbers of the training loop that are off."""
+        layout = now.layout
+        loss = layout.of("scalar") & layout.matching("loss")
+        rate = layout.of("scalar") & layout.matching(r"^lr$|learning.rate")
+        norm = layout.of("scalar") & ~loss & ~rate
+        off = _off(now, "size", self.threshold, np.log2(self.factor))
+        large = _off(now, "size", self.threshold, _LARGE_NORM)
+        past = now.past("size")
+        # A schedule may rise, and begin anew, but not at once above all that was.
+        raised = (past.seen >= 2) & (now.size > past.top + np.log2(self.rate_factor)) & (past.off > 0)
+        raised &= now.size > np.log2(np.abs(now.before[:, 1])) + np.log2(self.rate_factor)
+        rows = np.flatnonzero((loss & (off != 0)) | (norm & (large > 0)) | (rate & raised))
+        if len(rows):
+            yield _beside(now, "size", "value", rows)
+        yield from self._begun_anew(now, rate)
+        yield from self._stays_above(now, loss, rate)
+
+    def _begun_anew(self, now: StepTable, rate: np.ndarray) -> Iterator[Finding]:
+        """Find a learning rate that fell at once to less than a third and rises from there: a warm-up that is made again."""
+        for at in np.flatnonzero(rate).tolist():
+            values = _last(now, at)[-5:]
+            fell = len(values) == 5 and values[1] * self.rate_factor < values[0]
+            if fell and (np.diff(values[1:]) > 0).all() and values[-1] < values[0]:
+                yield Finding(
+                    np.array([at]),
+                    "value",
+                    values[-1],
+                    values[0],
+                    lambda value, before: (
+                        f"It fell at once from {before:.3g} and rises again, now {value:.3g}: the schedule has begun anew."
+                    ),
+                )
+
+    def _stays_above(self, now: StepTable, loss: np.ndarray, rate: np.ndarray) -> Iterator[Finding]:
+        """Find a loss whose last 8 values are all above the 16 before, by more than its noise, while the learning rate did not rise."""
+        rose = any(
+            values[-1] > 1.1 * values.min() or values.max() > 1.1 * values[0]
+            for at in np.flatnonzero(rate).tolist()
+            if len(values := _last(now, at)[-3 * _STAYS :])
+        )
+        for at in np.flatnonzero(loss).tolist():
+            values = _last(now, at)[-3 * _STAYS :]
+            last, before = values[-_STAYS:], values[:-_STAYS]
+            # Noise alone puts 24 numbers in this order once in 700,000 times.
+            if rose or len(before) < 2 * _STAYS or not last.min() > before.max():
+                continue
+            value, level = float(np.median(last)), float(np.median(before))
+            # Of differences, which a slope does not widen.
+            noise = 1.4826 * float(np.median(np.abs(np.diff(before)))) / 2**0.5
+            if value - level > _RISE * noise:
+                yield Finding(
+                    np.array([at]),
+                    "level",
+                    value,
+                    level,
+                    lambda value, level: (
+                        f"It stays at {value:.3g} for {_STAYS} steps, above all of the {2 * _STAYS} steps before, which were about {level:.3g}."
+                    ),
+                )
+
+
+def _last(now: StepTable, at: int) -> np.ndarray:
+    """Return the last values of a number of the training loop, this step's too."""
+    value = float(now.rows[at, 1])
+    return np.array([*now.remember(("value", now.layout.names[at]), value), value])
+
+
+# Steps for which a loss that rose stays, and by how many times its noise it rises.
+_STAYS, _RISE = 8, 3.0
+# An exponent that rises by fewer doublings above its level does not count as growing.
+_GROWS_BITS = 0.05
+# Doublings of the gradient's norm.
+_LARGE_NORM = 5.0
+_WORDS = {
+    "rms": "Its rms",
+    "max_abs": "Its largest value",
+    "value": "It",
+    "update": "The update of all of them",
+}
+
+
+def _moved(rows: np.ndarray, new: np.ndarray, old: np.ndarray) -> Finding:
+    return Finding(
+        rows,
+        "level",
+        2.0**new,
+        2.0**old,
+        lambda value, level: f"Its level is now {value:.3g}, {_times(value, level)} {level:.3g} before.",
+    )
+
+
+def _beside(now: StepTable, quantity: str, statistic: str, rows: np.ndarray) -> Finding:
+    words = _WORDS[statistic]
+    value, level = 2.0 ** getattr(now, quantity)[rows], 2.0 ** now.past(quantity).level[rows]
+    if statistic == "max_abs":
+        # Exact, where one tensor has it.
+        value = np.where(np.isnan(now.largest[rows]), value, now.largest[rows])
+    return Finding(
+        rows,
+        statistic,
+        value,
+        level,
+        lambda value, level: (
+            f"{words} is {value:.3g}, {_times(value, level)} {level:.3g} of the steps before."
+        ),
+    )
+
+
+def _times(value: float, level: float) -> str:
+    up = value >= level
+    factor = (value / level if up else level / value) if min(value, level) > 0 else np.inf
+    return f"{factor:,.3g} times {'the' if up else 'below the'}"
 
 
 @dataclass(frozen=True)
@@ -80,8 +364,8 @@ class Overflow(Rule):
             return
         past = now.past("peak")
         left = now.layout.limits - now.peak
-        grows = (past.off > 0.05) & (past.seen >= 4) & (now.loss_scale == 1)
-        # The level is the median of the last eight: about four steps ago.
+        grows = (past.off > _GROWS_BITS) & (past.seen >= 4) & (now.loss_scale == 1)
+        # The level is the median of the last eight values, as of about four steps ago: a quarter of the distance is a step's pace.
         soon = (left < past.off / 4 * self.steps) & (left < 4 * self.bits)
         rows = np.flatnonzero(grows & ((left < self.bits) | soon))
         if len(rows):

@@ -9,7 +9,7 @@ __all__ = ["csv2tensorboard_by_step"]
 
 def __getattr__(name: str) -> Any:
     if name == "csv2tensorboard_by_step":
-        from .to_tensorboard import csv2tensorboard_by_step
+        from .convert import csv2tensorboard_by_step
 
         return csv2tensorboard_by_step
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

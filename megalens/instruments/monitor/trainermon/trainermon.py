@@ -26,18 +26,33 @@ from torch import Tensor, distributed, nn
 
 from ....adapters.before_reduction import before_reduction
 from ....protocol import MOMENT_COLUMNS, MegalensError, is_whole
-from ....protocol.plain_json import parse_json
+from ....protocol.outside import parse_json
 from ....tracer.errors import said
-from .anomaly_writer import AnomalyWriter, tag_of
-from .calls import CallCollector, CallRows, StackedRows
-from .calls.communication import CollectiveCalls
-from .calls.features import FeatureRows, ModuleStacks, ModuleStructure
-from .config import ConfigFileError, MonitorConfig, checked_ops, read_config, read_time
-from .event_files import TensorBoardWriter, need_tensorboard
-from .operations import together, values_of
-from .optimizer_readings import OptimizerReadings
-from .targets import squashed, wants_module, wants_parameter
-from .writing import COMMUNICATION, ApiWriter, Line, Writer, rank_folder, writer_of
+from .anomalies import AnomalyWriter
+from .call_rows import CallCollector, CallRows, CollectiveCalls, StackedRows
+from .config import (
+    ConfigFileError,
+    MonitorConfig,
+    checked_ops,
+    read_config,
+    read_time,
+    squashed,
+    wants_module,
+    wants_parameter,
+)
+from .readings import FeatureRows, ModuleStacks, ModuleStructure, OptimizerReadings
+from .rules import together, values_of
+from .writing import (
+    COMMUNICATION,
+    ApiWriter,
+    Line,
+    TensorBoardWriter,
+    Writer,
+    need_tensorboard,
+    rank_folder,
+    tag_of,
+    writer_of,
+)
 
 __all__ = ["CommunicationShown", "StructureWritten", "TrainerMon"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .errors import SplitError
+from ..errors import SplitError
 
 if TYPE_CHECKING:
     from .layout import SplitLayout, SplitPlace

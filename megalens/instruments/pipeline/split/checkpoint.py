@@ -14,7 +14,7 @@ from torch.distributed.tensor import DTensor
 from torch.utils._pytree import tree_map
 
 from ....protocol import MegalensError, parse_json
-from .errors import SplitError
+from ..errors import SplitError
 from .layout import SplitLayout, SplitPlace
 from .mail import SplitNotes
 from .update import WeightUpdate

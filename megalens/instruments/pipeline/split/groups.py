@@ -11,9 +11,9 @@ import torch
 from torch import distributed
 from torch.distributed import distributed_c10d
 
+from ..errors import SplitError
 from ..stages.inbox import Inbox
 from ..stages.link import connect
-from .errors import SplitError
 from .layout import SplitLayout
 from .mail import Mail, SplitNotes
 

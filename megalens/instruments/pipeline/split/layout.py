@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from .errors import SplitError
+from ..errors import SplitError
 from .planner import asked_map
 
 if TYPE_CHECKING:

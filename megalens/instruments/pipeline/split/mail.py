@@ -16,9 +16,9 @@ from torch.distributed import distributed_c10d
 from torch.distributed.distributed_c10d import PrefixStore
 
 from ....protocol import parse_json
+from ..errors import SplitError
 from ..stages.inbox import Inbox, Key, shapes_text
 from ..stages.link import Link, spec_of, tell_received, tell_sent
-from .errors import SplitError
 from .layout import SplitPlace
 
 if TYPE_CHECKING:

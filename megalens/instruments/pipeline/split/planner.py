@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .errors import SplitError
+from ..errors import SplitError
 
 if TYPE_CHECKING:
     import pandas as pd

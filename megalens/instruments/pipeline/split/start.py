@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.distributed.pipelining import PipelineStage
 
+from ..errors import SplitError
 from ..stages.cut_batch import StepBatch, cut_batch
-from .errors import SplitError
 from .layout import SplitLayout, SplitPlace
 from .planner import asked_map
 from .worker import device_of

@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, distributed, nn
 
+from ..errors import SplitError
 from ..stages.cut_batch import StepBatch
 from .checkpoint import SplitCheckpoint
-from .errors import SplitError
 from .groups import SplitGroups
 from .layout import SplitLayout
 from .mail import SplitNotes
-from .processes import BackwardProcess, ForwardProcess
 from .start import batch_for, began, checked_stage, checked_start, device_for, module_of
 from .update import WeightUpdate
 from .weights import StageWeights
-from .worker import SplitWorker, mean_of
+from .worker import BackwardProcess, ForwardProcess, SplitWorker, mean_of
 
 if TYPE_CHECKING:
     from ....tracer import Tracer

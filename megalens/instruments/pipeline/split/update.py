@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.distributed.tensor import DTensor
 
-from .errors import SplitError
+from ..errors import SplitError
 from .groups import SplitGroups
 from .weights import buckets_of, local_of, pieces_of
 

@@ -11,8 +11,8 @@ from torch import Tensor, distributed, nn
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.placement_types import Placement, Shard
 
+from ..errors import SplitError
 from ..stages.inbox import Key
-from .errors import SplitError
 from .groups import SplitGroups
 from .layout import SplitLayout
 from .mail import Mail, SplitNotes

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.distributed.pipelining.microbatch import split_args_kwargs_into_chunks
 from torch.utils._pytree import tree_leaves
 
-from .errors import StageError
+from ..errors import StageError
 
 __all__ = ["StepBatch", "cut_batch"]
 

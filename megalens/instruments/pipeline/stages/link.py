@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, distributed
 
-from .errors import StageError
+from ..errors import StageError
 from .inbox import Arrival, Inbox, Key, Spec
 
 __all__ = ["Link", "Sent", "spec_of", "tell_received", "tell_sent", "connect"]
@@ -27,6 +27,7 @@ __all__ = ["Link", "Sent", "spec_of", "tell_received", "tell_sent", "connect"]
 _DATA, _HEADER = 1, 2
 _HEADER_NUMBERS = 128
 _LONG_SECONDS = 86400.0
+"""How long a thread waits for one message: the training thread has the time limit."""
 
 
 def connect(
@@ -143,7 +144,6 @@ def tell_sent(watch: Any, link: Link, chunk_of: Callable[[Key], int]) -> None:
         )
 
 
-"""How long a thread waits for one message: the training thread has the time limit."""
 _POLL_SECONDS = 5e-5
 
 _DTYPES = (

@@ -17,15 +17,13 @@ import orjson
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ....protocol import MOMENT_STATS, moments_from_raw_sums
+from ....protocol import MOMENT_STATS, RAW_SUMS, SCALED_STATS, moments_from_raw_sums
 
 __all__ = ["CHUNK_COLUMNS", "JsonlChunk", "Problem", "read_chunk"]
 
-_SUMS = ("count", "sum_1", "sum_2", "sum_3", "sum_4")
-_fetch = itemgetter(*_SUMS)
+_fetch = itemgetter(*RAW_SUMS)
 _STAT = re.compile(r"(residual_dgrad|residual|activation|dgrad|wgrad|grad|param)(?:_|$)")
 _BARE = re.compile(rb"(?<=[:,\[])(\s*)(NaN|-?Infinity)(?=\s*[,}\]])")
-_SCALED = ("dgrad", "residual_dgrad")
 _ROUNDING = 2.0**-24
 _MOST_PROBLEMS = 50
 _MOST_STEP = 1 << 62
@@ -311,7 +309,7 @@ def _step(record: Mapping[str, Any], line: Callable[[], int]) -> int:
 
 def _scale(record: Mapping[str, Any], stat: str) -> tuple[float, int]:
     """Return the loss scale to divide by (NaN where one may be in the values and is not known) and the place of the gradient's stage."""
-    if stat not in _SCALED:
+    if stat not in SCALED_STATS:
         said = "pre_step" if record.get("gradient_stage") == "pre_step" else "pre_clip"
         return 1.0, _STAGES.index(said) if stat == "grad" else 0
     scale = _number(record.get("loss_scale"))
@@ -335,7 +333,7 @@ def _one_by_one(values: Mapping[str, Any]) -> tuple[tuple[str, ...], NDArray[np.
             names.append(name)
             continue
         count = _number(entry.get("count", entry.get("sum_0"))) if isinstance(entry, dict) else None
-        sums = [_number(entry.get(key, 0.0)) for key in _SUMS[1:]] if count is not None else []
+        sums = [_number(entry.get(key, 0.0)) for key in RAW_SUMS[1:]] if count is not None else []
         if count is None or not math.isfinite(count) or None in sums:
             wrong.append(name)
             continue

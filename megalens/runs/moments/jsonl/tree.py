@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ....protocol import shown_text
+from ....protocol import RAW_MOMENTS_FOLDER, shown_text
 from ...errors import ClientError
 from ..trainermon.files import csv_kind, rank_of_folder
 
@@ -17,7 +17,6 @@ __all__ = ["StatisticsFile", "StatisticsTree", "find_trees", "holds_statistics"]
 
 _KIND = re.compile(r".+_by_(param|layer|item)")
 _RANK = re.compile(r"rank(\d{1,9})")
-_HOME = "training_stats"
 _BETWEEN = ("tensorboard", "tb")
 _MOST_FOLDERS = 100_000
 _SNIFF_BYTES = 1 << 20
@@ -175,7 +174,7 @@ def _file(path: Path) -> StatisticsFile:
 
 def _is_home(folder: Path) -> bool:
     return (
-        folder.name == _HOME
+        folder.name == RAW_MOMENTS_FOLDER
         or any(_KIND.fullmatch(entry.name) and _is_folder(entry) for entry in _entries(folder))
         or _layout(folder) == "trainermon"
     )
@@ -218,7 +217,7 @@ def _homes(folder: Path, closed: list[OSError]) -> Iterator[Path]:
             )
         here = Path(at)
         if (
-            here.name == _HOME
+            here.name == RAW_MOMENTS_FOLDER
             or any(_KIND.fullmatch(name) for name in folders)
             or (any(rank_of_folder(name) is not None for name in folders) and _layout(here) == "trainermon")
         ):
@@ -287,7 +286,7 @@ def _is_jsonl(entry: os.DirEntry[str]) -> bool:
 def _label(root: Path, typed: Path | None) -> str:
     home = root
     for folder in (root, *root.parents):
-        if folder.name == _HOME:
+        if folder.name == RAW_MOMENTS_FOLDER:
             home = folder.parent
             break
     else:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ....protocol import MomentIndex, Ranges, StatIndex, open_plain, stream_schema
-from ....protocol.arrow_columns import message_header
+from ....protocol.arrow_columns import CONTINUATION, MESSAGE_PREFIX, message_header
 from ...arrows_map import ArrowsMap, check_message_size
 from ...message_map import MessageMap
 from ...recorded_parquet import DAMAGE
@@ -34,8 +34,6 @@ _PIECE_BYTES = 4 << 20
 MOST_LAYOUTS = 64
 """Layouts that are remembered: a run has one for each set of tensors that its processes measure together."""
 
-_PREFIX = struct.Struct("<Ii")
-_CONTINUATION = 0xFFFFFFFF
 _SCHEMA = stream_schema("moments")
 _WORDS = tuple(entry.name for entry in _SCHEMA if pa.types.is_string(entry.type))
 
@@ -189,10 +187,10 @@ def _head_bytes(data: bytes, at: int) -> int:
     """Return how long the head of a message is."""
     if len(data) < at + 8:
         raise PartialMessage(8)
-    marker, length = _PREFIX.unpack_from(data, at)
-    if marker == 0 or (marker == _CONTINUATION and length == 0):
+    marker, length = MESSAGE_PREFIX.unpack_from(data, at)
+    if marker == 0 or (marker == CONTINUATION and length == 0):
         raise EOFError
-    if marker != _CONTINUATION or length < 0:
+    if marker != CONTINUATION or length < 0:
         raise ValueError("no message begins here")
     return 8 + int(length)
 

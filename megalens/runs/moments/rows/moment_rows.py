@@ -33,8 +33,10 @@ ROWS_SCHEMA = pa.schema(
     else pa.field(field.name, _CODES if pa.types.is_string(field.type) else field.type)
     for field in stream_schema("moments")
 )
+"""Rows as they are answered: the stream's columns, texts as dictionaries, and for the name its number."""
 
 STAGE = "gradient_stage"
+"""The column. In a chunk it has the place in :data:`STAGES`."""
 
 _AHEAD = 4
 _AHEAD_ROWS = 400_000
@@ -89,8 +91,6 @@ def read_ahead(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
             yield chunk
 
 
-"""The column. In a chunk it has the place in :data:`STAGES`."""
-
 STAGES = ("pre_clip", "backward", "pre_step", "backward_scaled", "")
 """From the strongest statement to none: what holds of all rows of a group is the last of theirs. A word that is none of these states nothing."""
 
@@ -104,8 +104,6 @@ def stage_codes(words: pa.DictionaryArray) -> NDArray[np.int8]:
     codes: NDArray[np.int8] = np.array(places, np.int8)[words.indices.fill_null(-1).to_numpy()]
     return codes
 
-
-"""Rows as they are answered: the stream's columns, texts as dictionaries, and for the name its number."""
 
 Progress = Callable[[int, int, str], object]
 """Called with (done, total, what is being done); raise from it to cancel."""

@@ -21,7 +21,7 @@ __all__ = ["RecordedRows"]
 _STREAM = "moments"
 # A recorder's own groups are smaller, and other programs' have rows that take their place on disk.
 _GROUP_ROWS = 4_000_000
-_ROW_BYTES = 8
+_LEAST_PACKED_BYTES = 8
 
 
 class RecordedRows:
@@ -122,7 +122,9 @@ class RecordedRows:
             with opened_parquet(path) as file:
                 metadata = file.metadata
                 _check_schema(path, file.schema)
-                if any(group.rows > max(_GROUP_ROWS, file.size // _ROW_BYTES) for group in file.groups):
+                if any(
+                    group.rows > max(_GROUP_ROWS, file.size // _LEAST_PACKED_BYTES) for group in file.groups
+                ):
                     raise _unreadable(path, "It must have row groups of fewer rows.")
             known = MomentIndex.read(metadata.metadata)
             if known is None or sum(one.rows for one in known[0]) != metadata.num_rows:

@@ -28,6 +28,7 @@ KINDS = {
     "param_origin": "param_origin",
     "param_updated": "param",
 }
+"""What each kind of file measures, in words of the stream ``moments``."""
 
 _TEXTS = ("name", "module_name", "scope", "shape", "dtype")
 _WHOLE = ("vpp_stage", "step", "micro_step")
@@ -142,8 +143,6 @@ def _table(header: list[str], rows: list[list[Any]]) -> pa.Table:
             header, [row for row in rows if all(not isinstance(x, int) or abs(x) < 2**63 for x in row)]
         )
 
-
-"""What each kind of file measures, in words of the stream ``moments``."""
 
 OTHER_KINDS = ("attention_hook", "linear_hook", "moe_router_weight_hook", "moe_router_logit_hook", "other")
 

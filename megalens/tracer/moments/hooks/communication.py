@@ -13,7 +13,7 @@ from .values import local_values, measurable
 
 __all__ = ["Communication"]
 
-# By function: places and names of the tensors, or lists of them, that it reads and that it writes.
+# By function: positions and names of the tensors, or lists of them, that it reads and that it writes.
 _TENSOR = ((0, "tensor"),)
 _OPERATIONS: Mapping[str, tuple[tuple[tuple[int, str], ...], tuple[tuple[int, str], ...]]] = {
     "all_reduce": (_TENSOR, _TENSOR),
@@ -35,7 +35,8 @@ _OPERATIONS: Mapping[str, tuple[tuple[tuple[int, str], ...], tuple[tuple[int, st
 
 
 class Communication:
-    """Stands before the functions of ``torch.distributed`` while a step is measured; at other times these are torch's own.
+    """Stands before the functions of ``torch.distributed`` while a step is measured; at other times these are
+    torch's own.
 
     What :class:`CollectiveHooks` does not see is not measured.
 

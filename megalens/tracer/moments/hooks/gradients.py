@@ -1,7 +1,9 @@
-"""At which moment of a step its gradients are measured: complete, unscaled and before clipping."""
+"""When the gradients of a step are measured: complete, without the loss scale, and before clipping."""
 
 from __future__ import annotations
 
+import functools
+import weakref
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
@@ -9,36 +11,139 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from ...errors import TracerError
 from ...own_hooks import hook_after
 from ...passes import after_backward
-from ..joining.part import MeasuredRows
+from ..part import MeasuredRows, Scale
 from ..points import ParamPoint
-from .loss_scale import UNKNOWN_SCALE, LossScale
 from .own_gradients import UNREDUCED, OwnGradients
-from .param_rows import ParamRows
-from .values import first_tensor, half_precision
+from .values import ParamRows, first_tensor, half_precision
 
-__all__ = ["GradientMoment"]
+__all__ = ["UNKNOWN_SCALE", "GradientMoment", "LossScale"]
 
 _WATCHED = 4
+
+UNKNOWN_SCALE = (
+    "By what the loss is multiplied is not known: the model runs in float16 without a GradScaler, or there are several. Gradients of parameters are measured as the optimizer takes them, maybe clipped (gradient_stage pre_step), and all others "
+    "may have a scale in them (backward_scaled). Give loss_scale=."
+)
+
+_listening: weakref.WeakSet[LossScale] = weakref.WeakSet()
+
+
+class LossScale:
+    """Reads the scale without waiting for a device.
+
+    Parameters
+    ----------
+    source : GradScaler, number, tensor, callable or None
+        Who knows it. Where it is None, a ``GradScaler`` tells of itself when it multiplies a loss; as long as
+        none does, nothing is scaled.
+
+    Raises
+    ------
+    TracerError
+        When it is nothing of these.
+    """
+
+    def __init__(self, source: Any) -> None:
+        self._scaler: Any = None
+        self._get: Callable[[], Any] = lambda: 1.0
+        self.now: Scale = 1.0
+        """That of the step that is going on."""
+        if source is None:
+            _listen()
+            _listening.add(self)
+        elif callable(getattr(source, "unscale_", None)) and callable(getattr(source, "get_scale", None)):
+            self._scaler = source
+            self._get = self._of_scaler
+        elif callable(source):
+            self._get = source
+        elif isinstance(source, (int, float, Tensor)) and not isinstance(source, bool):
+            self._get = lambda: source
+        else:
+            raise TracerError(
+                f"loss_scale must be a GradScaler, a number or a function that gives it, got {source!r:.100}."
+            )
+        self._said = source is not None
+        self._heard = self._several = False
+
+    def begin(self) -> None:
+        """Read the scale of the step that begins."""
+        self._heard = False
+        self.now = _kept(self._get())
+
+    def unknown(self, half: bool) -> bool:
+        """Return whether a scale may be in the gradients that nobody told of: of a model in float16
+        (``half``) there is one, and which of two scalers a gradient has nobody says.
+        """
+        return self._several or (half and not self._said)
+
+    def hear(self, scaler: Any) -> None:
+        """Take a scaler that has just multiplied a loss."""
+        if scaler.is_enabled():
+            self._several = self._several or self._scaler not in (None, scaler)
+            self._scaler, self._said = scaler, True
+            if not self._heard:
+                self._heard, self.now = True, _kept(self._of_scaler())
+
+    @property
+    def skips(self) -> bool:
+        """Whether somebody leaves out steps with infinite gradients."""
+        return self._scaler is not None and bool(self._scaler.is_enabled())
+
+    def unscaled(self, optimizer: Optimizer) -> bool:
+        """Return whether the scaler has already divided this optimizer's gradients."""
+        if self._scaler is None:
+            return False
+        state = getattr(self._scaler, "_per_optimizer_states", {}).get(id(optimizer), {})
+        return getattr(state.get("stage"), "name", "") in ("UNSCALED", "STEPPED")
+
+    def _of_scaler(self) -> Any:
+        # get_scale() waits for the device once there is a tensor.
+        scale = getattr(self._scaler, "_scale", None)
+        return self._scaler.get_scale() if scale is None else scale
+
+
+def _kept(scale: Any) -> Scale:
+    # A scaler writes the next one into the same tensor.
+    return scale.detach().clone() if isinstance(scale, Tensor) else float(scale)
+
+
+@functools.cache
+def _listen() -> None:
+    """Have every ``GradScaler`` tell who listens that it multiplies a loss; from the first listener on."""
+    before = torch.amp.GradScaler.scale
+
+    @functools.wraps(before)
+    def scale(scaler: Any, outputs: Any) -> Any:
+        scaled = before(scaler, outputs)
+        if not torch.compiler.is_compiling():
+            for each in tuple(_listening):
+                each.hear(scaler)
+        return scaled
+
+    torch.amp.GradScaler.scale = scale  # type: ignore[method-assign, assignment]
 
 
 class BackwardEnd:
     """Calls back at the end of each backward pass through a model, while it is on.
 
-    What is queued in the autograd engine runs after the pass. DDP and ``fully_shard`` finish the gradients that way, in the same queue; so the first thing queued here
-    queues another, which comes after theirs.
+    What is queued in the autograd engine runs after the pass. DDP and ``fully_shard`` finish the gradients
+    that way, in the same queue; so the first thing queued here queues another, which comes after theirs.
 
     Parameters
     ----------
     roots : sequence of torch.nn.Module
-        Modules whose call is one forward pass. The gradient of their output is the first thing in a backward pass, outside of all that checkpointing nests in it.
+        Modules whose call is one forward pass. The gradient of their output is the first thing in a backward
+        pass, outside of all that checkpointing nests in it.
     parameters : sequence of torch.nn.Parameter
         Where none of the roots is called as a module, some of these tell of the pass instead.
     ended : callable
         Called after each pass; must not raise.
     computed : callable, optional
-        Called when all gradients of a pass are computed, before DDP finishes the reduction that it began; must not raise. Not where no root was called.
+        Called when all gradients of a pass are computed, before DDP finishes the reduction that it began;
+        must not raise. Not where no root was called.
     """
 
     def __init__(
@@ -120,14 +225,16 @@ def _tensors(output: Any) -> list[Tensor]:
 class GradientMoment:
     """Measures the gradients of a step.
 
-    Clipping is done between the last backward pass and the optimizer's step, by whatever means. Which pass is the last nobody knows before: an epoch ends with a step of fewer. So they are measured at the end of
-    each, and those of the last one stay: nobody has clipped them yet. Where no pass was seen, or a scale that nobody told of may be in them, the optimizer's step is the first moment to be sure of; they are
-    then said to be as the optimizer took them.
+    Clipping is done between the last backward pass and the optimizer's step, by whatever means. Which pass is
+    the last nobody knows before: an epoch ends with a step of fewer. So they are measured at the end of each,
+    and those of the last one stay: nobody has clipped them yet. Where no pass was seen, or a scale that
+    nobody told of may be in them, the optimizer's step is the first moment to be sure of; they are then said
+    to be as the optimizer took them.
 
     Parameters
     ----------
     params : sequence of ParamPoint
-        Those that this process counts, with their places in the list of names as ``ids``.
+        Those that this process counts, with their indices in the list of names as ``ids``.
     roots : sequence of torch.nn.Module
         Modules whose call is one forward pass.
     optimizers : sequence of torch.optim.Optimizer
@@ -135,7 +242,8 @@ class GradientMoment:
     scale : LossScale
         What is to be divided out.
     ready : callable, optional
-        Where an adapter knows the moment itself: takes what to call then, returns what takes it away. The gradients are unscaled there.
+        Where an adapter knows the moment itself: takes what to call then, returns what takes it away. The
+        gradients are unscaled there.
     spent : callable
         Takes a function and calls it, so that neither its time nor an error of its own is the training's.
     warn : callable
@@ -203,7 +311,9 @@ class GradientMoment:
                 self._end.begin(on)
 
     def take(self) -> list[MeasuredRows]:
-        """Return the gradients of the step that ends; nothing where there are none or the scaler left the step out."""
+        """Return the gradients of the step that ends; nothing where there are none or the scaler left the
+        step out.
+        """
         parts, self._parts = self._parts, []
         own = [] if self._own is None else self._own.take()
         if not self._on:
@@ -234,7 +344,9 @@ class GradientMoment:
             self._measure("pre_clip", divide=False)
 
     def _passed(self) -> None:
-        """Measure after a backward pass, unless a scale is in the gradients that nobody told of: its owner divides by it before the optimizer's step at the latest."""
+        """Measure after a backward pass, unless a scale is in the gradients that nobody told of: its owner
+        divides by it before the optimizer's step at the latest.
+        """
         if self._unknown:
             self._parts = []
         elif self._complete:

@@ -8,15 +8,16 @@ from collections.abc import Callable, Collection, Sequence
 from torch import Tensor, nn
 
 from .. import measure
-from ..joining.part import MeasuredRows
+from ..part import MeasuredRows
 from ..points import BeforeReduction, ParamPoint
-from .param_rows import ParamRows
-from .values import local_values, measurable
+from .values import ParamRows, local_values, measurable
 
 __all__ = ["UNREDUCED", "OwnGradients"]
 
 UNREDUCED = ("grad_unreduced", "grad_accumulated")
-"""Of the last backward pass of a step, and after each of them; of each the gradient that has been accumulated so far."""
+"""Of the last backward pass of a step, and after each of them; of each the gradient that has been accumulated
+so far.
+"""
 
 _TWICE = (
     "Gradients before their reduction are left out: they are reduced after each micro-batch, so that no process has the sum of its own. "
@@ -25,12 +26,14 @@ _TWICE = (
 
 
 class OwnGradients:
-    """Measures a process's own gradients when a backward pass has computed them all, and DDP's reduction is not yet written back; or right before a reduction that an adapter knows of.
+    """Measures a process's own gradients when a backward pass has computed them all, and DDP's reduction is
+    not yet written back; or right before a reduction that an adapter knows of.
 
     Parameters
     ----------
     params : sequence of ParamPoint
-        Whose gradients, with their places in the list of names as ``ids``. Those of a ``DTensor`` are left out where nobody knows of their reduction: one name is for pieces that are not alike.
+        Whose gradients, with their indices in the list of names as ``ids``. Those of a ``DTensor`` are left
+        out where nobody knows of their reduction: one name is for pieces that are not alike.
     warn : callable
         Takes a sentence for the user.
     spent : callable
@@ -49,7 +52,7 @@ class OwnGradients:
     ) -> None:
         times = Counter(id(point.parameter) for point in params)
         # Of several experts in one parameter each is a tensor of its own.
-        self._places = {
+        self._index = {
             point.parameter: at
             for at, point in zip(ids, params, strict=True)
             if times[id(point.parameter)] == 1
@@ -86,7 +89,7 @@ class OwnGradients:
 
     def _before(self, parameter: nn.Parameter, gradient: Tensor) -> None:
         """Measure what is about to be reduced."""
-        at, values = self._places.get(parameter), local_values(gradient)
+        at, values = self._index.get(parameter), local_values(gradient)
         if at is not None and values is not None and measurable(values):
             self._reduced.setdefault(at, []).append(measure([values]))
 

@@ -15,8 +15,8 @@ from ...graph_probes import WHOLE, end_of, passes_of
 from ...own_hooks import hook_after, hook_before
 from ...passes import when_backpropagated
 from .. import measure, measure_natively
-from ..columns import COLUMNS, TYPES
-from ..joining.part import NameList
+from ..layout import COLUMNS, TYPES
+from ..part import NameList
 from ..points import FeaturePoint, ResidualPoint, SitePoint
 from .values import counted_here, first_tensor, half_precision, local_values, measurable
 
@@ -67,20 +67,22 @@ class MomentProbe:
 class Sites:
     """Measures at modules while a step is logged; at other times there is no hook.
 
-    A forward pass is counted once, whatever is run twice. Checkpointing that computes the first time without a graph is counted when it computes again, in the backward
-    pass; checkpointing that builds the graph the first time is counted then. What is computed without a graph from the model's own call down is evaluation, and so is a pass in evaluation mode
-    until it is backpropagated.
+    A forward pass is counted once, whatever is run twice. Checkpointing that computes the first time without
+    a graph is counted when it computes again, in the backward pass; checkpointing that builds the graph the
+    first time is counted then. What is computed without a graph from the model's own call down is evaluation,
+    and so is a pass in evaluation mode until it is backpropagated.
 
     Parameters
     ----------
     roots : sequence of torch.nn.Module
         Modules whose call is one forward pass.
     keep : callable
-        Takes a statistic, the place of a name, and a row float64 ``[1, 11]`` on the device, which is written anew after the next :meth:`begin`.
+        Takes a statistic, the index of a name, and a row float64 ``[1, 11]`` on the device, which is written
+        anew after the next :meth:`begin`.
     spent : callable
         Takes a function and calls it, so that neither its time nor an error of its own is the training's.
     noted : callable, optional
-        Takes the place of a name and the type of its numbers, such as ``bfloat16``, whenever it is measured.
+        Takes the index of a name and the type of its numbers, such as ``bfloat16``, whenever it is measured.
     """
 
     def __init__(
@@ -122,7 +124,8 @@ class Sites:
         for probe in probes:
             probe.unseen = 0
             probe.counts = False
-            # Before the hooks of parallel styles on the way in, and after them on the way out: the tensors as the model has them.
+            # Before the hooks of parallel styles on the way in, and after them on the way out: the tensors as
+            # the model has them.
             self._handles.append(
                 hook_before(probe.module, self._going_in(probe), prepend=True, with_kwargs=True)
             )
@@ -170,14 +173,14 @@ class Sites:
     def _counts(self, probe: MomentProbe) -> bool:
         if self.paused:
             return False
-        again = torch._C._current_graph_task_id() != -1
+        recomputing = torch._C._current_graph_task_id() != -1
         if torch.is_grad_enabled():
-            if not again:
+            if not recomputing:
                 return True
             if probe.unseen:
                 probe.unseen -= 1
                 return True
-        elif self._trains and not again:
+        elif self._trains and not recomputing:
             probe.unseen += 1
         return False
 
@@ -295,10 +298,12 @@ class Sites:
         return row
 
     def _next_row(self) -> Tensor | None:
-        """Return where a row may be written until the next step begins; None where this step has more than the one before.
+        """Return where a row may be written until the next step begins; None where this step has more than
+        the one before.
 
-        What is allocated in a forward pass and outlives it lies between the activations, and keeps the allocator from giving their memory out again in one piece: a
-        step of the demo model then has the system clear two thirds more pages.
+        What is allocated in a forward pass and outlives it lies between the activations, and keeps the
+        allocator from giving their memory out again in one piece: a step of the demo model then has the
+        system clear two thirds more pages.
         """
         at, self._used = self._used, self._used + 1
         return self._rows[at] if at < len(self._rows) else None
@@ -318,7 +323,7 @@ def probes_of(
     sites, residuals, features : sequence
         The points.
     names : NameList
-        Gives the place of each name.
+        Gives the index of each name.
     due : frozenset of str
         Statistics.
     """
@@ -352,7 +357,7 @@ def probes_of(
         )
     for feature in features:
         if feature.stat in due and isinstance(feature.source, nn.Module):
-            made = End(names.place(feature.name), feature.stat, None, feature.counted, of=feature.of)
+            made = End(names.index(feature.name), feature.stat, None, feature.counted, of=feature.of)
             probes.append(MomentProbe(feature.source, None, made))
     return probes
 
@@ -374,11 +379,13 @@ def _end(
 ) -> End | None:
     if forward is None and backward is None:
         return None
-    return End(names.place(name), forward, backward, counted, own)
+    return End(names.index(name), forward, backward, counted, own)
 
 
 def _first_input(args: Any, kwargs: Any) -> tuple[str | None, Tensor | None]:
-    """Return the first positional argument, or the only tensor among the others with its name; of several the hidden states."""
+    """Return the first positional argument, or the only tensor among the others with its name; of several the
+    hidden states.
+    """
     if args:
         return None, args[0] if isinstance(args[0], Tensor) else None
     hidden = kwargs.get("hidden_states")

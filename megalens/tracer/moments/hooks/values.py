@@ -1,20 +1,96 @@
-"""Which values of a tensor this process has and counts."""
+"""Which values of a tensor this process holds and counts, and measuring the tensors of all parameters at
+once.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-__all__ = ["counted_here", "first_tensor", "half_precision", "local_values", "measurable"]
+from .. import measure, measure_natively
+from ..layout import COLUMNS, TYPES
 
-_TYPES = frozenset((torch.float32, torch.bfloat16, torch.float16, torch.float64))
+__all__ = ["ParamRows", "counted_here", "first_tensor", "half_precision", "local_values", "measurable"]
+
+_TYPES = frozenset(TYPES)
 _PLAIN = (Tensor, nn.Parameter)
 
 
+class ParamRows:
+    """Measures the same tensors in step after step, which a training step waits for: so each is asked as
+    little as can be, and no memory is taken anew.
+
+    Parameters
+    ----------
+    ids : sequence of int
+        Places in the process's list of names.
+    given : sequence of callable
+        Give the tensor of each, or None where there is none now.
+    """
+
+    def __init__(self, ids: Sequence[int], given: Sequence[Callable[[], Tensor | None]]) -> None:
+        self._given = tuple(zip(ids, given, strict=True))
+        self._rows: Tensor | None = None
+        self._count = 0
+        self.in_part: list[int] = []
+        """Ids of those that were left out in the last call: no process has them, only parts of their sum."""
+
+    def measure(self) -> list[tuple[list[int], Tensor]]:
+        """Measure what there is, each device's in one call.
+
+        Returns
+        -------
+        list of tuple
+            Ids, and their rows, float64 ``[n, 11]`` on the device, which the next call may write anew.
+        """
+        ids: list[int] = []
+        tensors: list[Tensor] = []
+        self.in_part = []
+        for at, give in self._given:
+            tensor = give()
+            if tensor is None:
+                continue
+            values = local_values(tensor)
+            if values is None:
+                self.in_part.append(at)
+            else:
+                ids.append(at)
+                tensors.append(values)
+        if not tensors:
+            return []
+        rows = measure_natively(tensors, self._rows_for(len(tensors)))
+        if rows is not None:
+            return [(ids, rows)]
+        return [
+            ([ids[at] for at in here], measure([tensors[at] for at in here])) for here in _by_device(tensors)
+        ]
+
+    def _rows_for(self, count: int) -> Tensor:
+        # The length of a tensor takes longer to ask for than twenty tensors to describe.
+        if self._rows is None or self._count != count:
+            self._count = count
+            # Rows outlive the pass that they were measured in, so they are no inference tensors.
+            with torch.inference_mode(False):
+                self._rows = torch.empty((count, COLUMNS), dtype=torch.float64)
+        return self._rows
+
+
+def _by_device(tensors: Sequence[Tensor]) -> list[list[int]]:
+    """Return the indices of those that can be measured, device by device."""
+    indices: dict[torch.device, list[int]] = {}
+    for at, tensor in enumerate(tensors):
+        if measurable(tensor):
+            indices.setdefault(tensor.device, []).append(at)
+    return list(indices.values())
+
+
 def measurable(tensor: Any) -> bool:
-    """Return whether this is a tensor of numbers that can be measured; ids and masks are not. An empty tensor has a row of count 0."""
+    """Return whether this is a tensor of numbers that can be measured; ids and masks are not. An empty tensor
+    has a row of count 0.
+    """
     return (
         isinstance(tensor, Tensor)
         and tensor.dtype in _TYPES
@@ -24,7 +100,9 @@ def measurable(tensor: Any) -> bool:
 
 
 def local_values(tensor: Tensor) -> Tensor | None:
-    """Return the values that lie here: of a ``DTensor`` the local shard without padding; None where they are parts of a sum over processes."""
+    """Return the values that lie here: of a ``DTensor`` the local shard without padding; None where they are
+    parts of a sum over processes.
+    """
     # Asking a plain tensor for what only others have raises an error inside, for each of thousands.
     if type(tensor) in _PLAIN:
         return tensor
@@ -39,7 +117,9 @@ def local_values(tensor: Tensor) -> Tensor | None:
 
 
 def counted_here(tensor: Tensor) -> bool | None:
-    """Return whether this process counts its values of a ``DTensor``: every holder of a shard, of replicas the first. None for a plain tensor."""
+    """Return whether this process counts its values of a ``DTensor``: every holder of a shard, of replicas
+    the first. None for a plain tensor.
+    """
     placements = getattr(tensor, "placements", None)
     if placements is None:
         return None

@@ -1,4 +1,6 @@
-"""Compiling the kernel for CPUs. The standard library alone: the build of a wheel runs this file where nothing is installed."""
+"""Compiling the kernel for CPUs. The standard library alone: the build of a wheel runs this file where
+nothing is installed.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,8 @@ LIBRARY = "libmegalens_moments.so"
 _SOURCES = ("moments.cpp", "block.inc")
 _COMPILERS = ("c++", "g++", "clang++")
 _SECONDS = 300
-# No -march: the instructions that a processor may lack are switched on function by function and chosen when the library runs. No -ffast-math: it
-# would have the compiler believe that no value is NaN.
+# No -march: the instructions that a processor may lack are switched on function by function and chosen when
+# the library runs. No -ffast-math: it would have the compiler believe that no value is NaN.
 _FLAGS = ("-O3", "-std=c++17", "-fPIC", "-shared", "-fvisibility=hidden", "-ffp-contract=fast", "-fno-math-errno", "-fno-exceptions", "-fno-rtti", "-Wno-psabi", "-pthread")  # fmt: skip
 _OLDEST_MACOS = "11.0"
 
@@ -36,12 +38,14 @@ def source_hash(folder: Path = FOLDER) -> str:
 def build(target: Path) -> str | None:
     """Compile the library into ``target``.
 
-    Takes ``$CXX`` or the first of ``c++``, ``g++``, ``clang++`` on the path. A library that is there stays until the new one is whole.
+    Takes ``$CXX`` or the first of ``c++``, ``g++``, ``clang++`` on the path. A library that is there stays
+    until the new one is whole.
 
     Returns
     -------
     str or None
-        None when it was built, else why not. Nothing is raised: without the library torch's own operations measure.
+        None when it was built, else why not. Nothing is raised: without the library torch's own operations
+        measure.
     """
     if sys.platform == "win32":
         return "there is no native kernel for Windows"

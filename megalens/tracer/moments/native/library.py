@@ -17,8 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..columns import COLUMNS, NEAR_ZERO, TYPES
-from ..layout import layout_of, rows_of
+from ..layout import COLUMNS, NEAR_ZERO, TYPES, layout_of, rows_of
 from .build import FOLDER, LIBRARY, source_hash
 
 __all__ = ["MOST_IN_GROUPS", "MOST_PARTS", "Item", "NativeKernel", "Plane", "load"]
@@ -79,7 +78,9 @@ class NativeKernel:
         return f"native ({_LEVELS[self.level]})"
 
     def describe(self, tensor: Tensor) -> Item | None:
-        """Return where a tensor's values lie, or None where the library cannot read them: those of other devices, types and layouts, and subclasses, which keep theirs elsewhere."""
+        """Return where a tensor's values lie, or None where the library cannot read them: those of other
+        devices, types and layouts, and subclasses, which keep theirs elsewhere.
+        """
         begin = self._begin(tensor)
         if begin is None:
             return None
@@ -111,9 +112,12 @@ class NativeKernel:
         threads: int | None = None,
         eps: float = NEAR_ZERO,
     ) -> Tensor:
-        """Return a row for each item, float64 ``[n, 11]``, in ``out`` where that is given; the tensors must live until then. It takes as many threads as torch where it is not told."""
+        """Return a row for each item, float64 ``[n, 11]``, in ``out`` where that is given; the tensors must
+        live until then. It takes as many threads as torch where it is not told.
+        """
         if out is None:
-            # Rows outlive the pass that they were measured in, so they are no inference tensors. Entering that mode costs as much as a small tensor.
+            # Rows outlive the pass that they were measured in, so they are no inference tensors. Entering
+            # that mode costs as much as a small tensor.
             with torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext():
                 out = torch.empty((len(items), COLUMNS), dtype=torch.float64)
         numbers = pack(f"{_FIELDS * len(items)}q", *chain.from_iterable(items))
@@ -132,13 +136,16 @@ class NativeKernel:
         return out
 
     def merge(self, rows: np.ndarray) -> np.ndarray:
-        """Return the rows of tensors that lie in pieces, float64 ``[n, 11]``, from those of the pieces, contiguous float64 ``[pieces, n, 11]``."""
+        """Return the rows of tensors that lie in pieces, float64 ``[n, 11]``, from those of the pieces,
+        contiguous float64 ``[pieces, n, 11]``.
+        """
         out = np.empty(rows.shape[1:])
         self._merge(rows.ctypes.data, *rows.shape[:2], out.ctypes.data)
         return out
 
     def plane(self, tensor: Tensor, width: int, out: int = 0, *, in_groups: bool = False) -> Plane | None:
-        """Return how tiles of the rows of a tensor ``[..., features]`` are made, for :meth:`reading`; None where the library cannot read it.
+        """Return how tiles of the rows of a tensor ``[..., features]`` are made, for :meth:`reading`; None
+        where the library cannot read it.
 
         Parameters
         ----------
@@ -159,7 +166,8 @@ class NativeKernel:
         return begin[0], *rows, *groups, tensor.shape[-1], width, out
 
     def reading(self, origin: int, dtype: torch.dtype, planes: Sequence[Plane], squares: bool, items: Sequence[Item] = ()) -> bytes:  # fmt: skip
-        """Return how a tensor is read by :meth:`read`, and others that lie as it does: struct Reading of moments.cpp.
+        """Return how a tensor is read by :meth:`read`, and others that lie as it does: struct Reading of
+        moments.cpp.
 
         Parameters
         ----------
@@ -218,7 +226,9 @@ def _check_owner(path: Path) -> None:
 
 
 def _openmp_of_torch() -> int | None:
-    """Address of the entrance to the OpenMP runtime that torch runs on: one pool of threads for both, and torch's limit on them holds."""
+    """Address of the entrance to the OpenMP runtime that torch runs on: one pool of threads for both, and
+    torch's limit on them holds.
+    """
     try:
         entrance = ctypes.CDLL(torch._C.__file__).GOMP_parallel
     except (OSError, AttributeError, TypeError):

@@ -1,25 +1,27 @@
 """What the processes of one job tell each other: settings at one step, pieces of tensors, signs of life.
 
-A star: every process has one connection to rank 0, and one to the process that sends for its tensor-parallel group. Everything runs in one thread
-of its own; the training thread only appends to a queue. The connections are the tracer's, not the job's: no collective of ours is ever called, so a
-process that comes late, leaves early or stops answering holds nobody up.
+A star: every process has one connection to rank 0, and one to the process that sends for its tensor-parallel
+group. Everything runs in one thread of its own; the training thread only appends to a queue. The connections
+are the tracer's, not the job's: no collective of ours is ever called, so a process that comes late, leaves
+early or stops answering holds nobody up.
 """
 
 from .agreement import Agreement, Proposal
 from .channel import Channel, ChannelError, Message
-from .members import Members, Rendezvous
+from .members import Beat, Members, Rendezvous
 from .peers import Peers
 from .schedule import Schedule, StepStart
 
 __all__ = [
-    "Schedule",
     "Agreement",
+    "Beat",
     "Channel",
     "ChannelError",
-    "Peers",
-    "Rendezvous",
-    "Message",
-    "Proposal",
     "Members",
+    "Message",
+    "Peers",
+    "Proposal",
+    "Rendezvous",
+    "Schedule",
     "StepStart",
 ]

@@ -60,9 +60,11 @@ class IPeers(Protocol):
 
 
 class Agreement:
-    """Decides changes one after another, in two rounds: everybody says from which step on it can, then hears the latest of these steps.
+    """Decides changes one after another, in two rounds: everybody says from which step on it can, then hears
+    the latest of these steps.
 
-    Everything that has come in the meantime is decided together. Called from the peers' thread only, but for :meth:`propose`.
+    Everything that has come in the meantime is decided together. Called from the peers' thread only, but for
+    :meth:`propose`.
 
     Parameters
     ----------
@@ -81,7 +83,9 @@ class Agreement:
         self._singly = 0
 
     def propose(self, proposal: Proposal) -> None:
-        """Ask for a change, from any thread. The answer comes in the peers' thread, or at once when too many wait."""
+        """Ask for a change, from any thread. The answer comes in the peers' thread, or at once when too many
+        wait.
+        """
         if len(self._queue) >= _MOST_WAITING:
             proposal.answer(
                 ProtocolError(
@@ -140,7 +144,7 @@ class Agreement:
         """Answer all that still wait."""
         gone = ProtocolError("no-producer", "The training process went before it applied the change.")
         if self._round is not None:
-            self._give_up(self._round, gone, again=False)
+            self._give_up(self._round, gone, retry=False)
         while self._queue:
             self._queue.popleft().answer(gone)
 
@@ -153,7 +157,7 @@ class Agreement:
         try:
             first = self._schedule.prepare(self._number, patches, [proposal.id for proposal in proposals])
         except ProtocolError as error:
-            self._refuse(proposals, error, again=True)
+            self._refuse(proposals, error, retry=True)
             return
         members = self._peers.others()
         self._round = _Round(self._number, proposals, set(members), first)
@@ -170,15 +174,15 @@ class Agreement:
         for proposal in current.proposals:
             proposal.answer(current.first)
 
-    def _give_up(self, current: _Round, error: ProtocolError, again: bool = True) -> None:
+    def _give_up(self, current: _Round, error: ProtocolError, retry: bool = True) -> None:
         self._round = None
         self._schedule.abort(current.number)
         for rank in self._peers.others():
             self._peers.tell(rank, MessageKind.ABORT, {"number": current.number})
-        self._refuse(current.proposals, error, again and error.code != "refused")
+        self._refuse(current.proposals, error, retry and error.code != "refused")
 
-    def _refuse(self, proposals: Sequence[Proposal], error: ProtocolError, again: bool) -> None:
-        if len(proposals) > 1 and again:
+    def _refuse(self, proposals: Sequence[Proposal], error: ProtocolError, retry: bool) -> None:
+        if len(proposals) > 1 and retry:
             # One of several is at fault: each by itself.
             self._queue.extendleft(reversed(proposals))
             self._singly = len(proposals)

@@ -1,4 +1,4 @@
-"""Messages over one non-blocking TCP socket."""
+"""Messages over one non-blocking TCP socket, and those that other threads have waiting for it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Channel", "ChannelError", "MessageKind", "Message", "Outbox"]
+__all__ = ["Channel", "ChannelError", "Message", "MessageKind", "Outbox"]
 
 _HEADER = struct.Struct("<4sIIQ")
 _MAGIC = b"MLC1"
@@ -24,16 +24,17 @@ _READ_BYTES = 1 << 20
 _EARLY_BYTES = 64 << 20
 
 
-# What other threads want to have sent.
 class Outbox:
-    """Messages on their way to the peers' thread. Those of instruments wait for a leader that is not found yet: the first steps may be over before.
+    """Messages on their way to the peers' thread. Those of instruments wait for a leader that is not found
+    yet: the first steps may be over before.
 
     Parameters
     ----------
     put : callable
         Queues a message at its connection; False when it was not taken.
     lost : callable
-        Told that a message of an instrument was given up, and with it perhaps a description that later ones lean on.
+        Told that a message of an instrument was given up, and with it perhaps a description that later ones
+        lean on.
     """
 
     def __init__(
@@ -197,8 +198,8 @@ class Channel:
                     self._head += chunk
                     count = len(chunk)
                 else:
-                    room = memoryview(self._body)[self._filled : self._filled + _READ_BYTES]
-                    count = self._socket.recv_into(room)
+                    space = memoryview(self._body)[self._filled : self._filled + _READ_BYTES]
+                    count = self._socket.recv_into(space)
                     self._filled += count
             except (BlockingIOError, InterruptedError):
                 return messages

@@ -1,33 +1,283 @@
-"""Who is there: what rank 0 has heard of every process of the job."""
+"""How the processes of a job find each other and let each other in, and what rank 0 has heard of each."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import hmac
+import logging
 import os
 import secrets
+import selectors
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict
 
 from torch import distributed
 
-from ....protocol.messages_generated import RankCondition, RankPlace, RankState
+from ....protocol.messages_generated import Dropped, Probes, RankCondition, RankPlace, RankState
+from ...place import Place
+from .channel import Channel, ChannelError, Message, MessageKind
 
-__all__ = ["Members", "Rendezvous"]
+__all__ = ["Beat", "Members", "PeerListener", "Rendezvous"]
 
 _SILENT_SECONDS = 2.0
 
 _made = 0
-"""How many of these this process has made: every process makes them in one order, so it tells the keys of one from those of another."""
+"""How many of these this process has made: every process makes them in one order, so it tells the keys of one
+from those of another.
+"""
+
+log = logging.getLogger("megalens")
+
+_RETRY_SECONDS = 0.5
+_NO_STORE_SECONDS = 5.0
+_ANSWER_SECONDS = 5.0
+_CONNECT_SECONDS = 2.0
 
 
-# How the processes of a job find each other: through the job's own store.
+# How two processes of a job let each other in: both show that they know the secret, which itself never
+# crosses the wire.
+class Handshake:
+    """One process's side of it, whether it asks to be let in or lets in.
+
+    Parameters
+    ----------
+    secret : str
+        What the processes of this job know and nobody else.
+    place : Place
+        Where this process stands.
+    """
+
+    def __init__(self, secret: str, place: Place) -> None:
+        self._secret = secret.encode()
+        self._place = place
+
+    @staticmethod
+    def challenge() -> str:
+        """Return something that nobody can have seen an answer to."""
+        return secrets.token_hex(32)
+
+    def answer(self, theirs: str, mine: str) -> dict[str, Any]:
+        """Return what is said to a challenge: who this is, proof of the secret, and a challenge in return."""
+        place, host = self._place, socket.gethostname()
+        return {
+            "rank": place.rank,
+            "name": f"{place.name} on {host}"[:200],
+            "place": place.to_message(host),
+            "challenge": mine,
+            "proof": self._proof("member", theirs, place.rank),
+        }
+
+    def check_answer(self, message: Message, challenge: str) -> int:
+        """Return the rank of whoever answered ``challenge``.
+
+        Raises
+        ------
+        ChannelError
+            When it does not know the secret.
+        """
+        rank = int(message.meta["rank"])
+        proof = self._proof("member", challenge, rank)
+        if message.kind is not MessageKind.ANSWER or not hmac.compare_digest(
+            proof, str(message.meta["proof"])
+        ):
+            raise ChannelError("somebody who does not know this job's secret asked to be let in")
+        return rank
+
+    def welcome(self, rank: int, theirs: str) -> dict[str, Any]:
+        """Return what is said to a process that has proved itself."""
+        return {"proof": self._proof("leader", theirs, rank)}
+
+    def check_welcome(self, message: Message, mine: str) -> None:
+        """Look at the proof of whoever let this process in.
+
+        Raises
+        ------
+        ChannelError
+            When it does not know the secret.
+        """
+        proof = self._proof("leader", mine, self._place.rank)
+        if message.kind is not MessageKind.WELCOME or not hmac.compare_digest(
+            proof, str(message.meta["proof"])
+        ):
+            raise ChannelError("whoever is at this job's address does not know its secret")
+
+    def _proof(self, side: str, challenge: str, rank: int) -> str:
+        text = f"megalens {side} {challenge} {rank}"
+        return hmac.new(self._secret, text.encode(), hashlib.sha256).hexdigest()
+
+
+class PeerListener:
+    """Opens connections to those whom this process needs, and takes connections of those who need it, until
+    both sides have proved themselves.
+
+    Everything is called in the peers' thread.
+
+    Parameters
+    ----------
+    place : Place
+        Where this process stands.
+    rendezvous : Rendezvous
+        How the others are found.
+    selector : selectors.BaseSelector
+        Where connections are watched.
+    wanted : collection of int
+        Ranks to connect to.
+    listens : bool
+        Whether others connect to this one.
+    came : callable
+        Takes the rank and the connection of whoever is let in, with how it names itself; None for one that
+        this process went to.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        rendezvous: Rendezvous,
+        selector: selectors.BaseSelector,
+        *,
+        wanted: Collection[int],
+        listens: bool,
+        came: Callable[[int, Channel, Mapping[str, Any] | None], None],
+    ) -> None:
+        self._place = place
+        self._rendezvous = rendezvous
+        self._selector = selector
+        self._wanted = frozenset(wanted)
+        self._listens = listens
+        self._came = came
+        self._handshake: Handshake | None = None
+        self._strangers: dict[Channel, tuple[str, float]] = {}
+        self._dialled: dict[Channel, tuple[int, str]] = {}
+        self._retry_at: dict[int, float] = {}
+        self.listener: socket.socket | None = None
+
+    @property
+    def waiting(self) -> list[Channel]:
+        """Connections of which nobody knows yet who they are."""
+        return [*self._strangers, *self._dialled]
+
+    def late(self) -> list[Channel]:
+        """Return the connections on which nobody has proved itself in time."""
+        now = time.monotonic()
+        return [channel for channel, (_, until) in self._strangers.items() if now > until]
+
+    def meet(self, connected: Collection[int]) -> None:
+        """Find those who are not connected yet. Never waits for the store."""
+        try:
+            if self._handshake is None:
+                secret = self._rendezvous.secret(self._place.rank)
+                if secret is None:
+                    return
+                self._handshake = Handshake(secret, self._place)
+            if self._listens and self.listener is None:
+                self._listen()
+            dialling = {rank for rank, _ in self._dialled.values()}
+            for rank in self._wanted.difference(connected, dialling):
+                if time.monotonic() >= self._retry_at.get(rank, 0.0):
+                    self._retry_at[rank] = time.monotonic() + _RETRY_SECONDS
+                    address = self._rendezvous.ask(f"address/{rank}")
+                    if address is not None:
+                        self._dial(rank, address)
+        except Exception as error:
+            # The store may be gone with the job's process group.
+            log.debug("peers: the store does not answer: %s", error)
+            for rank in self._wanted:
+                self._retry_at[rank] = time.monotonic() + _NO_STORE_SECONDS
+
+    def accept(self) -> Channel | None:
+        """Take a connection, and ask whoever is there for proof."""
+        assert self.listener is not None
+        try:
+            sock, _ = self.listener.accept()
+        except OSError:
+            return None
+        channel = Channel(sock)
+        challenge = Handshake.challenge()
+        self._strangers[channel] = (challenge, time.monotonic() + _ANSWER_SECONDS)
+        self._selector.register(channel, selectors.EVENT_READ, channel)
+        channel.put(MessageKind.CHALLENGE, {"challenge": challenge})
+        return channel
+
+    def take(self, channel: Channel, message: Message) -> bool:
+        """Act on what came from somebody who is not let in yet; False for anybody else.
+
+        Raises
+        ------
+        ChannelError
+            When the other side does not know the job's secret.
+        """
+        if channel in self._strangers:
+            self._judge(channel, message)
+        elif channel in self._dialled:
+            self._introduce(channel, message)
+        else:
+            return False
+        return True
+
+    def forget(self, channel: Channel) -> None:
+        """Wait no more for proof."""
+        self._strangers.pop(channel, None)
+        self._dialled.pop(channel, None)
+
+    def close(self) -> None:
+        """Close everything that nobody was let in by."""
+        for channel in self.waiting:
+            channel.close()
+        if self.listener is not None:
+            self.listener.close()
+
+    def _listen(self) -> None:
+        host = self._rendezvous.own_address()
+        self.listener = socket.create_server(
+            (host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=256
+        )
+        self.listener.setblocking(False)
+        self._selector.register(self.listener, selectors.EVENT_READ)
+        self._rendezvous.tell(f"address/{self._place.rank}", f"{host} {self.listener.getsockname()[1]}")
+
+    def _dial(self, rank: int, address: str) -> None:
+        host, port = address.split(" ")
+        try:
+            channel = Channel(socket.create_connection((host, int(port)), _CONNECT_SECONDS))
+        except OSError as error:
+            log.debug("peers: rank %s at %s: %s", rank, address, error)
+            return
+        self._dialled[channel] = (rank, Handshake.challenge())
+        self._selector.register(channel, selectors.EVENT_READ, channel)
+
+    def _judge(self, channel: Channel, message: Message) -> None:
+        challenge, _ = self._strangers[channel]
+        assert self._handshake is not None
+        rank = self._handshake.check_answer(message, challenge)
+        theirs = str(message.meta["challenge"])
+        del self._strangers[channel]
+        channel.trusted = True
+        channel.put(MessageKind.WELCOME, self._handshake.welcome(rank, theirs))
+        self._came(rank, channel, message.meta)
+
+    def _introduce(self, channel: Channel, message: Message) -> None:
+        rank, mine = self._dialled[channel]
+        assert self._handshake is not None
+        if message.kind is MessageKind.CHALLENGE:
+            channel.put(MessageKind.ANSWER, self._handshake.answer(str(message.meta["challenge"]), mine))
+            if channel.flush():
+                raise ChannelError("the connection does not take a few bytes")
+            return
+        self._handshake.check_welcome(message, mine)
+        del self._dialled[channel]
+        channel.trusted = True
+        self._came(rank, channel, None)
+
+
 class Rendezvous:
     """Keys in the store of a job. Never waits: what is not there yet is asked for again.
 
-    A blocking read of the store would also block the training's own use of it, which is one connection with one lock.
+    A blocking read of the store would also block the training's own use of it, which is one connection with
+    one lock.
 
     Parameters
     ----------
@@ -72,7 +322,9 @@ class Rendezvous:
 
     @staticmethod
     def own_address() -> str:
-        """Return the address under which the other processes reach this host: the one on the way to the job's master."""
+        """Return the address under which the other processes reach this host: the one on the way to the job's
+        master.
+        """
         master = os.environ.get("MASTER_ADDR", "127.0.0.1")
         try:
             family, _, _, _, address = socket.getaddrinfo(master, 9, type=socket.SOCK_DGRAM)[0]
@@ -83,15 +335,28 @@ class Rendezvous:
             return "127.0.0.1"
 
 
+class _Beat(TypedDict):
+    state: RankCondition
+    step: int
+    not_applied: int
+    """Number of the newest change that could not be put on its model; 0 where there is none."""
+
+
+class Beat(_Beat, total=False):
+    """What rank 0 hears of every process twice a second; the rest as in its ``status``."""
+
+    warnings: list[str]
+    probes: Probes
+    dropped: Dropped
+
+
 @dataclass
 class _Entry:
     name: str
     place: RankPlace
     heard: float = field(default_factory=time.monotonic)
-    state: RankCondition = "idle"
-    step: int = 0
+    beat: Beat = field(default_factory=lambda: Beat(state="idle", step=0, not_applied=0))
     gone: RankCondition | None = None
-    status: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Members:
@@ -104,12 +369,14 @@ class Members:
         """Note that a process is there, or is there again."""
         self._entries[rank] = _Entry(name[:200], place)
 
-    def heard(self, rank: int, state: RankCondition, step: int, status: Mapping[str, Any]) -> None:
-        """Take a sign of life."""
+    def heard(self, rank: int, beat: Beat) -> None:
+        """Take a sign of life; raises ``ValueError`` where it says too little."""
+        if not beat.keys() >= _Beat.__required_keys__:
+            raise ValueError(f"a sign of life lacks {', '.join(_Beat.__required_keys__ - beat.keys())}")
         entry = self._entries.get(rank)
         if entry is not None:
             entry.heard = time.monotonic()
-            entry.state, entry.step, entry.status = state, step, status
+            entry.beat = beat
 
     def left(self, rank: int, finished: bool) -> None:
         """Note that a process went, after a goodbye or without one."""
@@ -133,9 +400,9 @@ class Members:
         entry = self._entries.get(rank)
         return entry.name if entry is not None else f"rank {rank}"
 
-    def statuses(self) -> dict[int, Mapping[str, Any]]:
-        """Return the last status of every process that was heard of."""
-        return {rank: entry.status for rank, entry in sorted(self._entries.items())}
+    def beats(self) -> dict[int, Beat]:
+        """Return the last sign of life of every process that came."""
+        return {rank: entry.beat for rank, entry in sorted(self._entries.items())}
 
     def places(self) -> list[RankPlace]:
         """Return the ``RankPlace`` objects of messages."""
@@ -152,8 +419,8 @@ class Members:
                 {
                     "rank": rank,
                     "name": entry.name,
-                    "state": entry.gone or ("silent" if silent else entry.state),
-                    "step": entry.step,
+                    "state": entry.gone or ("silent" if silent else entry.beat["state"]),
+                    "step": entry.beat["step"],
                     "seconds": round(seconds, 3),
                 }
             )

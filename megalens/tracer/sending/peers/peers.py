@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -17,8 +17,7 @@ from ....protocol import ProtocolError
 from ...place import Place
 from .agreement import Agreement, Proposal
 from .channel import Channel, ChannelError, Message, MessageKind, Outbox
-from .listener import PeerListener
-from .members import Members, Rendezvous
+from .members import Beat, Members, PeerListener, Rendezvous
 from .schedule import Schedule
 
 __all__ = ["Peers"]
@@ -44,15 +43,18 @@ class Peers:
     schedule : Schedule
         What is agreed on.
     beat : callable
-        Gives the status of this process: ``state``, ``step`` and what else rank 0 is to know. Called in the peers' thread.
+        Gives the status of this process: ``state``, ``step`` and what else rank 0 is to know. Called in the
+        peers' thread.
     received : callable
-        Takes what an instrument on another rank told: the rank, the instrument's name, the description, the payload.
+        Takes what an instrument on another rank told: the rank, the instrument's name, the description, the
+        payload.
     hub : callable
         Takes where the hub is, as rank 0 said it.
     changed : callable
         Told that somebody came, went or fell silent; for rank 0.
     lost : callable
-        Told that a message of an instrument was not sent, and with it perhaps a description that later ones lean on.
+        Told that a message of an instrument was not sent, and with it perhaps a description that later ones
+        lean on.
     """
 
     def __init__(
@@ -61,7 +63,7 @@ class Peers:
         rendezvous: Rendezvous,
         schedule: Schedule[Any],
         *,
-        beat: Callable[[], dict[str, Any]],
+        beat: Callable[[], Beat],
         received: Callable[[int, str, dict[str, Any], memoryview], None],
         hub: Callable[[dict[str, Any]], None],
         changed: Callable[[], None],
@@ -90,7 +92,7 @@ class Peers:
             listens=place.rank == 0 or (place.leads and len(place.tp_ranks) > 1),
             came=self._let_in,
         )
-        self._hub_place: dict[str, Any] | None = None
+        self._hub_message: dict[str, Any] | None = None
         self._beat_at = 0.0
         self._orphan_since: float | None = None
         self._states: list[Any] = []
@@ -124,7 +126,7 @@ class Peers:
 
     def tell_hub(self, place: dict[str, Any]) -> None:
         """Tell all processes where the hub is; on rank 0 only."""
-        self._hub_place = place
+        self._hub_message = place
         for rank in list(self._links):
             self._post(rank, MessageKind.HUB, place, b"")
 
@@ -232,7 +234,7 @@ class Peers:
             case MessageKind.INSTRUMENT:
                 self._received(rank, str(meta["instrument"]), meta, message.payload)
             case MessageKind.BEAT if agreement is not None:
-                self.members.heard(rank, meta["state"], meta["step"], meta)
+                self.members.heard(rank, cast(Beat, meta))
             case MessageKind.READY if agreement is not None:
                 agreement.ready(rank, int(meta["number"]), int(meta["first"]))
             case MessageKind.REFUSE if agreement is not None:
@@ -272,7 +274,7 @@ class Peers:
             if rank == 0:
                 # What was undecided when the link broke is decided now, or was dropped.
                 self._schedule.abort_all()
-                self._schedule.listen_again()
+                self._schedule.resume_listening()
                 self._orphan_since = None
                 self._beat_at = 0.0
             # What was on its way when an old connection broke may not have arrived.
@@ -280,8 +282,8 @@ class Peers:
             return
         self.members.came(rank, str(meta["name"]), meta["place"])
         if self.agreement is not None:
-            if self._hub_place is not None:
-                channel.put(MessageKind.HUB, self._hub_place)
+            if self._hub_message is not None:
+                channel.put(MessageKind.HUB, self._hub_message)
             plan, number, step = self._schedule.in_force
             if number:
                 # One that comes late, or comes back, is brought up to where the others are.
@@ -323,7 +325,7 @@ class Peers:
     def _sign_of_life(self) -> None:
         beat = self._beat()
         if self.agreement is not None:
-            self.members.heard(0, beat["state"], beat["step"], beat)
+            self.members.heard(0, beat)
         elif 0 in self._links:
             self.tell(0, MessageKind.BEAT, beat)
 

@@ -67,7 +67,7 @@ class StepStart(Generic[P]):
         Number of the change that made it.
     ids : tuple of str
         The ``configure`` messages that are applied with it.
-    held : bool
+    untraced : bool
         Whether this step is not traced, because a change of it is still undecided.
     expired : bool
         Whether a perturbation has ended by itself.
@@ -78,7 +78,7 @@ class StepStart(Generic[P]):
     plan: P | None = None
     version: int = 0
     ids: tuple[str, ...] = ()
-    held: bool = False
+    untraced: bool = False
     expired: bool = False
     waited: float = 0.0
 
@@ -102,10 +102,12 @@ class _Due(Generic[P]):
 class Schedule(Generic[P]):
     """Knows, for every step, what is in force, without asking anybody.
 
-    A change is first *prepared*: this process says from which step on it could take it, and from that step on it traces nothing until it hears what was
-    decided. So no step is ever traced under a setting that is not the others', whenever the decision arrives: a late one costs rows of a few
-    steps, which are counted, and never the training's time. Only what touches the training itself (a pause, a perturbation), or what processes
-    measure together step by step (settings of instruments), is waited for, and not for longer than the decision can take.
+    A change is first *prepared*: this process says from which step on it could take it, and from that step on
+    it traces nothing until it hears what was decided. So no step is ever traced under a setting that is not
+    the others', whenever the decision arrives: a late one costs rows of a few steps, which are counted, and
+    never the training's time. Only what touches the training itself (a pause, a perturbation), or what
+    processes measure together step by step (settings of instruments), is waited for, and not for longer than
+    the decision can take.
 
     Parameters
     ----------
@@ -116,7 +118,8 @@ class Schedule(Generic[P]):
     abandoned : callable, optional
         Asked while the training waits: whether nobody is left who could let it go on.
     waits : callable, optional
-        Takes what is in force where the training begins to wait, and the step before which it does. Must not wait itself.
+        Takes what is in force where the training begins to wait, and the step before which it does. Must not
+        wait itself.
     """
 
     def __init__(
@@ -142,7 +145,7 @@ class Schedule(Generic[P]):
         self._due: list[_Due[P]] = []
         self._released = False
         self._waiting = False
-        self.held_steps = 0
+        self.untraced_steps = 0
 
     @property
     def accepted(self) -> P:
@@ -229,8 +232,10 @@ class Schedule(Generic[P]):
             self._released = True
             self._condition.notify_all()
 
-    def listen_again(self) -> None:
-        """Take back :meth:`release`: somebody is there again. What had been paused stays free until it is paused anew."""
+    def resume_listening(self) -> None:
+        """Take back :meth:`release`: somebody is there again. What had been paused stays free until it is
+        paused anew.
+        """
         with self._condition:
             if self._released:
                 self._released = False
@@ -240,7 +245,9 @@ class Schedule(Generic[P]):
                 self._accepted, self._current = self._accepted.unpaused(), self._current.unpaused()
 
     def amend(self, change: Callable[[P], P]) -> None:
-        """Change every plan, whether in force or still to come: what all processes do of themselves when their scripts say so."""
+        """Change every plan, whether in force or still to come: what all processes do of themselves when
+        their scripts say so.
+        """
         with self._changing, self._condition:
             for plan_of in (self._due, list(self._prepared.values())):
                 for entry in plan_of:
@@ -251,14 +258,18 @@ class Schedule(Generic[P]):
     # Training thread.
 
     def take_back(self, plan: P) -> None:
-        """Have the plan in force that was so before the step that began last: what was to follow it could not be put on the model. What was decided for later steps stays."""
+        """Have the plan in force that was so before the step that began last: what was to follow it could not
+        be put on the model. What was decided for later steps stays.
+        """
         with self._condition:
             if self._accepted is self._current:
                 self._accepted = plan
             self._current = plan
 
     def at(self, step: int, *, decided: bool = False) -> StepStart[P]:
-        """Begin ``step``. Waits only where the training was paused, or where a change that touches the training is being decided; with ``decided`` for any change that is."""
+        """Begin ``step``. Waits only where the training was paused, or where a change that touches the
+        training is being decided; with ``decided`` for any change that is.
+        """
         with self._condition:
             began = time.monotonic()
             waited = 0.0
@@ -290,7 +301,7 @@ class Schedule(Generic[P]):
                     self._accepted = plan
             self._current, self._current_version = plan, version
             self._begun = step
-            self.held_steps += bool(undecided)
+            self.untraced_steps += bool(undecided)
             return StepStart(
                 plan if changed or expired else None, version, ids, bool(undecided), expired, waited
             )

@@ -1,0 +1,222 @@
+"""Connections to a hub: who may open one, how many may be half open, and what the other side can make a
+connection hold and do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import http
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.server import ServerConnection
+from websockets.frames import Frame, Opcode
+from websockets.http11 import Request, Response
+from websockets.protocol import State
+from websockets.typing import Subprotocol
+
+from ..protocol import SUBPROTOCOL, Pace
+
+if TYPE_CHECKING:
+    from websockets.asyncio.connection import Connection
+else:
+    Connection = object
+
+__all__ = ["BoundedConnection", "DirectConnect", "HalfOpen", "check_upgrade", "select_subprotocol"]
+
+_PONG = b"\x8a"
+_MOST_FRAGMENTS = 4096
+_CONTROLS_AT_ONCE, _CONTROLS_A_SECOND = 1000, 50.0
+
+
+def check_upgrade(
+    own_token: str,
+    free: Callable[[], int] = lambda: 1,
+    refused: Callable[[str], None] = lambda why: None,
+) -> Callable[[ServerConnection, Request], Response | None]:
+    """Return the check of a handshake: no browser, the right token, the one path, room for one more. It
+    answers with what to refuse with, or None.
+
+    ``refused`` is told why, in a few words.
+    """
+
+    def admit(connection: ServerConnection, request: Request) -> Response | None:
+        if request.headers.get_all("Origin"):
+            refused("browsers turned away")
+            return connection.respond(
+                http.HTTPStatus.FORBIDDEN,
+                "Browsers reach a hub through the Jupyter server's relay, not directly.\n",
+            )
+        given = request.headers.get_all("Authorization")
+        scheme, _, token = given[0].partition(" ") if len(given) == 1 else ("", "", "")
+        right = hmac.compare_digest(token.strip().encode("utf-8", "surrogateescape"), own_token.encode())
+        if scheme.lower() != "bearer" or not right:
+            refused("connections without the token turned away")
+            response = connection.respond(
+                http.HTTPStatus.UNAUTHORIZED,
+                "Expected the header Authorization: Bearer with the token of the hub's runtime file.\n",
+            )
+            response.headers["WWW-Authenticate"] = "Bearer"
+            return response
+        if request.path.partition("?")[0] != "/":
+            return connection.respond(http.HTTPStatus.NOT_FOUND, "A hub listens at the path / only.\n")
+        if free() < 1:
+            refused("connections turned away because every place is taken")
+            return connection.respond(
+                http.HTTPStatus.SERVICE_UNAVAILABLE,
+                "This hub has as many connections as the system's limit of open files allows. "
+                "Raise the limit (ulimit -n) and start the hub again.\n",
+            )
+        return None
+
+    return admit
+
+
+def select_subprotocol(connection: ServerConnection, offered: Sequence[Subprotocol]) -> Subprotocol | None:
+    """Return the subprotocol that a connection gets."""
+    if SUBPROTOCOL in offered:
+        return Subprotocol(SUBPROTOCOL)
+    # Taken under its own name, so that a browser can read the error that follows.
+    return next((name for name in offered if name.startswith("megalens.")), None)
+
+
+class HalfOpen:
+    """Lets few connections be half open at once, and always the newest.
+
+    Who is allowed in shows the token in the first packet. Where more than ``most`` are half open, the oldest
+    is cut off, of the address that has the most of them: whoever opens thousands and says nothing pushes out
+    his own, and not those who come to speak.
+
+    Parameters
+    ----------
+    most : callable
+        Returns how many may be half open now.
+    cut_off : callable
+        Told of each that is cut off.
+    """
+
+    def __init__(self, most: Callable[[], int], cut_off: Callable[[], None]) -> None:
+        self._most = most
+        self._cut_off = cut_off
+        # By age. An aborted transport counts no more, although its socket is closed a little later.
+        self._waiting: dict[Any, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def begin(self, transport: Any) -> None:
+        """Count in a connection that was just accepted."""
+        address = transport.get_extra_info("peername")
+        self._waiting[transport] = str(address[0]) if address else ""
+        while len(self._waiting) > max(1, self._most()):
+            [(crowd, _)] = Counter(self._waiting.values()).most_common(1)
+            oldest = next(each for each, host in self._waiting.items() if host == crowd)
+            self.end(oldest)
+            oldest.abort()
+            self._cut_off()
+
+    def end(self, transport: Any) -> None:
+        """Count out a connection that was let in or is gone. Safe twice."""
+        with contextlib.suppress(KeyError):
+            del self._waiting[transport]
+
+    def close(self) -> None:
+        """Cut off all of them."""
+        for transport in list(self._waiting):
+            self.end(transport)
+            transport.abort()
+
+
+class BoundedConnection(Connection):
+    """Bounds pings, the pieces of a message, and the answers to pings that are not read. To be mixed into a
+    connection.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._fragments = 0
+        self._controls = Pace(_CONTROLS_AT_ONCE, _CONTROLS_A_SECOND)
+        self._pong = b""
+        self._cut: asyncio.TimerHandle | None = None
+
+    def data_received(self, data: bytes) -> None:
+        """Take what came: called by the event loop. Who does not end a connection that was closed is not
+        waited for.
+        """
+        super().data_received(data)
+        if self._cut is None and self.protocol.state is State.CLOSING:
+            self._cut = self.loop.call_later(self.close_timeout or 0, self.transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Let go of what is due: called by the event loop."""
+        if self._cut is not None:
+            self._cut.cancel()
+        super().connection_lost(exc)
+
+    def process_event(self, event: Any) -> None:
+        """Take what was read: called by the base class for each event."""
+        if self.protocol.state is State.OPEN and self._too_much(event):
+            # Nothing that it sends afterwards is read.
+            self.protocol.fail(1008, "too many small frames")
+            self.send_data()
+            return
+        super().process_event(event)
+
+    def resume_writing(self) -> None:
+        """Send the pong that waited for the socket to take more: called by the event loop."""
+        super().resume_writing()
+        pong, self._pong = self._pong, b""
+        if pong and self.protocol.state is State.OPEN:
+            self.transport.write(pong)
+
+    def send_data(self) -> None:
+        """Write what the protocol has ready: called by the base class wherever it sends."""
+        pieces = self.protocol.data_to_send()
+        if self.paused:
+            # The other side does not read. Of the pongs that it is owed only the newest is kept (RFC 6455,
+            # 5.5.3), until it does.
+            pongs = [piece for piece in pieces if piece[:1] == _PONG]
+            if pongs:
+                self._pong = pongs[-1]
+                pieces = [piece for piece in pieces if piece[:1] != _PONG]
+        # An empty piece means the end of the stream.
+        whole = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        if whole:
+            self.transport.write(whole)
+        if pieces and not pieces[-1]:
+            if self.transport.can_write_eof():
+                self.transport.write_eof()
+            else:
+                self.transport.close()
+
+    def _too_much(self, event: Any) -> bool:
+        """Whether pings, pongs or pieces of one message come in a number that costs more than they can
+        mean.
+        """
+        if not isinstance(event, Frame):
+            return False
+        if event.opcode in (Opcode.PING, Opcode.PONG):
+            return not self._controls.take()
+        self._fragments = 0 if event.fin else self._fragments + 1
+        return self._fragments > _MOST_FRAGMENTS
+
+
+class BoundedClientConnection(BoundedConnection, ClientConnection):
+    """A connection to a hub that need not be one of ours."""
+
+
+class DirectConnect(connect):
+    """Connects to a hub at the very address that was named, and never follows a redirect: another host must
+    get neither the token nor the connection. What answers is bounded in what it can make this side hold.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, create_connection=BoundedClientConnection, **kwargs)
+
+    def process_redirect(self, exc: Exception) -> Exception | str:
+        """Let the redirect be the error that it is."""
+        return exc

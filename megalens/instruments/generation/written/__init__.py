@@ -1,1 +1,0 @@
-"""What a run wrote, as a kernel reads it."""

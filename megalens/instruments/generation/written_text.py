@@ -1,0 +1,312 @@
+"""A text that a model wrote, with everything that was kept of it: read from the streams of a run, live or recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ...protocol import GENERATION_ENDED, parse_json, shown_text
+from ...protocol.messages_generated import GenerateRequest
+from ...runs.errors import ClientError, whole
+from ...runs.query import LayerChoice, Query
+from ...runs.run_words import check_flag
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from pandas import DataFrame
+
+    from ...runs.run import Run
+
+__all__ = ["Generation", "generations_of"]
+
+_SHOWN_CHARACTERS = 400
+
+_NONE = np.empty((0, 0), np.float32)
+
+
+# A traced tensor over all positions of a text, put together from the passes that computed it.
+def generation_array(
+    run: Run, tokens: DataFrame, flag: str, layer: int, sequence: int, part: str | None
+) -> NDArray[np.float32]:
+    """Return a traced tensor of every position of a sequence; see ``Generation.array``."""
+    read = tokens[tokens["tensor_step"] >= 0]
+    if read.empty:
+        raise ClientError(f"There is no sequence {sequence} of which tensors were read.", code="not-found")
+    first, last = int(read["tensor_step"].min()), int(read["tensor_step"].max())
+    rows = run.tensors(
+        flag,
+        layers=layer,
+        part=part,
+        steps=range(first, last + 1),
+        phase="generate",
+        pass_="forward",  # noqa: S106
+    ).to_pylist()
+    passes: dict[tuple[int, int], NDArray[np.float32]] = {}
+    for row in rows:
+        shape = [int(size) for size in row["shape"]]
+        values = np.asarray(row["values"], np.float32)
+        if values.size == np.prod(shape) and sequence < shape[0]:
+            passes.setdefault((row["step"], row["micro_batch"]), values.reshape(shape)[sequence])
+    if not passes:
+        raise ClientError(
+            f"Generation {tokens['generation'].iloc[0]} has no rows of {flag} of layer {layer}. Switch it on before: run.configure({flag}=True).",
+            code="not-found",
+            field="flag",
+        )
+    count = int(tokens["position"].max()) + 1
+    some = next(iter(passes.values()))
+    heads = some.ndim == 3
+    joined = np.full((some.shape[0], count, count) if heads else (count, *some.shape[1:]), np.nan, np.float32)
+    for position, step, number, offset in read[
+        ["position", "tensor_step", "tensor_pass", "tensor_offset"]
+    ].itertuples(index=False):
+        values = passes.get((int(step), int(number)), _NONE)
+        if not values.size or offset >= values.shape[-2]:
+            continue
+        if heads:
+            # The keys of a query end with itself; what is before the first token of the prompt is padding.
+            keys = values[:, offset, : values.shape[-1] - (values.shape[-2] - 1 - offset)]
+            joined[:, position, : position + 1] = keys[:, -(position + 1) :]
+        else:
+            joined[position] = values[offset]
+    return joined
+
+
+class Generation:
+    """One generation of a run. Made by ``run.generate(…)`` and ``run.generation(number)``; everything is read anew from the run when it is asked for.
+
+    Parameters
+    ----------
+    run : Run
+        The run.
+    number : int
+        Number of the generation in it, counted from 1.
+    """
+
+    def __init__(self, run: Run, number: int) -> None:
+        self._run = run
+        self.number = number
+        """Number of the generation in its run."""
+
+    # How it stands.
+
+    @property
+    def state(self) -> str:
+        """``queued``, ``running``, ``finished``, ``cancelled`` or ``failed``."""
+        return str(self._newest["state"])
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will come."""
+        return self.state in GENERATION_ENDED
+
+    @property
+    def place(self) -> int:
+        """Place in the queue, counted from 1; 0 when it does not wait."""
+        return int(self._newest["place"])
+
+    @property
+    def message(self) -> str:
+        """Why it failed, or what was done differently from what was asked."""
+        return str(self._newest["message"])
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that it ran so far."""
+        return float(self._newest["seconds"])
+
+    @property
+    def control(self) -> Generation | None:
+        """Of a generation under a perturbation the clean one with the same seed."""
+        number = int(self._newest["control"])
+        return self._of(number) if number else None
+
+    @property
+    def request(self) -> GenerateRequest:
+        """What was asked for, complete."""
+        text = next((text for text in self._states["request"].to_pylist() if text), "{}")
+        return parse_json(text)  # type: ignore[no-any-return]
+
+    @property
+    def prompts(self) -> list[str]:
+        """The text that each sequence goes on from."""
+        request = self.request
+        samples = int(request.get("samples", 1))
+        return [prompt for prompt in request["prompts"] for _ in range(samples)]
+
+    # What was written.
+
+    @property
+    def texts(self) -> list[str]:
+        """What the model wrote, of each sequence, without its prompt."""
+        table = self._rows("tokens")
+        written = table.filter(pc.equal(table["kind"], "generated")).sort_by("position")
+        texts: dict[int, list[str]] = {number: [] for number in range(len(self.prompts))}
+        for sequence, text in zip(written["sequence"].to_pylist(), written["text"].to_pylist(), strict=True):
+            texts.setdefault(sequence, []).append(text)
+        return ["".join(texts[sequence]) for sequence in sorted(texts)]
+
+    @property
+    def text(self) -> str:
+        """What the model wrote after its first prompt."""
+        return self.texts[0]
+
+    def tokens(self, sequence: int | None = None) -> DataFrame:
+        """Return one row for each position, in order: the columns of the stream ``tokens``.
+
+        Parameters
+        ----------
+        sequence : int, optional
+            One row of the batch, counted from 0; all when absent.
+        """
+        return self._rows("tokens", sequence).sort_by(_by("sequence", "position")).to_pandas()
+
+    def lens(self, sequence: int | None = None, layers: LayerChoice = None) -> DataFrame:
+        """Return what each layer would predict at each position: the columns of the stream ``lens``. Empty unless it was asked for."""
+        rows = self._rows("lens", sequence, layers)
+        return rows.sort_by(_by("sequence", "position", "layer")).to_pandas()
+
+    def effects(self, sequence: int | None = None, layers: LayerChoice = None) -> DataFrame:
+        """Return what the perturbation changed against the clean control: the columns of the stream ``effects``. Empty without one."""
+        rows = self._rows("effects", sequence, layers)
+        return rows.sort_by(_by("point", "sequence", "position", "layer")).to_pandas()
+
+    def array(
+        self, flag: str, layer: int, sequence: int = 0, *, part: str | None = None
+    ) -> NDArray[np.float32]:
+        """Return a traced tensor of every position, put together from the passes that computed it.
+
+        Parameters
+        ----------
+        flag : str
+            Trace point by name.
+        layer : int
+            Layer, counted from 0.
+        sequence : int
+            Row of the batch, counted from 0.
+        part : str, optional
+            Named part; the first that there is when absent.
+
+        Returns
+        -------
+        numpy.ndarray
+            float32 ``[positions, features]``, of attention probabilities ``[heads, positions, positions]``. NaN where a position was not traced: the last token, which the model
+            has not read, and what was left out of the trace.
+
+        Raises
+        ------
+        ClientError
+            When this generation has no rows of it.
+        """
+        check_flag(self._run, flag)
+        return generation_array(
+            self._run, self.tokens(sequence), flag, whole(layer, "layer", -1), sequence, part
+        )
+
+    # While it goes on.
+
+    def wait(
+        self, timeout: float | None = None, *, progress: Callable[[int, int], object] | None = None
+    ) -> Generation:
+        """Wait until nothing more will come, and return this.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds; for ever when absent.
+        progress : callable, optional
+            Called with (tokens so far, tokens at most) as they come; raise from it to stop waiting.
+
+        Raises
+        ------
+        ClientError
+            ``timeout``, ``failed`` with the reason, or ``closed`` when the run ended first.
+        """
+        told = -1
+
+        def done() -> bool:
+            nonlocal told
+            newest = self._newest
+            if progress is not None and int(newest["tokens"]) != told:
+                told = int(newest["tokens"])
+                request = self.request
+                progress(told, int(request.get("tokens", 0)) * int(newest["sequences"]))
+            return newest["state"] in GENERATION_ENDED
+
+        if not self._run._await("generations", done, timeout):
+            live = self._run.live
+            said = (
+                f"did not end within {timeout:g} s"
+                if live and timeout is not None
+                else "did not end before its run"
+            )
+            raise ClientError(
+                f"Generation {self.number} {said}; it is {self.state}.", code="timeout" if live else "closed"
+            )
+        if self.state == "failed":
+            raise ClientError(f"Generation {self.number} failed. {self.message}", code="failed")
+        return self
+
+    def cancel(self, timeout: float = 30.0) -> None:
+        """End it where it is. What was written stays. Safe twice, and when it is over."""
+        if not self.over:
+            self._run._request({"type": "cancel", "id": "-", "generation": self.number}, timeout)
+
+    def __repr__(self) -> str:
+        newest = self._newest
+        head = f"<Generation {self.number} of {self._run.name}: {newest['state']}, {newest['tokens']} tokens>"
+        lines = [
+            f"{prompt}│{text}"[:_SHOWN_CHARACTERS]
+            for prompt, text in zip(self.prompts, self.texts, strict=False)
+        ]
+        return shown_text("\n".join([head, *lines, *([self.message] if self.message else [])]))
+
+    def _of(self, number: int) -> Generation:
+        return type(self)(self._run, number)
+
+    @property
+    def _states(self) -> pa.Table:
+        rows = self._rows("generations")
+        if rows.num_rows == 0:
+            raise ClientError(
+                f"{self._run.name} has no generation {self.number}. It has {_numbers(self._run) or 'none'}.",
+                code="not-found",
+                field="generation",
+            )
+        return rows
+
+    @property
+    def _newest(self) -> dict[str, Any]:
+        # Rows come meanwhile: what is asked for twice differs.
+        states = self._states
+        return states.slice(states.num_rows - 1).to_pylist()[0]  # type: ignore[no-any-return]
+
+    def _rows(self, stream: str, sequence: int | None = None, layers: LayerChoice = None) -> pa.Table:
+        where: list[tuple[str, str | int]] = [("generation", self.number)]
+        if sequence is not None:
+            where.append(("sequence", whole(sequence, "sequence")))
+        query = Query.of(layers=layers)
+        return self._run._read(stream, Query(layers=query.layers, where=tuple(where)))
+
+
+def generations_of(run: Run) -> list[int]:
+    """Return the numbers of all generations that a run has, ascending."""
+    numbers: Iterable[int] = pc.unique(run._read("generations", Query())["generation"]).to_pylist()
+    return sorted(numbers)
+
+
+def _numbers(run: Run) -> str:
+    numbers = generations_of(run)
+    return (
+        f"1 to {numbers[-1]}"
+        if numbers == list(range(1, len(numbers) + 1)) and numbers
+        else ", ".join(map(str, numbers[:20]))
+    )
+
+
+def _by(*columns: str) -> list[tuple[str, str]]:
+    return [(column, "ascending") for column in columns]

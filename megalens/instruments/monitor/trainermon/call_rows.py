@@ -1,0 +1,428 @@
+"""Hooks that measure what modules are given and give, gradients, parameters and what the optimizer keeps, of one process."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ....tracer.collectives import CollectiveHooks, Done, tensors_of
+from ....tracer.moments import measure
+from ....tracer.moments.hooks.values import local_values
+from .readings import FeatureHooks, FeatureRows, gradient_of
+
+__all__ = ["CallCollector", "CallRows", "StackedRows", "CollectiveCalls"]
+
+GradientHook = Callable[[Tensor | None], None]
+Reduction = Callable[[Callable[[nn.Parameter, Tensor], None]], Callable[[], None]]
+
+_EPS = 1e-8
+_MOST_STACKS = 1000
+_OURS = str(Path(__file__).parents[3])
+_LEFT_OUT = re.compile(r"torch[/\\]nn[/\\]modules[/\\]module\.py|[/\\](multiprocessing|debugpy)[/\\]")
+
+
+class CollectiveCalls:
+    """Hooks for ``cc_distribution``. Nothing waits for the device.
+
+    Parameters
+    ----------
+    lines : sequence of str
+        Patterns of which one has to be found in the stack of a call, ``path[line]   function`` joined by ``;``. None: every call.
+    before : bool
+        Whether the tensors are also measured before the call.
+    only_stacks : bool
+        Whether nothing is measured, and stacks are kept.
+    failed : callable
+        Takes an exception of ours, which the training does not see.
+
+    Attributes
+    ----------
+    stacks : dict
+        By operation the stacks from which it was called, innermost frame first, with ``only_stacks``.
+    """
+
+    def __init__(
+        self, lines: Sequence[str], *, before: bool, only_stacks: bool, failed: Callable[[Exception], None]
+    ) -> None:
+        self._lines = [re.compile(line) for line in lines]
+        self._before, self._only_stacks, self._failed = before, only_stacks, failed
+        self.stacks: dict[str, list[list[str]]] = {}
+        self._rows = CallRows()
+        self._hooks = CollectiveHooks(self._called)
+        self._hooks.begin()
+
+    def _called(self, operation: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Done | None:
+        try:
+            if self._lines or self._only_stacks:
+                frames = _frames()
+                stack = ";".join(frames)
+                if self._lines and not any(line.search(stack) for line in self._lines):
+                    return None
+                if self._only_stacks:
+                    known = self.stacks.setdefault(operation, [])
+                    if frames not in known and len(known) < _MOST_STACKS:
+                        known.append(frames)
+                    return None
+        except Exception as error:
+            self._failed(error)
+            return None
+        found = [tensors for each in (*args, *kwargs.values()) if (tensors := tensors_of(each))]
+        if self._before:
+            self._look(operation, "pre", found)
+        return lambda _: self._look(operation, "post", found)
+
+    def _look(self, operation: str, when: str, found: Sequence[Sequence[Tensor]]) -> None:
+        try:
+            for number, tensors in enumerate(found):
+                value = (
+                    tensors[0]
+                    if len(tensors) == 1
+                    else torch.cat([each.detach().flatten() for each in tensors])
+                )
+                self._rows.add((0, f"{operation}.{when}_{number}", None), value, _EPS)
+        except Exception as error:
+            self._failed(error)
+
+    def take(self) -> CallRows:
+        """Return the rows of all calls since the last time, several of one name."""
+        rows, self._rows = self._rows, CallRows()
+        return rows
+
+    def close(self) -> None:
+        """Give the functions back. Safe twice."""
+        self._hooks.end()
+
+
+def _frames() -> list[str]:
+    """Return where this is called from, innermost first, as ``path[line]   function``."""
+    found, frame = [], inspect.currentframe()
+    while frame is not None:
+        path = frame.f_code.co_filename
+        if not path.startswith(_OURS) and not _LEFT_OUT.search(path):
+            found.append(f"{path}[{frame.f_lineno}]   {frame.f_code.co_name}")
+        frame = frame.f_back
+    return found
+
+
+@dataclass
+class CallRows:
+    """What was measured of one kind in one step, in the order of the lines.
+
+    Attributes
+    ----------
+    places : list of tuple
+        Chunk of the model, name, and micro-batch (None where the kind has none) of each line.
+    about : list of tuple or None
+        Shape and dtype of each tensor; None where there was none.
+    rows : list of Tensor or None
+        Its row of :func:`~megalens.tracer.moments.measure`, float64 on its device.
+    calls : list of int
+        Place of each among all that was measured in the step, as it happened; -1 where it has none.
+    """
+
+    places: list[tuple[int, str, int | None]] = field(default_factory=list)
+    about: list[tuple[tuple[int, ...], torch.dtype] | None] = field(default_factory=list)
+    rows: list[Tensor | None] = field(default_factory=list)
+    calls: list[int] = field(default_factory=list)
+
+    def add(
+        self, place: tuple[int, str, int | None], value: Tensor | None, eps: float, call: int = -1
+    ) -> None:
+        """Measure a tensor."""
+        self.calls.append(call)
+        self.places.append(place)
+        self.about.append(None if value is None else (tuple(value.shape), value.dtype))
+        self.rows.append(None if value is None else measured(value, eps))
+
+
+@dataclass(frozen=True)
+class StackedRows:
+    """The same with the rows of each device as one tensor, so that they are brought over together.
+
+    Attributes
+    ----------
+    tables : list of Tensor
+        float64 ``[n, 11]``, one for each device.
+    at : list of tuple or None
+        Which table, and which of its rows, each line is of.
+    """
+
+    places: list[tuple[int, str, int | None]]
+    about: list[tuple[tuple[int, ...], torch.dtype] | None]
+    calls: list[int]
+    tables: list[Tensor]
+    at: list[tuple[int, int] | None]
+
+    @classmethod
+    def of(cls, rows: CallRows) -> StackedRows:
+        """Stack them; waits for nothing."""
+        devices: dict[torch.device, list[Tensor]] = {}
+        at: list[tuple[int, int] | None] = []
+        for row in rows.rows:
+            if row is None:
+                at.append(None)
+            else:
+                together = devices.setdefault(row.device, [])
+                at.append(([*devices].index(row.device), len(together)))
+                together.append(row)
+        return cls(rows.places, rows.about, rows.calls, [torch.stack(each) for each in devices.values()], at)
+
+    def numbers(self) -> list[list[float] | None]:
+        """Return the row of each line; None where there was no tensor. Waits for the device."""
+        tables = [table.tolist() for table in self.tables]
+        return [None if at is None else tables[at[0]][at[1]] for at in self.at]
+
+
+def measured(value: Tensor, eps: float) -> Tensor:
+    """Return the row of a tensor, taken in float64: six decimals are written of it."""
+    with torch.no_grad():
+        here = local_values(value.detach())
+        # Parts of a sum over processes are nobody's values.
+        return measure([(value.new_empty(0) if here is None else here).to(torch.float64)], eps=eps)[0]
+
+
+class CallCollector:
+    """Installs hooks and keeps the rows of the step that goes on. All of it runs in the training thread, and nothing waits for the device.
+
+    Parameters
+    ----------
+    chunks : sequence of torch.nn.Module
+        The model, or its chunks of a virtual pipeline.
+    micro_batches : int
+        Calls of a module that make a step.
+    eps : float
+        Below which size values count as zeros.
+    named : callable
+        Takes a module's or parameter's name and gives the one that is written.
+    failed : callable
+        Takes an exception of a hook, which the training does not see.
+    """
+
+    def __init__(
+        self,
+        chunks: Sequence[nn.Module],
+        micro_batches: int,
+        eps: float,
+        named: Callable[[str], str],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        self._chunks, self._micro_batches, self._eps = chunks, micro_batches, eps
+        self._named, self._failed = named, failed
+        self._handles: list[Any] = []
+        self._stops: list[Callable[[], None]] = []
+        # Nodes of autograd live as long as somebody holds them.
+        self._kept: list[Any] = []
+        # By chunk and module, then by micro-batch: modules in the order in which they were done first.
+        self._forward: dict[tuple[int, str], dict[int, CallRows]] = {}
+        self._backward: dict[tuple[int, str, int], CallRows] = {}
+        self._gradients: dict[tuple[int, str, int | None], CallRows] = {}
+        self._calls: dict[tuple[str, int, str], int] = {}
+        self._measured = 0
+        self._features: FeatureHooks | None = None
+        self.on = True
+
+    # Hooks.
+
+    def watch_modules(self, wanted: Callable[[int, str], bool], *, forward: bool, backward: bool) -> None:
+        """Measure inputs and outputs of modules, and the gradients there."""
+        for chunk, model in enumerate(self._chunks):
+            for name, module in model.named_modules():
+                if not wanted(chunk, name):
+                    continue
+                place = (chunk, self._named(name))
+                if forward:
+                    self._handles.append(
+                        module.register_forward_hook(self._forward_hook(place), with_kwargs=True)
+                    )
+                if backward:
+                    self._handles.append(module.register_full_backward_hook(self._backward_hook(place)))
+
+    def watch_gradients(
+        self, wanted: Callable[[int, str], bool], *, each: bool, reduction: Reduction | None = None
+    ) -> None:
+        """Measure gradients as they are accumulated, before they are reduced: of the last micro-batch, or after each.
+
+        Parameters
+        ----------
+        wanted : callable
+            Takes chunk and name of a parameter, and says whether it is measured.
+        each : bool
+            Whether it is done after each micro-batch.
+        reduction : callable, optional
+            Takes a function, calls it with each parameter and its gradient before the reduction, and returns what ends that: for those whose reduction autograd's own hooks do not come before.
+        """
+        hooks: dict[Tensor, GradientHook] = {}
+        for chunk, name, parameter in self.parameters(wanted):
+            hook = self._gradient_hook((chunk, name), each, once=not each and reduction is not None)
+            if reduction is not None and not (each and hasattr(parameter, "main_grad")):
+                hooks[parameter] = hook
+            elif hasattr(parameter, "main_grad"):
+                # Megatron-Core adds the gradient to main_grad in a hook of this node, which comes after those of the parameter.
+                node: Any = parameter.expand_as(parameter).grad_fn
+                node = node.next_functions[0][0]
+                self._kept.append(node)
+                self._handles.append(node.register_hook(lambda *_, p=parameter, h=hook: h(gradient_of(p))))
+            else:
+                self._handles.append(
+                    parameter.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
+                        lambda p, h=hook: h(gradient_of(p))
+                    )
+                )
+        if hooks and reduction is not None:
+
+            def then(parameter: nn.Parameter, gradient: Tensor) -> None:
+                if parameter in hooks:
+                    hooks[parameter](gradient)
+
+            self._stops.append(reduction(then))
+
+    def watch_features(self, targets: Mapping[str, Sequence[str]], order: str) -> None:
+        """Measure attention, kernels and routers; see :class:`FeatureHooks`."""
+        self._features = FeatureHooks(
+            self._chunks,
+            targets,
+            order,
+            micro=self._micro,
+            last=lambda micro: micro == self._micro_batches - 1,
+            named=self._named,
+            failed=self._failed,
+        )
+
+    def parameters(self, wanted: Callable[[int, str], bool]) -> Iterator[tuple[int, str, nn.Parameter]]:
+        """Give the parameters that are trained: chunk, written name and parameter."""
+        for chunk, model in enumerate(self._chunks):
+            names = [
+                name for name, each in model.named_parameters() if each.requires_grad and wanted(chunk, name)
+            ]
+            written = [self._named(name) for name in names]
+            parameters = dict(model.named_parameters())
+            for name, short in zip(names, written, strict=True):
+                # Names that would be the same stay whole.
+                yield chunk, short if written.count(short) == 1 else name, parameters[name]
+
+    def _forward_hook(self, place: tuple[int, str]) -> Callable[..., None]:
+        def hook(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> None:
+            # What checkpointing computes again in the backward pass is no call of its own.
+            if not self.on or not module.training or torch._C._current_graph_task_id() != -1:
+                return
+            try:
+                micro = self._micro("forward", place)
+                rows = CallRows()
+                inputs = [each for each in (*args, *kwargs.values()) if isinstance(each, Tensor)]
+                self._ends(rows, place, micro, "input", inputs)
+                if not isinstance(output, Mapping):
+                    self._ends(rows, place, micro, "output", output)
+                self._forward.setdefault(place, {})[micro] = rows
+            except Exception as error:
+                self._failed(error)
+
+        return hook
+
+    def _backward_hook(self, place: tuple[int, str]) -> Callable[..., None]:
+        def hook(module: nn.Module, given: Any, output: Any) -> None:
+            if not self.on:
+                return
+            try:
+                micro = self._micro("backward", place)
+                rows = CallRows()
+                self._ends(rows, place, micro, "input", given)
+                self._ends(rows, place, micro, "output", output)
+                self._backward[(*place, micro)] = rows
+            except Exception as error:
+                self._failed(error)
+
+        return hook
+
+    def _gradient_hook(self, place: tuple[int, str], each: bool, once: bool) -> GradientHook:
+        """``once``: it is called when all micro-batches are done, not after each."""
+
+        def hook(gradient: Tensor | None) -> None:
+            if not self.on:
+                return
+            try:
+                micro = self._micro("gradient", place)
+                if each or once or micro == self._micro_batches - 1:
+                    at = (*place, micro if each else None)
+                    rows = self._gradients[at] = CallRows()
+                    rows.add(at, gradient, self._eps, self._next())
+            except Exception as error:
+                self._failed(error)
+
+        return hook
+
+    def _ends(self, rows: CallRows, place: tuple[int, str], micro: int, end: str, values: Any) -> None:
+        several = list(values) if isinstance(values, (tuple, list)) else [values]
+        chunk, name = place
+        for number, value in enumerate(several):
+            which = end if len(several) == 1 else f"{end}_{number}"
+            found = value if isinstance(value, Tensor) else None
+            rows.add((chunk, f"{name}.{which}", micro), found, self._eps, self._next())
+
+    def _next(self) -> int:
+        self._measured += 1
+        return self._measured - 1
+
+    def _micro(self, what: str, place: tuple[int, str]) -> int:
+        key = (what, *place)
+        calls = self._calls[key] = self._calls.get(key, 0) + 1
+        return (calls - 1) % self._micro_batches
+
+    # At the end of a step.
+
+    def of_parameters(
+        self,
+        wanted: Callable[[int, str], bool],
+        value: Callable[[nn.Parameter], Tensor | None],
+        *,
+        numbered: bool = True,
+    ) -> CallRows:
+        """Measure something of each parameter now; those of which there is nothing are left out. ``numbered``: whether they have places among the calls."""
+        rows = CallRows()
+        for chunk, name, parameter in self.parameters(wanted):
+            found = value(parameter)
+            if found is not None:
+                rows.add((chunk, name, None), found, self._eps, self._next() if numbered else -1)
+        return rows
+
+    def begin(self) -> None:
+        """Begin to count the calls of the next step."""
+        self._measured = 0
+
+    def take(self) -> dict[str, CallRows | FeatureRows]:
+        """Return what hooks measured in the step, by kind of file, and forget it."""
+        activations = [rows for of in self._forward.values() for _, rows in sorted(of.items())]
+        found = {
+            "actv": _joined(activations),
+            "actv_grad": _joined(self._backward.values()),
+            "grad_unreduced": _joined(self._gradients.values()),
+        }
+        self._forward, self._backward, self._gradients, self._calls = {}, {}, {}, {}
+        features = {} if self._features is None else self._features.take()
+        return {**{kind: rows for kind, rows in found.items() if rows.places}, **features}
+
+    def close(self) -> None:
+        """Take every hook off. Safe twice."""
+        for handle in self._handles:
+            handle.remove()
+        for stop in self._stops:
+            stop()
+        self._handles, self._stops, self._kept = [], [], []
+        if self._features is not None:
+            self._features.close()
+
+
+def _joined(several: Iterable[CallRows]) -> CallRows:
+    whole = CallRows()
+    for each in several:
+        whole.places += each.places
+        whole.about += each.about
+        whole.rows += each.rows
+        whole.calls += each.calls
+    return whole

@@ -1,1 +1,0 @@
-"""Traces of other tools: read in, and written out."""

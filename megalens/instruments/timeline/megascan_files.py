@@ -1,0 +1,340 @@
+"""Files of MegatronApp's tracer, one for each rank, in both of its formats: iterations with their beginnings and ends of spans."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ...protocol import MegalensError, shown_text
+from ...protocol.outside import parse_json
+
+__all__ = ["Iteration", "RankTrace", "TimelineError", "read_rank_file", "read_rank_files", "aggregate"]
+
+_FILE = re.compile(
+    r"benchmark-data-(\d{1,6})-pipeline-(\d{1,6})-tensor-(\d{1,6})\.json|\w{1,80}-(\d{1,6})\.json"
+)
+_MOST_BYTES = 1 << 28
+_PLACE = ("dp_rk", "pp_rk", "tp_rk", "dev", "g_rk")
+_TOLD = 20
+_COLORS = (
+    ("forward", "thread_state_running"),
+    ("backward", "thread_state_iowait"),
+    ("recv", "rail_response"),
+    ("send", "rail_animation"),
+    ("exchange-next", "thread_state_runnable"),
+    ("exchange-prev", "thread_state_uninterruptible"),
+    ("allreduce", "light_memory_dump"),
+    ("optimizer", "detailed_memory_dump"),
+)
+_NOT_ATTRIBUTES = ("name", "ph", "rel_ts", "cat", *_PLACE)
+
+
+def aggregate(traces: Sequence[RankTrace]) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the events, times in µs, and what was left out, in sentences.
+
+    An iteration begins on all ranks at once, after the longest pause of any rank, and lasts as long as on the slowest: a barrier before each is the only clock that these files share. Of files whose rows say
+    their place, a span is one event with its duration, and spans that wait for each other name each other; of the older ones beginnings and ends stay events of their own, and so do instants.
+
+    Parameters
+    ----------
+    traces : sequence of RankTrace
+        With as many iterations each, in the order in which events of one time are to come.
+    """
+    placed = [bool(trace.place) for trace in traces]
+    if any(placed) != all(placed):
+        raise TimelineError(
+            "Some files say the place of their rank and some do not: give a folder that holds one job."
+        )
+    rows = list(_rows(traces))
+    if not all(placed):
+        return [_event(row, iteration, rank, start) for row, iteration, rank, start in rows], []
+    events, problems = _spans(rows)
+    for number, event in enumerate(events):
+        event["args"]["id"] = number
+    _relate(events)
+    return [*events, *_names(traces)], problems
+
+
+def _rows(traces: Sequence[RankTrace]) -> Iterator[tuple[dict[str, Any], int, int, int]]:
+    """Give rows of all ranks by time, each with its iteration, its rank and the ns at which the iteration began."""
+    start = 0
+    for number in range(min((len(trace.iterations) for trace in traces), default=0)):
+        several = [(trace.rank, trace.iterations[number]) for trace in traces]
+        start += max(iteration.pad for _, iteration in several)
+        merged = [(row, rank) for rank, iteration in several for row in iteration.rows]
+        merged.sort(key=lambda each: each[0]["rel_ts"])
+        yield from ((row, number, rank, start) for row, rank in merged)
+        start += max(iteration.duration for _, iteration in several)
+
+
+def _event(row: dict[str, Any], iteration: int, rank: int, start: int) -> dict[str, Any]:
+    name = row["name"]
+    place = {key: row[key] for key in _PLACE if key in row}
+    attributes = {key: value for key, value in row.items() if key not in _NOT_ATTRIBUTES}
+    return {
+        "name": name,
+        "cname": next((color for begin, color in _COLORS if name.startswith(begin)), "unknown"),
+        "ph": row["ph"],
+        "ts": (row["rel_ts"] + start) // 1000,
+        "pid": rank,
+        "tid": 0,
+        "args": {"iteration": iteration, **place, **attributes},
+        **({"cat": row["cat"]} if "cat" in row else {}),
+    }
+
+
+def _spans(rows: Sequence[tuple[dict[str, Any], int, int, int]]) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return one event for each beginning and its end on the same rank."""
+    spans: list[dict[str, Any]] = []
+    begun: dict[int, list[dict[str, Any]]] = {}
+    lost = 0
+    for row, iteration, rank, start in rows:
+        if row["ph"] == "i":
+            continue
+        event = _event(row, iteration, rank, start)
+        open_here = begun.setdefault(rank, [])
+        if row["ph"] == "B":
+            open_here.append(event)
+            spans.append(event)
+            continue
+        at = next(
+            (at for at in reversed(range(len(open_here))) if open_here[at]["name"] == event["name"]), None
+        )
+        if at is None:
+            lost += 1
+            continue
+        span = open_here.pop(at)
+        span |= {
+            "ph": "X",
+            "dur": event["ts"] - span["ts"],
+            **({"cat": event["cat"]} if "cat" in event else {}),
+        }
+        span["args"] |= event["args"]
+    whole = [span for span in spans if span["ph"] == "X" and span["dur"] >= 0]
+    lost += len(spans) - len(whole)
+    return whole, [f"{lost} beginnings or ends of spans have no other half."] if lost else []
+
+
+def _relate(events: Sequence[dict[str, Any]]) -> None:
+    """Let spans that wait for each other name each other: those of one group that have the name that the first of them expects."""
+    waiting: dict[tuple[str, tuple[int, ...]], tuple[list[dict[str, Any]], set[int]]] = {}
+    for event in events:
+        arguments = event["args"]
+        others, rank = arguments.get("group"), event["pid"]
+        if not isinstance(others, list) or not all(isinstance(each, int) for each in others):
+            continue
+        group = tuple(sorted({*others, rank}))
+        joined = waiting.get((event["name"], group))
+        if joined is None:
+            expected = arguments.get("expect") or event["name"]
+            waiting[expected, group] = ([event], {rank})
+            continue
+        several, ranks = joined
+        several.append(event)
+        ranks.add(rank)
+        if len(several) >= len(group):
+            related = " ".join(str(each["args"]["id"]) for each in several)
+            for each in several:
+                each["args"] |= {"related_sync_op": related, "group": list(group)}
+            del waiting[event["name"], group]
+
+
+def _names(traces: Sequence[RankTrace]) -> Iterator[dict[str, Any]]:
+    stages = 1 + max(trace.place["pp_rk"] for trace in traces)
+    tensors = 1 + max(trace.place["tp_rk"] for trace in traces)
+    for trace in traces:
+        d, p, t = (trace.place[each] for each in ("dp_rk", "pp_rk", "tp_rk"))
+        about = (
+            ("process_name", {"name": f"DP{d}-PP{p}-TP{t}"}),
+            ("process_sort_index", {"sort_index": (d * stages + p) * tensors + t}),
+        )
+        for name, args in about:
+            yield {"name": name, "ph": "M", "pid": trace.rank, "args": args}
+
+
+class TimelineError(MegalensError):
+    """A trace that cannot be read, or an argument that does not fit it."""
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """One traced iteration of a rank.
+
+    Attributes
+    ----------
+    pad : int
+        ns of the host's clock since the iteration before ended.
+    duration : int
+        ns of the host's clock.
+    rows : list of dict
+        Beginnings (``B``), ends (``E``) and instants (``i``) in the order of the file; ``rel_ts`` is ns since the iteration began. Attributes stand on the ends.
+    """
+
+    pad: int
+    duration: int
+    rows: list[dict[str, Any]]
+
+
+@dataclass
+class RankTrace:
+    """What one file holds.
+
+    Attributes
+    ----------
+    rank : int
+        Of all ranks of the job.
+    place : mapping
+        ``dp_rk``, ``pp_rk``, ``tp_rk``, ``dev`` and ``g_rk`` where the rows have them, as the format since July 2025 does; else empty.
+    iterations : list of Iteration
+        Each once.
+    """
+
+    rank: int
+    place: Mapping[str, int] = field(default_factory=dict)
+    iterations: list[Iteration] = field(default_factory=list)
+
+
+def read_rank_files(folder: Path) -> tuple[list[RankTrace], list[str]]:
+    """Read the files of a folder.
+
+    Returns
+    -------
+    traces : list of RankTrace
+        By rank, all with as many iterations.
+    problems : list of str
+        What was left out, in a sentence each.
+
+    Raises
+    ------
+    TimelineError
+        When there is nothing to read, or there are files of two jobs.
+    """
+    try:
+        entries = sorted(
+            entry for entry in folder.iterdir() if _FILE.fullmatch(entry.name) and entry.is_file()
+        )
+    except OSError as error:
+        raise TimelineError(f"{shown_text(str(folder), 300)} cannot be read: {error.strerror}.") from error
+    named = [entry for entry in entries if entry.name.startswith("benchmark-data-")]
+    traces: dict[int, RankTrace] = {}
+    problems: list[str] = []
+    for path in named or entries:
+        name = shown_text(path.name, 200)
+        try:
+            trace, wrong = read_rank_file(path)
+        except TimelineError as error:
+            problems.append(str(error))
+            continue
+        problems += wrong
+        if not trace.iterations:
+            problems.append(f"{name} holds no iteration.")
+        elif trace.rank in traces:
+            raise TimelineError(
+                f"{name} and another file are both of rank {trace.rank}: give a folder that holds one job."
+            )
+        else:
+            traces[trace.rank] = trace
+    if not traces:
+        said = f" {problems[0]}" if problems else ""
+        raise TimelineError(
+            f"{shown_text(str(folder), 300)} must hold files such as benchmark-data-0-pipeline-0-tensor-0.json, one for each rank.{said}"
+        )
+    found = [traces[rank] for rank in sorted(traces)]
+    missing = sorted(set(range(found[-1].rank + 1)) - traces.keys())
+    if missing:
+        problems.append(f"Ranks {', '.join(map(str, missing[:_TOLD]))} have no file.")
+    least = min(len(trace.iterations) for trace in found)
+    longer = [trace for trace in found if len(trace.iterations) > least]
+    if longer:
+        problems.append(
+            f"Ranks {', '.join(str(trace.rank) for trace in longer[:_TOLD])} have more than {least} iterations: only the first {least} of each are taken."
+        )
+        for trace in longer:
+            del trace.iterations[least:]
+    return found, problems
+
+
+def read_rank_file(path: Path) -> tuple[RankTrace, list[str]]:
+    """Read one file; what was left out of it, in sentences.
+
+    Raises
+    ------
+    TimelineError
+        When it is no such file.
+    """
+    name = shown_text(path.name, 200)
+    found = _FILE.fullmatch(path.name)
+    if found is None:
+        raise TimelineError(
+            f"{name} must be named as a rank's file is, such as benchmark-data-0-pipeline-1-tensor-0.json or app-1.json."
+        )
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise TimelineError(f"{name} has more than {_MOST_BYTES >> 20} MiB.")
+        text = path.read_bytes()
+    except OSError as error:
+        raise TimelineError(f"{name} cannot be read: {error.strerror}.") from error
+    problems: list[str] = []
+    try:
+        rows = parse_json(text)
+    except ValueError as error:
+        # Whoever wrote it may have been stopped: whole rows are kept.
+        try:
+            rows = parse_json(text[: text.rfind(b"}") + 1] + b"]")
+        except ValueError:
+            raise TimelineError(f"{name} must be a JSON array of rows. {str(error)[:200]}") from error
+        problems.append(f"{name} is cut off: its whole iterations are taken.")
+    if not isinstance(rows, list):
+        raise TimelineError(f"{name} must be a JSON array of rows, it is of another kind.")
+    trace = RankTrace(int(found[4]) if found[4] else -1)
+    skipped = _fill(trace, rows)
+    if skipped:
+        problems.append(f"{name}: {skipped} rows that do not fit were left out.")
+    if trace.rank < 0:
+        places = {each: int(found[at]) for at, each in enumerate(("dp_rk", "pp_rk", "tp_rk"), 1)}
+        raise TimelineError(f"{name} does not say its rank (g_rk); its place is {places}.")
+    return trace, problems
+
+
+def _fill(trace: RankTrace, rows: list[Any]) -> int:
+    """Sort rows into iterations; return how many do not fit. What stands outside of iterations, as of an evaluation, is passed over."""
+    skipped, pad = 0, 0
+    own: list[dict[str, Any]] | None = None
+    before: list[dict[str, Any]] = []
+    for row in rows:
+        if not (
+            isinstance(row, dict) and isinstance(row.get("name"), str) and row.get("ph") in ("B", "E", "i")
+        ):
+            skipped += 1
+        elif row["name"] == "iteration" and row["ph"] == "B":
+            pad, own = _whole(row.get("pad_before")), []
+        elif own is None:
+            continue
+        elif row["name"] == "iteration" and row["ph"] == "E":
+            if not _is_time(row.get("duration_wall")):
+                skipped += 1
+            elif not own or own != before:
+                # The tracer writes an iteration twice, and those of a window with all that came before.
+                new = own[len(before) :] if before and own[: len(before)] == before else own
+                trace.iterations.append(Iteration(pad, row["duration_wall"], new))
+                before = own
+            own = None
+        elif _is_time(row.get("rel_ts")):
+            own.append(row)
+            if not trace.place and all(_is_time(row.get(each)) for each in _PLACE if each != "dev"):
+                trace.place = {each: _whole(row.get(each)) for each in _PLACE}
+                trace.rank = trace.place["g_rk"]
+        else:
+            skipped += 1
+    return skipped
+
+
+def _is_time(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _whole(value: Any) -> int:
+    return value if _is_time(value) else 0

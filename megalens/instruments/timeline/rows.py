@@ -1,0 +1,390 @@
+"""Spans on their way: noted in the training thread, made rows in the producer thread, sent by rank 0."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ...tracer.errors import said
+from .step_clock import DeviceTimes, Marks, StepClock, clock_number
+
+if TYPE_CHECKING:
+    from ...tracer.instrument import Host
+
+__all__ = ["SPAN_BYTES", "STREAM", "Span", "SpanSender", "computed_ns", "SlowRanks", "medians_of_others"]
+
+STREAM = "spans"
+_ALARMS = "alarms"
+_NUMBERS = ("step", "chunk", "micro_batch", "start", "end", "count", "blocked", "bytes", "peer", "sequence")
+_TEXTS = ("kind", "name", "group", "device")
+_PASSES = ("forward", "backward", "wgrad")
+_TRAFFIC = ("collective", "send", "receive")
+_FLUSH_SECONDS = 0.5
+_MOST_ROWS = 20_000
+SPAN_BYTES = 8 * (len(_NUMBERS) + len(_TEXTS))
+"""What one span takes on its way to rank 0, without its texts."""
+
+_RULE = "slow_rank"
+_WINDOW = 30
+"""Steps that a finding rests on."""
+_KEPT = 10 * _WINDOW
+"""Steps in which it is looked for since when."""
+_LEAST = 0.05
+_SURE = 6.0
+"""Standard errors that a finding must be above nothing."""
+_USUAL = 0.8
+"""Share of the steps in which it must be seen: a few long ones are another thing."""
+_MAD = 1.4826
+_MOST_STEPS, _MOST_WAITING = 256, 20_000
+"""Steps that wait for ranks which have not said theirs: so many, or as many as hold so many numbers. Ranks say those of up to a second together."""
+_AGAIN = 1.5
+
+
+# Says while the training runs which rank computes more slowly than those that do the same: from sums of each
+# step, on rank 0.
+class SlowRanks:
+    """Compares the ranks of each pipeline stage step by step.
+
+    Parameters
+    ----------
+    world : int
+        How many ranks there are.
+    """
+
+    def __init__(self, world: int) -> None:
+        self._world = world
+        self._steps: dict[int, dict[int, tuple[int, float]]] = {}
+        # Of the newest steps that all ranks have said, the next one's place being ``_seen`` modulo how many are kept.
+        self._seen = 0
+        self._numbers = np.zeros(_KEPT, np.int64)
+        self._slower = np.zeros((_KEPT, world))
+        self._own, self._like = np.zeros((2, _WINDOW, world))
+        self._told = np.zeros(world)
+
+    def take(self, rank: int, stage: int, step: int, ns: float) -> list[dict[str, Any]]:
+        """Take what a rank worked on a step; return the rows of the stream ``alarms`` that follow from it."""
+        if self._world < 2:
+            return []
+        said = self._steps.setdefault(step, {})
+        said[rank] = (stage, ns)
+        if len(said) < self._world:
+            while len(self._steps) > max(_MOST_STEPS, _MOST_WAITING // self._world):
+                del self._steps[next(iter(self._steps))]
+            return []
+        del self._steps[step]
+        stages, work = np.array([said[each] for each in range(self._world)]).T
+        like = medians_of_others(stages, work)
+        at, recent = self._seen % _KEPT, self._seen % _WINDOW
+        self._seen += 1
+        self._numbers[at], self._own[recent], self._like[recent] = step, work, like
+        # Who has nobody to be compared with, or nobody who works, is not slower.
+        self._slower[at] = np.divide(work, like, out=np.ones(len(work)), where=like > 0) - 1
+        return self._judged(step, stages) if self._seen >= _WINDOW else []
+
+    def _judged(self, step: int, stages: np.ndarray) -> list[dict[str, Any]]:
+        """Return the alarms of a step: most often there are none, which the first lines find."""
+        newest = (self._seen - 1 - np.arange(min(self._seen, _KEPT))) % _KEPT
+        recent = self._slower[newest[:_WINDOW]]
+        middle = np.median(recent, axis=0)
+        self._told[middle < _LEAST / 2] = 0.0
+        large = np.flatnonzero((middle >= _LEAST) & (middle >= _AGAIN * self._told))
+        found = []
+        for rank in large.tolist():
+            mine, level = recent[:, rank], float(middle[rank])
+            error = _MAD * float(np.median(np.abs(mine - level))) / math.sqrt(_WINDOW)
+            if level <= _SURE * error or (mine > level / 2).mean() < _USUAL:
+                continue
+            self._told[rank] = level
+            # Since when: the stretch up to now with most steps of it, each other step counting against two of them.
+            score = np.cumsum(np.where(self._slower[newest, rank] > level / 2, 1, -2))
+            since = int(self._numbers[newest[int(np.argmax(score))]])
+            stage = int(stages[rank])
+            where = " of its stage" if stage >= 0 else ""
+            found.append({
+                "step": step, "time": time.time(), "rank": rank, "stage": stage, "micro_batch": -1, "rule": _RULE,
+                "severity": "warning", "direction": "compute", "stat": "span", "name": "compute", "statistic": "ms",
+                "value": float(np.median(self._own[:, rank])) / 1e6,
+                "expected": float(np.median(self._like[:, rank])) / 1e6,
+                "sentence": f"Rank {rank} is {level:.0%} slower than the other ranks{where} since step {since}.",
+                "place": 0, "samples": "",
+            })  # fmt: skip
+        return found
+
+
+def medians_of_others(stages: np.ndarray, work: np.ndarray) -> np.ndarray:
+    """Return for each rank the median of what the other ranks of its stage worked; NaN where it has no other."""
+    like = np.full(len(work), np.nan)
+    for stage in np.unique(stages):
+        ranks = np.flatnonzero(stages == stage)
+        others = len(ranks) - 1
+        if others < 1:
+            continue
+        order = np.argsort(work[ranks], kind="stable")
+        place = np.empty(len(ranks), np.int64)
+        place[order] = np.arange(len(ranks))
+        ordered = work[ranks][order]
+        # Without a rank those after it move up by one.
+        below, above = ((others - 1) // 2, others // 2)
+        like[ranks] = sum(ordered[np.where(place > each, each, each + 1)] for each in (below, above)) / 2
+    return like
+
+
+_NOT_BLOCKED_NS = 20_000
+"""Between two events that are queued one after the other a device takes some µs."""
+
+
+class Span(NamedTuple):
+    """One row, without what all of a rank have in common. Times in ns of the rank's own clock."""
+
+    kind: str
+    start: int
+    end: int
+    name: str = ""
+    chunk: int = -1
+    micro_batch: int = -1
+    blocked: int = 0
+    bytes: int = 0
+    group: str = ""
+    peer: int = -1
+    sequence: int = -1
+    counted: int = 1
+    device: str = "cpu"
+
+
+class _TimedStep(NamedTuple):
+    """The spans of a step, as the training thread hands them over."""
+
+    number: int
+    spans: Sequence[Span]
+    summed: bool
+    marks: Marks
+
+
+class _Table(NamedTuple):
+    """The rows of some steps of a rank, and what they have in common."""
+
+    rank: int
+    stage: int
+    clock: int
+    rows: np.ndarray
+    """int64 ``[n, 14]``, as :func:`_rows` gives them, with places in ``texts``."""
+    texts: Sequence[str]
+
+
+class SpanSender:
+    """Takes the spans of a step from the training thread. Other ranks tell rank 0, which sends those of all.
+
+    Parameters
+    ----------
+    host : Host
+        Where everything goes.
+    slow : callable
+        Called in the producer thread of rank 0 when a rank was found slow.
+    clock : StepClock
+        By which the spans are timed.
+    """
+
+    def __init__(self, host: Host, slow: Callable[[], None], clock: StepClock) -> None:
+        self._host, self._found, self._clock = host, slow, clock
+        # Steps that the training thread has handed over.
+        self._steps: deque[_TimedStep] = deque()
+        self._times: DeviceTimes | None = None
+        self._rows: list[_Table] = []
+        self._clock_number = clock_number()
+        self._count, self._flushed = 0, time.monotonic()
+        self._closed = False
+        self._slow = SlowRanks(host.place.world_size)
+        if host.place.rank == 0:
+            host.gather(self)
+
+    def put(self, step: int, spans: Sequence[Span], summed: bool) -> None:
+        """Take a step, in the training thread."""
+        self._steps.append(_TimedStep(step, spans, summed, self._clock.take()))
+        # Rows of several steps go together: neither a rank that is found slow over many steps nor a picture that is made twice a second waits for one.
+        if not self._host.later(self._take, SPAN_BYTES * len(spans), patient=True):
+            with contextlib.suppress(IndexError):
+                self._clock.give(self._steps.pop().marks)
+            self._host.lose(len(spans), "waiting")
+
+    def close(self) -> None:
+        """Take nothing more; what came is still sent."""
+        self._closed = True
+        self._host.later(self._take)
+
+    def received(self, rank: int, meta: dict[str, Any], payload: memoryview) -> None:
+        """Take what another rank told, in the thread of the connections."""
+        table = np.frombuffer(payload, "<i8").reshape(-1, len(_NUMBERS) + len(_TEXTS))
+        texts = [str(text) for text in meta["texts"]]
+        if table[:, len(_NUMBERS) :].size and not 0 <= table[:, len(_NUMBERS) :].max() < len(texts):
+            raise ValueError("a text that is not there")
+        worked = [(int(step), float(ns)) for step, ns in meta["worked"]]
+        told = _Table(rank, int(meta["stage"]), int(meta["clock"]), table, texts)
+        self._host.later(lambda: self._keep(told, worked), payload.nbytes, patient=True)
+
+    # The producer thread.
+
+    @property
+    def waiting(self) -> bool:
+        """Whether rows wait to be sent, or a device works on what they are of."""
+        return bool(self._rows or self._steps)
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing will come any more."""
+        return self._closed and not self.waiting
+
+    def send_ready(self, *, everything: bool = False) -> None:
+        """Send what has come, not more often than twice a second."""
+        if self._steps:
+            self._take()
+        if not self._rows or not (
+            everything
+            or self._closed
+            or self._count > _MOST_ROWS
+            or time.monotonic() - self._flushed > _FLUSH_SECONDS
+        ):
+            return
+        rows, self._rows, self._count = self._rows, [], 0
+        self._flushed = time.monotonic()
+        sizes = [len(each.rows) for each in rows]
+        # Each table has its own texts: in one list they stand after those of the tables before.
+        firsts = np.cumsum([0, *(len(each.texts) for each in rows[:-1])])
+        every = np.array([text for each in rows for text in each.texts], object)
+        table = np.concatenate([each.rows for each in rows])
+        order = np.argsort(table[:, 0], kind="stable")
+        codes = (table[:, len(_NUMBERS) :] + np.repeat(firsts, sizes)[:, None])[order]
+        columns: dict[str, Any] = {name: table[order, at] for at, name in enumerate(_NUMBERS)}
+        columns |= {name: every[codes[:, at]].tolist() for at, name in enumerate(_TEXTS)}
+        for name, dtype in (("rank", np.int32), ("stage", np.int32), ("clock", np.int64)):
+            columns[name] = np.repeat(np.array([getattr(each, name) for each in rows], dtype), sizes)[order]
+        self._host.send(STREAM, columns, int(table[:, 0].max()))
+
+    def _take(self) -> None:
+        steps = []
+        # What a device still works on waits for the next time; at the end it is waited for.
+        while self._steps and (self._closed or self._clock.passed(self._steps[0].marks)):
+            steps.append(self._steps.popleft())
+        if not steps:
+            return
+        try:
+            self._pass_on(steps)
+        except Exception as error:  # Tracing goes on without these.
+            first, last = steps[0].number, steps[-1].number
+            self._host.warn(
+                f"The spans of steps {first} to {last} were lost to an error of their own: {said(error)}"
+            )
+
+    def _pass_on(self, steps: Sequence[_TimedStep]) -> None:
+        place = self._host.place
+        stage = place.pp if place.pp_size > 1 else -1
+        codes: dict[str, int] = {}
+        rows, worked = [], []
+        for step in steps:
+            spans = self._placed(step) if step.marks else step.spans
+            rows += _rows(step.number, _sums(spans) if step.summed else spans, codes)
+            worked.append((step.number, computed_ns(spans)))
+        table = np.array(rows, "<i8").reshape(-1, len(_NUMBERS) + len(_TEXTS))
+        texts, clock = list(codes), self._clock_number
+        if place.rank == 0:
+            self._keep(_Table(0, stage, clock, table, texts), worked)
+        else:
+            self._host.tell(0, {"stage": stage, "clock": clock, "texts": texts, "worked": worked}, [table])
+
+    def _placed(self, step: _TimedStep) -> Sequence[Span]:
+        """Return spans as the device worked on them, on the host's clock."""
+        events = self._clock.events
+        if events is None:
+            return step.spans
+        try:
+            if self._times is None or self._times.events is not events:
+                self._times = DeviceTimes(events)
+            passed = self._times.read(step.marks)
+        except Exception as error:  # What the host saw is better than nothing.
+            self._clock.give_up(error)
+            return step.spans
+        self._clock.give(step.marks)
+        return [_on_device(each, passed, events.name) for each in step.spans]
+
+    def _keep(self, table: _Table, worked: Sequence[tuple[int, float]]) -> None:
+        if len(table.rows):
+            self._rows.append(table)
+            self._count += len(table.rows)
+        for step, ns in worked:
+            alarms = self._slow.take(table.rank, table.stage, step, ns)
+            if alarms:
+                columns_of = {name: [alarm[name] for alarm in alarms] for name in alarms[0]}
+                self._host.send(_ALARMS, columns_of, alarms[0]["step"])
+                self._found()
+        self.send_ready()
+
+
+def _on_device(span: Span, passed: Mapping[int, int], device: str) -> Span:
+    """Return a span with the times at which a device passed its ends; as it is where it has not passed both."""
+    start, end = passed.get(span.start), passed.get(span.end)
+    if start is None or end is None:
+        return span
+    whole = max(0, end - start)
+    since = passed.get(span.end - span.blocked, start)
+    blocked = min(whole, max(0, end - since))
+    if blocked < whole and blocked <= _NOT_BLOCKED_NS:
+        blocked = 0
+    return span._replace(start=start, end=start + whole, blocked=blocked, device=device)
+
+
+def computed_ns(spans: Sequence[Span]) -> float:
+    """Return the ns in which a rank itself worked on a step: its passes and optimizer, without the communication in them that it waited for."""
+    work = sorted(
+        (each.start, each.end)
+        for each in spans
+        if each.kind == "optimizer" or (each.kind in _PASSES and not each.name)
+    )
+    starts = [start for start, _ in work]
+    total = sum(end - start for start, end in work)
+    for each in spans:
+        if each.kind in _TRAFFIC and each.blocked > 0:
+            at = bisect_right(starts, each.end - each.blocked) - 1
+            if at >= 0 and each.end <= work[at][1]:
+                total -= each.blocked
+    return float(total)
+
+
+def _sums(spans: Sequence[Span]) -> list[Span]:
+    """Return one row for each kind: how many there were, and their times, waits and bytes together. A span in another of its kind counts with it."""
+    sums: dict[str, Span] = {}
+    until: dict[str, int] = {}
+    for each in sorted(spans, key=lambda span: span.start):
+        before = sums.get(each.kind)
+        if before is None:
+            sums[each.kind] = Span(
+                each.kind, each.start, each.end, blocked=each.blocked, bytes=each.bytes, device=each.device
+            )
+            until[each.kind] = each.end
+            continue
+        alone = max(0, each.end - max(each.start, until[each.kind]))
+        until[each.kind] = max(until[each.kind], each.end)
+        sums[each.kind] = before._replace(
+            end=before.end + alone,
+            counted=before.counted + 1,
+            blocked=before.blocked + each.blocked,
+            bytes=before.bytes + each.bytes,
+        )
+    return list(sums.values())
+
+
+def _rows(step: int, spans: Sequence[Span], codes: dict[str, int]) -> list[tuple[int, ...]]:
+    """Return spans as rows of 14 integers: numbers, and then places of texts in ``codes``, where new ones are added."""
+    return [
+        (
+            *(step, each.chunk, each.micro_batch, each.start, each.end, each.counted),
+            *(each.blocked, each.bytes, each.peer, each.sequence),
+            *(codes.setdefault(text, len(codes)) for text in (each.kind, each.name, each.group, each.device)),
+        )
+        for each in spans
+    ]

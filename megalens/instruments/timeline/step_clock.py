@@ -1,0 +1,338 @@
+"""The clock of spans: of the host, or of a device, whose times are put on the host's clock.
+
+A device works on what the host has queued long before. Where a model is on one, every reading of the clock also queues an event, which the device passes when it comes there. The step waits for none; the producer thread reads them
+later::
+
+    training thread    now() ──▶ 17 ns, event ──────────────── now() ──▶ 90 ns, event
+    device             … earlier work … │▷ 410 ns  ▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒ │▷ 980 ns
+    producer thread                                                              placed: 17 → 410, 90 → 980
+
+Until then the host's time stands for the reading, so that whoever notes a span needs to know nothing of devices.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+import torch
+from torch import nn
+
+from ...protocol import is_whole, must_be, no_such
+from ...tracer.errors import TracerError
+
+__all__ = ["DeviceTimes", "Marks", "StepClock", "clock_number", "TimelineSettings"]
+
+_MOST_SPARE = 4096
+_MOST_MARKS = 40_000
+"""Both ends of as many spans as a step may have."""
+
+GRANULARITIES = ("off", "steps", "phases", "layers", "operations")
+
+_FIELD = "instruments.timeline"
+
+
+@dataclass(frozen=True)
+class TimelineSettings:
+    """Settings of the instrument ``timeline``.
+
+    Attributes
+    ----------
+    granularity : str
+        ``off``; ``steps``: one sum for each kind of span; ``phases``: forward and backward passes, optimizer, data, collectives and messages; ``layers``: also each layer in its passes;
+        ``operations``: also each module without children.
+    every : int
+        Every how many steps.
+    around : int
+        With ``steps``: once a rank is found slow, so many steps are timed by ``phases``.
+    """
+
+    granularity: str = "off"
+    every: int = 1
+    around: int = 10
+
+    @classmethod
+    def given(cls, asked: Any) -> TimelineSettings:
+        """Return what a script asked for: a granularity, True for ``phases``, a mapping of both settings, or nothing for ``off``.
+
+        Raises
+        ------
+        TracerError
+            When it is none of these.
+        """
+        if asked is None or isinstance(asked, bool):
+            return cls("phases" if asked else "off")
+        settings = {"granularity": asked} if isinstance(asked, str) else asked
+        if not isinstance(settings, Mapping) or settings.keys() - asdict(cls()).keys():
+            raise TracerError(
+                f"timeline=… must be one of {', '.join(GRANULARITIES)}, or a mapping with granularity, every and around, got {asked!r:.100}."
+            )
+        return cls.of(settings)
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> TimelineSettings:
+        """Return complete settings.
+
+        Raises
+        ------
+        ProtocolError
+            ``bad-parameter`` with the field at fault.
+        """
+        known = asdict(cls())
+        for name in settings:
+            if name not in known:
+                raise no_such("setting", name, known, f"{_FIELD}.{name}", "bad-parameter")
+        asked = {**known, **settings}
+        if asked["granularity"] not in GRANULARITIES:
+            expected = f"one of {', '.join(GRANULARITIES)}"
+            raise must_be("granularity", expected, asked["granularity"], f"{_FIELD}.granularity")
+        if not is_whole(asked["every"], 1):
+            raise must_be("every", "a whole number of steps from 1", asked["every"], f"{_FIELD}.every")
+        if not is_whole(asked["around"]):
+            raise must_be("around", "a whole number of steps from 0", asked["around"], f"{_FIELD}.around")
+        return cls(**asked)
+
+    def to_message(self) -> dict[str, Any]:
+        """Return the settings object."""
+        return asdict(self)
+
+    @staticmethod
+    def schema() -> dict[str, Any]:
+        """Return the JSON Schema of the settings object."""
+        return {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {
+                "granularity": {
+                    "type": "string",
+                    "enum": list(GRANULARITIES),
+                    "default": "off",
+                    "title": "Granularity",
+                    "description": "off; steps: one sum for each kind; phases, with collectives and messages; layers; operations: every module.",
+                },
+                "every": {
+                    "type": "integer",
+                    "minimum": 1,
+                    "default": 1,
+                    "title": "Every how many steps",
+                },
+                "around": {
+                    "type": "integer",
+                    "minimum": 0,
+                    "default": 10,
+                    "title": "Steps after a slow rank",
+                    "description": "Of granularity steps: so many steps are timed by phases once a rank is found slow.",
+                },
+            },
+        }
+
+
+_TRIES = 3
+_CLOCK_BITS = 48
+"""Of a number that tells machines apart: among 10,000 of them two are taken for one in fewer than one job of a million."""
+_ANCHORED_NS = 1_000_000_000
+"""An event is this far from the one that its time is counted from, and a step: of a float32 of milliseconds that leaves 0.1 µs."""
+
+
+def clock_number() -> int:
+    """Return a number that all processes have in common whose :func:`time.perf_counter_ns` reads the same clock, 1 or more; 0 where that cannot be told.
+
+    On Linux that clock counts since the machine booted, and can be shifted for all processes of a time namespace.
+    """
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text()
+        # Kernels without time namespaces have no such file.
+        space = Path("/proc/self/ns/time")
+        space_id = os.stat(space).st_ino if space.exists() else 0
+    except OSError:
+        return 0
+    digest = hashlib.sha256(f"{boot.strip()} {space_id}".encode()).digest()
+    return int.from_bytes(digest, "big") % (1 << _CLOCK_BITS) or 1
+
+
+class IEvent(Protocol):
+    """What :class:`torch.cuda.Event` has."""
+
+    def record(self, stream: Any = None) -> None:
+        """Queue it."""
+
+    def query(self) -> bool:
+        """Return whether the device has passed it."""
+
+    def synchronize(self) -> None:
+        """Wait until the device has."""
+
+    def elapsed_time(self, end: Any) -> float:
+        """Return the milliseconds from this to another event."""
+
+
+Marks: TypeAlias = dict[int, IEvent]
+"""Events by the time that stands for each."""
+
+
+class DeviceEvents:
+    """Gives events of one CUDA device.
+
+    Parameters
+    ----------
+    device : torch.device
+        Which one.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.name = str(device)
+        self._device = device
+        self._aside: Any = None
+
+    def event(self) -> IEvent:
+        """Return a new event that can be timed."""
+        return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+
+    def queue(self, event: IEvent) -> bool:
+        """Queue an event behind what the calling thread has queued; False where a CUDA graph is captured, which would take it along."""
+        if torch.cuda.is_current_stream_capturing():
+            return False
+        event.record(torch.cuda.current_stream(self._device))
+        return True
+
+    def pass_now(self, event: IEvent) -> None:
+        """Have the device pass an event at once, on a stream of its own where nothing waits, and wait for it."""
+        if self._aside is None:
+            self._aside = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
+        event.record(self._aside)
+        event.synchronize()
+
+
+class StepClock:
+    """Reads the time in the training thread, and in those of the backward pass.
+
+    Parameters
+    ----------
+    failed : callable
+        Takes what went wrong with a device; from then on times are of the host. Must not raise.
+
+    Attributes
+    ----------
+    events : DeviceEvents or None
+        Of the device whose times are wanted; None for those of the host.
+    on : bool
+        Whether anything is timed now; where nothing is, no event is queued.
+    now : callable
+        Gives the host's time in ns; on a device it stands for when the device comes here.
+    """
+
+    def __init__(self, failed: Callable[[Exception], None]) -> None:
+        self._failed = failed
+        self.events: DeviceEvents | None = None
+        self.on = False
+        self._spare: deque[IEvent] = deque(maxlen=_MOST_SPARE)
+        self._marks: Marks = {}
+        self.now: Callable[[], int] = time.perf_counter_ns
+
+    def follow(self, roots: Iterable[nn.Module]) -> None:
+        """Read the clock of the device on which a model is, where that is a CUDA device; else the host's."""
+        devices = {each.device for root in roots for each in root.parameters() if each.is_cuda}
+        # Of a model on several devices no single one says what the process waits for.
+        device = devices.pop() if len(devices) == 1 else None
+        if device is None:
+            self.read(None)
+        elif self.events is None or self.events.name != str(device):
+            self.read(DeviceEvents(device))
+
+    def read(self, events: DeviceEvents | None) -> None:
+        """Read the clock of a device from now on, or the host's."""
+        self.events = events
+        self.now = time.perf_counter_ns if events is None else self._now_on_device
+        self._marks = {}
+        self._spare.clear()
+
+    def _now_on_device(self) -> int:
+        now = time.perf_counter_ns()
+        if self.events is not None and self.on and len(self._marks) < _MOST_MARKS:
+            while now in self._marks:
+                now += 1
+            try:
+                self._mark(now, self.events)
+            except Exception as error:  # The training goes on.
+                self.give_up(error)
+        return now
+
+    def _mark(self, now: int, events: DeviceEvents) -> None:
+        try:
+            event = self._spare.pop()
+        except IndexError:
+            event = events.event()
+        if events.queue(event):
+            self._marks[now] = event
+        else:
+            self._spare.append(event)
+
+    def give_up(self, error: Exception) -> None:
+        """Read the host's clock from now on. Any thread."""
+        events = self.events
+        self.read(None)
+        if events is not None:
+            self._failed(error)
+
+    def take(self) -> Marks:
+        """Return the events since this was last asked, by the time that stands for them."""
+        marks, self._marks = self._marks, {}
+        return marks
+
+    def forget(self) -> None:
+        """Have those back that nobody has taken."""
+        self.give(self.take())
+
+    def passed(self, marks: Marks) -> bool:
+        """Return whether the device has passed all of them."""
+        try:
+            return all(event.query() for event in reversed(marks.values()))
+        except Exception as error:
+            self.give_up(error)
+            return True
+
+    def give(self, marks: Marks) -> None:
+        """Take events back. Any thread."""
+        self._spare.extend(marks.values())
+
+
+class DeviceTimes:
+    """Puts the times of a device on the host's clock, in the producer thread.
+
+    Parameters
+    ----------
+    events : DeviceEvents
+        Of that device.
+    """
+
+    def __init__(self, events: DeviceEvents) -> None:
+        self.events = events
+        self._set_anchor()
+
+    def read(self, marks: Marks) -> dict[int, int]:
+        """Return when the device passed each event, ns of the host's clock, by the time that stands for it. Waits for those that it has not passed."""
+        for event in marks.values():
+            event.synchronize()
+        anchor, at = self._anchor, self._anchor_at
+        passed = {mark: at + round(1e6 * anchor.elapsed_time(event)) for mark, event in marks.items()}
+        if time.perf_counter_ns() - at > _ANCHORED_NS:
+            self._set_anchor()
+        return passed
+
+    def _set_anchor(self) -> None:
+        # An event on a stream of its own is passed between two readings of the host's clock; the closest ones say most exactly when.
+        narrowest = 1 << 62
+        for _ in range(_TRIES):
+            event = self.events.event()
+            before = time.perf_counter_ns()
+            self.events.pass_now(event)
+            after = time.perf_counter_ns()
+            if after - before < narrowest:
+                narrowest = after - before
+                self._anchor, self._anchor_at = event, (before + after) // 2

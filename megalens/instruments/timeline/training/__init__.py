@@ -1,1 +1,0 @@
-"""What each rank did when: spans of phases, layers, operations, collectives and messages."""

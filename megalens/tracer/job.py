@@ -1,0 +1,231 @@
+"""What a process knows of its job: its part in it, where the hub is, whether anybody looks, and which change
+could not be put on the model.
+
+Each of these is a small state with a name; :class:`~megalens.tracer.coordinator.Coordinator` reads them and
+decides.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..protocol import ProtocolError
+from .sending.hub_process import HubAddress
+from .sending.peers import Rendezvous, Schedule, StepStart
+from .tensors.instrument import TensorTracer
+from .tensors.plan import TracingPlan
+
+__all__ = ["HubRoute", "Recovery", "Role", "ViewerWatch"]
+
+_HUB_GONE_SECONDS = 5.0
+"""After so long without a hub nobody is waited for; chosen by hand, not measured."""
+
+
+class Role(enum.Enum):
+    """How a process takes part in what is agreed on; it never changes."""
+
+    ALONE = "alone"
+    """The only process: it decides by itself."""
+    LEADER = "leader"
+    """Rank 0 of several: it asks all of them, and answers viewers for the job."""
+    MEMBER = "member"
+    """Any other rank: it follows the leader."""
+
+
+@dataclass
+class HubRoute:
+    """Where the hub is, as one process knows it.
+
+    ::
+
+        leader   its own hub ─▶ joined ─▶ published to the others, again whenever it moves or whether anybody looks changes
+        member   nothing ─▶ heard of, from the leader ─▶ joined, once this process has something to send
+
+    Attributes
+    ----------
+    everywhere : bool
+        Whether the hub listens on all addresses of this host, so that other hosts reach it.
+    joined : HubAddress or None
+        The hub that this process sends to.
+    heard : HubAddress or None
+        Member: the hub that the leader named last.
+    published : HubAddress or None
+        Leader: the hub that the others were told of last.
+    watched : bool
+        Leader: whether anybody looks, as the others were told last.
+    """
+
+    everywhere: bool
+    joined: HubAddress | None = None
+    heard: HubAddress | None = None
+    published: HubAddress | None = None
+    watched: bool = True
+
+    @property
+    def waiting(self) -> HubAddress | None:
+        """The hub that was heard of and is not joined yet."""
+        return None if self.heard == self.joined else self.heard
+
+    def hear(self, message: Mapping[str, Any]) -> None:
+        """Member: take what :meth:`message` of the leader is."""
+        self.heard = HubAddress(str(message["url"]), str(message["token"]), message.get("run_id"))
+
+    def look(self, viewers: int) -> bool:
+        """Leader: note how many look; return whether the others are to be told of a change."""
+        changed = self.watched != (viewers > 0)
+        self.watched = viewers > 0
+        return changed and self.published is not None
+
+    def message(self) -> dict[str, Any]:
+        """Leader: return what the others are told of the published hub."""
+        assert self.published is not None
+        url = self.published.url
+        if self.everywhere:
+            # Other hosts reach it at this host's address.
+            url = url.replace("127.0.0.1", Rendezvous.own_address())
+        return {
+            "url": url,
+            "token": self.published.token,
+            "run_id": self.published.run_id,
+            "watched": self.watched,
+        }
+
+
+class ViewerWatch:
+    """Follows the hub and its viewers, and asks for a pause or its end where the settings say that this
+    depends on them.
+
+    Parameters
+    ----------
+    schedule : callable
+        Gives what is agreed on.
+    ask : callable
+        Takes a patch; raises ``ProtocolError`` where it cannot be.
+    """
+
+    def __init__(
+        self, schedule: Callable[[], Schedule[TracingPlan]], ask: Callable[[Mapping[str, Any]], int]
+    ) -> None:
+        self._schedule = schedule
+        self._ask = ask
+        self._hub_gone: float | None = None
+        self._paused_unwatched = False
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether nobody is left who could let a paused training go on."""
+        return self._hub_gone is not None and time.monotonic() - self._hub_gone > _HUB_GONE_SECONDS
+
+    def hub_is(self, there: bool) -> None:
+        """Take whether a hub is connected."""
+        self._hub_gone = None if there else (self._hub_gone or time.monotonic())
+
+    def viewers(self, count: int) -> None:
+        """Take how many viewers there are: a training that waits for one goes on with the first and waits
+        again after the last.
+        """
+        mode = self._schedule().accepted.mode
+        if not mode.while_watched:
+            self._paused_unwatched = False
+        elif count == 0 and not mode.paused:
+            self._paused_unwatched = True
+            self._set_mode(paused=True, while_watched=True)
+        elif count and mode.paused and self._paused_unwatched:
+            self._paused_unwatched = False
+            self._set_mode(paused=False, while_watched=True)
+
+    def free(self) -> bool:
+        """Let the training go on where it waits and nobody is left, and return whether that was so."""
+        mode = self._schedule().accepted.mode
+        if not (self.abandoned and (mode.paused or mode.while_watched)):
+            return False
+        self._set_mode(paused=False, while_watched=False)
+        return True
+
+    def _set_mode(self, *, paused: bool, while_watched: bool) -> None:
+        with contextlib.suppress(ProtocolError):
+            self._ask({"flags": {}, "mode": {"paused": paused, "while_watched": while_watched}})
+
+
+class Recovery:
+    """Goes back to the settings before.
+
+    A process alone does so in the step that the change was for. In a job of several, the process that could
+    not follow traces nothing, so that no row of it is under settings that are not the others'; rank 0 hears
+    of that with its next sign of life and asks all for what was in force before. Should that fail as well,
+    everything is switched off, which needs no hook.
+
+    Parameters
+    ----------
+    schedule : callable
+        Gives what is agreed on.
+    tensors : TensorTracer
+        What follows the settings.
+    failed : callable
+        Takes what failed and the error, to count and say it.
+    """
+
+    def __init__(
+        self,
+        schedule: Callable[[], Schedule[TracingPlan]],
+        tensors: TensorTracer,
+        failed: Callable[[str, Exception], None],
+    ) -> None:
+        self._schedule = schedule
+        self._tensors = tensors
+        self._failed = failed
+        self._asked: list[int] = []
+        self.version = 0
+        """Number of the newest change that this process could not follow; 0 where there is none."""
+
+    def go_back(
+        self, start: StepStart[TracingPlan], before: TracingPlan, error: Exception, alone: bool
+    ) -> None:
+        """Trace what was traced before; in a job of several processes nothing, until rank 0 has asked all.
+        Training thread; never raises.
+        """
+        self._failed("A change", error)
+        self.version = start.version
+        nothing = TracingPlan(instruments=before.instruments)
+        for plan in (before, nothing) if alone else (nothing,):
+            if alone:
+                self._schedule().take_back(plan)
+            try:
+                self._tensors.follow(plan, start.version)
+                return
+            except Exception as another:
+                self._failed("Going back to the settings before", another)
+
+    def ask(self, versions: Collection[Any], change: Callable[[Mapping[str, Any]], Any]) -> None:
+        """Rank 0: ask all for the settings before, where one of them could not follow the newest change; see
+        :meth:`patch`.
+        """
+        patch = self.patch(versions)
+        if patch is not None:
+            with contextlib.suppress(ProtocolError):
+                change(patch)
+
+    def patch(self, versions: Collection[Any]) -> Mapping[str, Any] | None:
+        """Rank 0: return the change to ask all for, where one of them could not follow the newest one.
+
+        Parameters
+        ----------
+        versions : collection
+            What the processes say is the newest that each could not follow.
+        """
+        schedule = self._schedule()
+        plan, version, _ = schedule.in_force
+        if not version or version not in versions or version in self._asked:
+            return None
+        # The one that this asks for has the next number, if nobody else asks for anything.
+        retried = version - 1 in self._asked
+        self._asked = [*self._asked[-8:], version]
+        before = TracingPlan() if retried else schedule.previous
+        patch = before.patch_from(schedule.begun + 1)
+        gone = {name: None for name in plan.asked if name not in before.asked}
+        return {"perturb": None, **patch, "flags": {**gone, **patch["flags"]}}

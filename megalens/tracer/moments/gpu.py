@@ -1,0 +1,117 @@
+"""Running the GPU's kernel: one launch a tensor, one merge for all, no word to the host."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from .layout import COLUMNS, NEAR_ZERO, layout_of
+from .merge import merge_rows
+
+__all__ = ["TritonKernel", "load"]
+
+_BLOCK = 4096
+_PROGRAMS = 512
+"""Programs over one tensor at most: more than any GPU runs at once, few enough that merging their rows costs
+little.
+"""
+_WARPS = 8
+
+
+class TritonKernel:
+    """The kernel, ready to be launched.
+
+    Raises
+    ------
+    ImportError
+        When Triton is not there.
+    """
+
+    name = "triton"
+
+    def __init__(self) -> None:
+        import triton.language as tl
+
+        from .gpu_kernel import moments_kernel
+
+        self._kernel: Any = moments_kernel
+        self._types = {True: tl.float64, False: tl.float32}
+
+    def measure(self, tensors: Sequence[Tensor], eps: float = NEAR_ZERO) -> Tensor:
+        """Return a row for each tensor, float64 ``[n, 11]`` on their device."""
+        flat = [_flat(tensor) for tensor in tensors]
+        grids = [min(_PROGRAMS, -(-each.numel() // _BLOCK)) for each in flat]
+        # What no program writes stays 0: a row without data.
+        rows = torch.zeros(
+            (max(grids, default=0), len(flat), COLUMNS), dtype=torch.float64, device=tensors[0].device
+        )
+        bounds = {True: eps, False: _above(eps)}
+        with _current(tensors[0].device):
+            for number, (each, programs) in enumerate(zip(flat, grids, strict=True)):
+                if programs:
+                    wide = each.dtype == torch.float64
+                    self._kernel[(programs,)](
+                        each, each.numel(), rows[0, number], rows.stride(0),
+                        BLOCK=_BLOCK, COMPUTE=self._types[wide], EPS=bounds[wide], num_warps=_WARPS,
+                    )  # fmt: skip
+        merged: Tensor = merge_rows(rows)
+        return merged
+
+
+def _above(eps: float) -> float:
+    """Return the least number of float32 that is not below ``eps``: comparing with it is comparing with
+    ``eps`` itself.
+    """
+    found = np.float32(eps)
+    return float(found if found >= eps else np.nextafter(found, np.float32(np.inf)))
+
+
+class _Loaded:
+    """What was found when it was first asked for; a GPU that fails to run the kernel is not asked again."""
+
+    kernel: TritonKernel | str | None = None
+
+
+def load() -> TritonKernel | str:
+    """Return the kernel, or why there is none."""
+    if _Loaded.kernel is None:
+        try:
+            chosen = os.environ.get("MEGALENS_KERNEL") == "plain"
+            _Loaded.kernel = "MEGALENS_KERNEL=plain" if chosen else TritonKernel()
+        except ImportError as error:
+            _Loaded.kernel = str(error)
+    return _Loaded.kernel
+
+
+def measure(tensors: Sequence[Tensor], eps: float = NEAR_ZERO) -> Tensor | None:
+    """Return a row for each tensor, or None where the kernel cannot read one of them or cannot run here."""
+    kernel = load()
+    if isinstance(kernel, str) or not all(type(each) in (Tensor, nn.Parameter) for each in tensors):
+        return None
+    try:
+        return kernel.measure(tensors, eps)
+    except Exception as error:
+        # Triton compiles on first use, with a C compiler and a driver that a machine may lack in a dozen
+        # ways.
+        _Loaded.kernel = f"it could not run: {error}"
+        return None
+
+
+def _flat(tensor: Tensor) -> Tensor:
+    tensor = tensor.detach().resolve_neg()
+    layout = layout_of(tensor)
+    if layout is not None and layout[0] == 1:
+        # Dense in another order, which does not matter.
+        return tensor.as_strided((tensor.numel(),), (1,))
+    return tensor.contiguous().view(-1)
+
+
+def _current(device: torch.device) -> AbstractContextManager[Any]:
+    # Triton launches on the current device, whatever the tensors lie on.
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()

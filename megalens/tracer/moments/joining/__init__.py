@@ -1,1 +1,0 @@
-"""What several processes measured of one tensor becomes one row."""

@@ -1,1 +1,0 @@
-"""What is kept of a tensor: kernels of the compressors, and how much each loses."""

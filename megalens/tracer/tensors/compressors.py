@@ -1,0 +1,265 @@
+"""The arithmetic of the compressors: from a traced tensor ``[samples, ..., features]`` to what is kept of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...protocol import Compressor, Empty, NoOp, Peaks, Projection, Tile
+from ..moments.native.library import MOST_PARTS, Item, NativeKernel, Plane, load
+from ..points import FLAGS, FlagPoints
+from .reductions import Reduction, parse_reduction
+from .staging import Stage, slices_of
+
+__all__ = [
+    "Kernel",
+    "NativeTiles",
+    "TilePlan",
+    "copy_values",
+    "make_kernel",
+    "partial_projection",
+    "plan_of",
+    "suited_compressor",
+]
+
+Kernel = Callable[[Tensor, int], Tensor]
+"""Takes a detached tensor ``[samples, ..., features]`` and its layer; gives a new float32 tensor that shares
+no memory with it.
+"""
+
+_MOST_TILES = 96
+_FEWEST_TILES = 24
+
+
+def suited_compressor(flag: str, here: FlagPoints | None) -> Compressor:
+    """Return what a flag is traced with where nobody chose a compressor.
+
+    Attention probabilities keep their peaks: what one looks for in them is where something attends, and a
+    mean over keys hides it. Tiles are as many as divide the width of every part, so that all are of one size:
+    64 of 128, 512 or 4096 features, 96 of 768. Where no number from 24 to 96 does, or the width is not known,
+    they are at most 96. Of values of both signs each tile gives the root mean square: their mean is near 0
+    whatever they are.
+
+    Parameters
+    ----------
+    flag : str
+        Its name; one that there is not is a tensor like most.
+    here : FlagPoints or None
+        Where it is in this process.
+    """
+    kind = FLAGS.get(flag)
+    if kind is not None and kind.exact:
+        return NoOp()
+    if kind is not None and kind.attends:
+        return Peaks()
+    widths = here.widths if here is not None else None
+    common = math.gcd(*widths) if widths else 0
+    dividing = [tiles for tiles in range(_FEWEST_TILES, _MOST_TILES + 1) if common and common % tiles == 0]
+    tiles = max(dividing, default=_MOST_TILES)
+    return Tile(tiles, "rms" if kind is None or kind.signed else "mean")
+
+
+_SQUARES = {
+    form.format(name): name == "rms"
+    for name in ("mean", "rms")
+    for form in ("{}", "{}()", "{}(data)", "data.{}()", "data.{}(-1)", "data.{}(dim=-1)")
+}
+"""Reductions that the native library computes, without spaces, and whether they are of squares."""
+
+
+def make_kernel(compressor: Compressor, vectors: Tensor | None = None, field: str = "compressor") -> Kernel:
+    """Return the arithmetic of one compressor.
+
+    Parameters
+    ----------
+    compressor : Compressor
+        The parameters.
+    vectors : torch.Tensor, optional
+        Unit vectors ``[layers, vectors, features]`` of a :class:`Projection`.
+    field : str
+        Dotted path that an error names.
+
+    Raises
+    ------
+    ProtocolError
+        ``bad-reduction`` when a tile's reduction cannot be read.
+    """
+    if isinstance(compressor, Tile):
+        kernel = _tile(compressor.tiles, parse_reduction(compressor.reduction, f"{field}.params.reduction"))
+        squares = _SQUARES.get(compressor.reduction.replace(" ", ""))
+        return kernel if squares is None else NativeTiles(compressor.tiles, squares, kernel)
+    if isinstance(compressor, Projection):
+        assert vectors is not None
+        return _project(vectors)
+    if isinstance(compressor, Peaks):
+        return _peaks(compressor)
+    return _empty if isinstance(compressor, Empty) else copy_values
+
+
+def _tile(tiles: int, reduction: Reduction) -> Kernel:
+    def kernel(data: Tensor, layer: int) -> Tensor:
+        data = data.float()
+        features = data.shape[-1]
+        width = -(-features // tiles)
+        if features == 0:
+            return data.clone()
+        full, rest = divmod(features, width)
+        if rest == 0:
+            return reduction(torch.unflatten(data, -1, (full, width)))
+        # The last tile is shorter: it is reduced by itself, so that no padding enters.
+        head = reduction(torch.unflatten(data.narrow(-1, 0, full * width), -1, (full, width)))
+        tail = reduction(data.narrow(-1, full * width, rest).unsqueeze(-2))
+        return torch.cat((head, tail), -1)
+
+    return kernel
+
+
+class NativeTiles:
+    """Means, or root mean squares, of tiles by the library that also measures: several times as fast as torch
+    on the CPU, and all parts of a tensor in one call.
+
+    Parameters
+    ----------
+    tiles : int
+        At most this many tiles.
+    squares : bool
+        Whether a tile is the root of its mean square instead of its mean.
+    otherwise : Kernel
+        The same arithmetic for what the library cannot read.
+    """
+
+    def __init__(self, tiles: int, squares: bool, otherwise: Kernel) -> None:
+        self.tiles, self.squares = tiles, squares
+        self._otherwise = otherwise
+
+    def __call__(self, data: Tensor, layer: int) -> Tensor:
+        """Return the tiles of ``data``."""
+        plan = plan_of([self], [data], data.ndim)
+        if plan is None:
+            return self._otherwise(data, layer)
+        return torch.from_numpy(plan.tiles(Stage(0))[0].reshape(plan.shapes[0]))
+
+
+@dataclass(frozen=True, slots=True)
+class TilePlan:
+    """How the tiles of a tensor are made, and of others that lie alike.
+
+    Attributes
+    ----------
+    library : NativeKernel
+        Makes them.
+    dtype : torch.dtype
+        Of its values.
+    squares : bool
+        Whether a tile is the root of its mean square instead of its mean.
+    planes : list of tuple
+        Where its parts lie, and how wide their tiles are.
+    shapes : list of tuple
+        Of the tiles of each part: ``[samples, ..., tiles]``.
+    """
+
+    library: NativeKernel
+    dtype: torch.dtype
+    squares: bool
+    planes: list[Plane]
+    shapes: list[tuple[int, ...]]
+
+    def tiles(self, stage: Stage) -> list[np.ndarray]:
+        """Return the tiles of each part, float32 in one row, in memory of ``stage``."""
+        slices = slices_of(self.shapes)
+        made, where = stage.allocate(slices[-1].stop)
+        origin = self.planes[0][0]
+        self.library.read(self.reading(origin), origin, where, 0)
+        return [made[place] for place in slices]
+
+    def reading(self, origin: int, items: Sequence[Item] = ()) -> bytes:
+        """Return how the tensor that begins at ``origin`` is read, of which ``items`` are measured, and
+        others that lie as it does.
+        """
+        return self.library.reading(origin, self.dtype, self.planes, self.squares, items)
+
+
+def plan_of(kernels: Sequence[Kernel], parts: Sequence[Tensor], axes: int) -> TilePlan | None:
+    """Return how the tiles of all parts of a tensor are made in one call; None where the library cannot make
+    them so.
+
+    Parameters
+    ----------
+    kernels : sequence of Kernel
+        Of each part.
+    parts : sequence of torch.Tensor
+        ``[samples, ..., features]``, or ``[samples, ..., groups, features of a group]``.
+    axes : int
+        How many the tensor has.
+    """
+    library = load()
+    native = [kernel for kernel in kernels if isinstance(kernel, NativeTiles)]
+    alike = len({kernel.squares for kernel in native}) == 1
+    if isinstance(library, str) or not alike or len(native) < len(kernels) or len(parts) > MOST_PARTS:
+        return None
+    planes: list[Plane] = []
+    shapes: list[tuple[int, ...]] = []
+    for kernel, part in zip(native, parts, strict=True):
+        features = math.prod(part.shape[axes - 1 :])
+        width = -(-features // kernel.tiles)
+        before = sum(map(math.prod, shapes))
+        plane = library.plane(part, width, before, in_groups=part.ndim > axes) if features else None
+        if plane is None:
+            return None
+        planes.append(plane)
+        shapes.append((*part.shape[: axes - 1], -(-features // width)))
+    return TilePlan(library, parts[0].dtype, native[0].squares, planes, shapes)
+
+
+def _project(vectors: Tensor) -> Kernel:
+    on_device: dict[torch.device, Tensor] = {}
+
+    def kernel(data: Tensor, layer: int) -> Tensor:
+        here = on_device.get(data.device)
+        if here is None:
+            here = on_device[data.device] = vectors.to(data.device)
+        # Under autocast the product would be computed in half precision.
+        with torch.autocast(data.device.type, enabled=False):
+            return data.float() @ here[layer].T
+
+    return kernel
+
+
+def partial_projection(vectors: Tensor, first: int, features: int) -> Kernel:
+    """Return the projection of the features from ``first`` on, which is one term of the whole projection."""
+    return _project(vectors[..., first : first + features])
+
+
+def _peaks(peaks: Peaks) -> Kernel:
+    def kernel(data: Tensor, layer: int) -> Tensor:
+        down, across = (peaks.side(size) for size in data.shape[-2:])
+        if down == across == 1:
+            return copy_values(data, layer)
+        # Rows lie behind one another in memory, so that their maxima come first.
+        return _maxima(_maxima(data, -2, down), -1, across).to(torch.float32)
+
+    return kernel
+
+
+def _maxima(data: Tensor, axis: int, side: int) -> Tensor:
+    if side == 1:
+        return data
+    full, rest = divmod(data.shape[axis], side)
+    blocks = torch.unflatten(data.narrow(axis, 0, full * side), axis, (full, side)).amax(axis)
+    if rest == 0:
+        return blocks
+    return torch.cat((blocks, data.narrow(axis, full * side, rest).amax(axis, keepdim=True)), axis)
+
+
+def copy_values(data: Tensor, layer: int) -> Tensor:
+    """Keep every value."""
+    return data.to(torch.float32, copy=True, memory_format=torch.contiguous_format)
+
+
+def _empty(data: Tensor, layer: int) -> Tensor:
+    return torch.empty((*data.shape[:-1], 0), dtype=torch.float32)

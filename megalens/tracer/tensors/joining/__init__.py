@@ -1,1 +1,0 @@
-"""Tensors that are cut over tensor-parallel ranks become one again."""

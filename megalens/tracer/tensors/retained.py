@@ -1,0 +1,153 @@
+"""Small tensors of several passes, handled together: a pass that writes one token takes less time than to
+look at each of its tensors by itself.
+
+The step path keeps a copy and nothing else. The producer thread makes rows of all that are alike at once: a
+flag's tensors of every layer and pass are one call of its compressor, and the rows are made column by column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from ...protocol import MOMENT_COLUMNS
+from ...protocol.arrow_columns import arrow_column
+from .batch import KNOWN, NON_FINITE
+from .probes import TensorProbe
+from .values import moments_of_each
+
+__all__ = ["RETAINED_BYTES", "RetainedTensor", "RetainedTensors", "retained_columns"]
+
+RETAINED_BYTES = 64 << 10
+"""Of larger ones the copy costs more than what is saved."""
+_MOST_BYTES = 8 << 20
+
+
+class RetainedTensor(NamedTuple):
+    """A copy of what one probe saw, ``[B, S, *]``, on the CPU."""
+
+    probe: TensorProbe
+    data: Tensor
+    step: int
+    micro_batch: int
+    phase: str
+
+
+class RetainedTensors:
+    """Keeps tensors of forward passes until they are asked for."""
+
+    def __init__(self) -> None:
+        self._held: list[RetainedTensor] = []
+        self.nbytes = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether no more should wait."""
+        return self.nbytes >= _MOST_BYTES
+
+    def add(self, probe: TensorProbe, data: Tensor, step: int, micro_batch: int, phase: str) -> None:
+        """Keep a tensor, of which its compression error is not measured."""
+        self._held.append(RetainedTensor(probe, data.clone(), step, micro_batch, phase))
+        self.nbytes += data.nbytes
+
+    def take(self) -> list[RetainedTensor]:
+        """Return everything that is here."""
+        held, self._held, self.nbytes = self._held, [], 0
+        return held
+
+
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """Rows of one part of tensors that are alike."""
+
+    alike: Sequence[RetainedTensor]
+    part: str
+    source_shape: tuple[int, ...]
+    shape: tuple[int, ...]
+    values: np.ndarray
+    moments: np.ndarray
+
+
+def retained_columns(held: Sequence[RetainedTensor], rank: int) -> dict[str, Any]:
+    """Return the ``tensors`` rows of what was kept, as columns by name: those of one flag, layer and part by
+    rising steps.
+
+    Parameters
+    ----------
+    held : sequence of HeldTensor
+        At least one.
+    rank : int
+        Where they come from.
+    """
+    alike: dict[object, list[RetainedTensor]] = {}
+    for each in held:
+        flag, source = each.probe.flag, each.probe.source
+        # A layer's own way to its parts, or its own vectors, is for that layer only.
+        own = each.probe if source.split is not None or flag.vectors is not None else None
+        alike.setdefault((flag, own, each.phase, each.data.shape, each.data.dtype), []).append(each)
+    with torch.no_grad():
+        blocks = [block for several in alike.values() for block in _blocks(several)]
+    rows = np.repeat(np.arange(len(blocks)), [len(block.alike) for block in blocks])
+    row_of = arrow_column(rows)
+    every = [each for block in blocks for each in block.alike]
+    n = len(every)
+
+    def texts(of_block: list[str]) -> pa.Array:
+        return arrow_column(of_block, pa.utf8()).take(row_of)
+
+    def shapes(of_block: list[tuple[int, ...]]) -> pa.Array:
+        return arrow_column(of_block, pa.list_(pa.int32())).take(row_of)
+
+    sizes = np.array([block.values.size // len(block.alike) for block in blocks])
+    offsets = np.zeros(n + 1, np.int32)
+    np.cumsum(sizes[rows], out=offsets[1:])
+    moments = np.concatenate([block.moments for block in blocks])
+    nan, inf = moments[:, NON_FINITE].astype(np.int64).T
+    first = [block.alike[0] for block in blocks]
+    return {
+        "step": np.fromiter((each.step for each in every), np.int64, n),
+        "micro_batch": np.fromiter((each.micro_batch for each in every), np.int32, n),
+        "phase": texts([each.phase for each in first]),
+        "pass": texts(["forward"] * len(blocks)),
+        "rank": np.full(n, rank, np.int32),
+        "layer": np.fromiter((each.probe.layer for each in every), np.int32, n),
+        "flag": texts([each.probe.flag.name for each in first]),
+        "part": texts([block.part for block in blocks]),
+        "compressor": texts([each.probe.flag.text for each in first]),
+        "source_shape": shapes([block.source_shape for block in blocks]),
+        "shape": shapes([block.shape for block in blocks]),
+        "values": pa.ListArray.from_arrays(
+            arrow_column(offsets),
+            arrow_column(np.concatenate([block.values.reshape(-1) for block in blocks])),
+        ),
+        "labels": arrow_column([[]] * n, pa.list_(pa.utf8())),
+        "nan_count": nan,
+        "inf_count": inf,
+        "compression_error": np.full(n, np.nan),
+        **dict(zip(MOMENT_COLUMNS[:KNOWN], moments.T, strict=False)),
+    }
+
+
+def _blocks(alike: Sequence[RetainedTensor]) -> Iterator[_Block]:
+    """Give the parts of tensors of one shape and one compressor."""
+    probe = alike[0].probe
+    source, flag = probe.source, probe.flag
+    data = torch.stack([held.data for held in alike])
+    lead = data.shape[:2]
+    for name, part in zip(source.parts, source.cut(data.flatten(0, 1)), strict=True):
+        whole = part.reshape(*lead, *part.shape[1:])
+        # Selected before anything is computed. All passes side by side are but a larger batch.
+        kept = (
+            part
+            if flag.samples is None or flag.samples >= lead[1]
+            else whole[:, : flag.samples].flatten(0, 1)
+        )
+        values = flag.kernel(kept, probe.layer)
+        shape = (len(kept) // lead[0], *values.shape[1:])
+        yield _Block(alike, name, tuple(whole.shape[1:]), shape, values.numpy(), moments_of_each(whole))
