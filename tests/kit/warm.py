@@ -81,7 +81,11 @@ def _imported(command: list[str]) -> tuple[str, ...]:
             return _HUB
         case ["-m", "megalens", "serve", *_]:
             return _TORCH
-        case ["-m", "megalens.demo" | "torch.distributed.run" | "ipykernel_launcher", *_]:
+        case [
+            "-m",
+            "megalens.demo" | "torch.distributed.run" | "ipykernel_launcher" | "tests.tracer.compiled_work",
+            *_,
+        ]:
             return _TORCH
         case [script, *_] if Path(script).name in _SCRIPTS:
             return _TORCH
