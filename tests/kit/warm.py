@@ -28,7 +28,7 @@ COLD = "MEGALENS_TEST_COLD"
 _SUBREAPER = 36
 _LARGEST = 1 << 20
 _HUB = (
-    *("megalens.cli.main", "megalens.hub.server", "megalens.hub.allocator"),
+    *("megalens.cli.main", "megalens.hub.server", "megalens.hub.process"),
     # pyarrow, and what it looks for once it reads values, or a file.
     *("pyarrow.compute", "pyarrow.pandas_compat", "pandas", "pyarrow.parquet", "pyarrow.dataset"),
 )
@@ -126,6 +126,8 @@ class _Starter:
             try:
                 socket.send_fds(parent, [json.dumps(request).encode()], streams)
                 return int(parent.recv(_LARGEST))
+            except (BrokenPipeError, ValueError) as error:
+                raise RuntimeError(f"The parent of warm processes ended: does {imported} import?") from error
             finally:
                 prctl(_SUBREAPER, 0, 0, 0, 0)
 
