@@ -200,6 +200,7 @@ def test_what_a_model_has_not_is_refused_in_words():
         train(gpt(), 1, router_entropy=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [None, "attention", "router"])
 def test_a_collapse_is_found_in_its_step(fault):
     model = mixtral()
