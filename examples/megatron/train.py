@@ -16,7 +16,7 @@ ON_CPU = not torch.cuda.is_available()
 CPU_CONFIG: dict[str, Any] = {}
 if ON_CPU:
     # For trying the example out only: with GPUs nothing of this is used.
-    sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "distributed"))
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "kit"))
     from megatron_on_cpu import CPU_CONFIG, let_megatron_train_on_cpu
 
     let_megatron_train_on_cpu()

@@ -87,6 +87,7 @@ def test_streams_give_up_the_same_steps(recorder, tmp_path):
     assert bounded.status()["missing_steps"] == [[1, max(firsts) - 1]]
 
 
+@pytest.mark.slow
 def test_without_a_bound_everything_stays(recorder, tmp_path):
     unbounded = recorder(None)
     record(unbounded, run_of(1, 1000))
@@ -94,6 +95,7 @@ def test_without_a_bound_everything_stays(recorder, tmp_path):
     assert set(steps_of(tmp_path / "run" / "tensors.arrows")) == set(range(1, 1001))
 
 
+@pytest.mark.slow
 def test_what_is_read_while_old_steps_are_given_up_is_whole(recorder, tmp_path):
     bounded = recorder()
     path = tmp_path / "run" / "tensors.arrows"
@@ -108,6 +110,7 @@ def test_what_is_read_while_old_steps_are_given_up_is_whole(recorder, tmp_path):
     assert len(rest) >= 49
 
 
+@pytest.mark.slow
 def test_a_reader_of_statistics_that_grow_sees_that_old_ones_are_gone(recorder, tmp_path):
     bounded = recorder()
     record(bounded, (moments(step) for step in range(1, 100)))

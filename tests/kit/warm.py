@@ -28,7 +28,7 @@ COLD = "MEGALENS_TEST_COLD"
 _SUBREAPER = 36
 _LARGEST = 1 << 20
 _HUB = (
-    *("megalens.cli.main", "megalens.hub.server", "megalens.hub.allocator"),
+    *("megalens.cli.main", "megalens.hub.server", "megalens.hub.process"),
     # pyarrow, and what it looks for once it reads values, or a file.
     *("pyarrow.compute", "pyarrow.pandas_compat", "pandas", "pyarrow.parquet", "pyarrow.dataset"),
 )
@@ -37,8 +37,10 @@ _TORCH = (
     # The second is imported by the first optimizer.
     *("torch", "torch._dynamo", "safetensors.torch"),
     *("megalens.api.trace", "megalens.api.statistics", "megalens.adapters", "megalens.demo.train"),
+    # What kernels of notebooks have.
+    *("ipykernel.kernelapp", "megalens.api.notebook"),
 )
-_SCRIPTS = ("worker.py", "train.py")
+_SCRIPTS = ("worker.py", "train.py", "own_group_script.py", "trainer_script.py", "demo.py")
 
 
 def install() -> None:
@@ -76,12 +78,16 @@ def preload(modules: tuple[str, ...] = _TORCH) -> None:
 
 def _imported(command: list[str]) -> tuple[str, ...]:
     """What the process of a command that follows ``python`` finds imported; nothing when it starts cold."""
-    match command:
+    match command[1:] if command[:1] == ["-u"] else command:
         case ["-m", "megalens", "hub" | "replay", *_]:
             return _HUB
         case ["-m", "megalens", "serve", *_]:
             return _TORCH
-        case ["-m", "megalens.demo" | "torch.distributed.run" | "ipykernel_launcher", *_]:
+        case [
+            "-m",
+            "megalens.demo" | "torch.distributed.run" | "ipykernel_launcher" | "tests.tracer.compiled_work",
+            *_,
+        ]:
             return _TORCH
         case [script, *_] if Path(script).name in _SCRIPTS:
             return _TORCH
@@ -122,6 +128,8 @@ class _Starter:
             try:
                 socket.send_fds(parent, [json.dumps(request).encode()], streams)
                 return int(parent.recv(_LARGEST))
+            except (BrokenPipeError, ValueError) as error:
+                raise RuntimeError(f"The parent of warm processes ended: does {imported} import?") from error
             finally:
                 prctl(_SUBREAPER, 0, 0, 0, 0)
 
@@ -161,11 +169,16 @@ def _serve(channel: socket.socket) -> dict[str, Any]:
         adopted, adopt = os.pipe()
         between = os.fork()
         if between == 0:
-            pid = os.fork()
-            if pid:
-                os.write(tell, str(pid).encode())
+            if os.fork():
                 os._exit(0)
             os.close(adopt)
+            asked = dict(json.loads(data))
+            # Whoever asked may ask at once which group this process leads.
+            if asked["session"]:
+                os.setsid()
+            if asked["group"] >= 0:
+                os.setpgid(0, asked["group"])
+            os.write(tell, str(os.getpid()).encode())
             # It is closed once the process between has ended, so that whoever asked is the parent.
             os.read(adopted, 1)
             for own, stream in enumerate(streams):
@@ -173,7 +186,7 @@ def _serve(channel: socket.socket) -> dict[str, Any]:
             for descriptor in (*streams, told, tell, adopted):
                 os.close(descriptor)
             channel.close()
-            return dict(json.loads(data))
+            return asked
         os.waitpid(between, 0)
         channel.send(os.read(told, 20))
         for descriptor in (*streams, told, tell, adopted, adopt):
@@ -182,15 +195,15 @@ def _serve(channel: socket.socket) -> dict[str, Any]:
 
 def _become(asked: dict[str, Any]) -> None:
     """Be the process that was asked for, up to its end."""
-    if asked["session"]:
-        os.setsid()
-    if asked["group"] >= 0:
-        os.setpgid(0, asked["group"])
     os.chdir(asked["folder"])
     os.environ.clear()
     os.environ.update(variable.split("=", 1) for variable in asked["environment"])
     added = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
     words = asked["command"]
+    if words[0] == "-u":
+        words = words[1:]
+        for stream in (sys.stdout, sys.stderr):
+            stream.reconfigure(line_buffering=True)
     if words[0] == "-m":
         sys.argv = words[1:]
         sys.path[:0] = [asked["folder"], *added]

@@ -60,6 +60,7 @@ def test_small_files_take_little_memory_and_time(template, tmp_path):
             assert one["answers"]["tensors"] != "ok", one
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["parquet", "arrows"])
 @pytest.mark.parametrize("stream", ["tensors", "scalars"])
 def test_streams_with_any_bytes_changed_are_read_or_refused(template, tmp_path, stream, form):

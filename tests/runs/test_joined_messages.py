@@ -102,6 +102,7 @@ def test_batches_keep_their_rows_when_the_next_are_read(tmp_path, monkeypatch):
     assert pa.Table.from_batches(batches).equals(table)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", ["lz4", "zstd"])
 def test_compressed_messages_are_read_by_arrow(tmp_path, codec):
     table = written(tmp_path / "run", [0, 1, 2, 3] * 3, 2, pa.ipc.IpcWriteOptions(compression=codec))

@@ -183,6 +183,7 @@ BAD_PATHS = [
 ]
 
 
+@pytest.mark.slow
 async def test_what_is_no_tree_below_the_root_is_refused(ask, opened, tree, jp_root_dir, outside, tmp_path):
     write_tree(outside / "secret")
     (jp_root_dir / "logs" / "out").symlink_to(outside / "secret")

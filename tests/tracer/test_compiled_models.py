@@ -230,6 +230,7 @@ def test_an_exported_model_has_no_probes(traced) -> None:
     tracer.close()
 
 
+@pytest.mark.slow
 def test_a_model_says_whether_it_is_to_be_compiled() -> None:
     assert not is_compiled([small()])
     for way in WAYS.values():

@@ -144,6 +144,7 @@ def test_many_different_sentences_are_few_lines_of_the_trainings_log(caplog):
     assert len(health.status()["warnings"]) == 20
 
 
+@pytest.mark.slow
 def test_steps_that_wait_for_a_hub_that_stands_still_are_bounded_and_their_numbers_counted():
     worker = Worker()
     for step in range(_MOST_WAITING + 5):

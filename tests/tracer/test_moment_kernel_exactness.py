@@ -145,6 +145,7 @@ def test_whole_and_merged_tensors_equal_float64_numpy(measure, cases) -> None:
             )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("measure", "cases"), WAYS)
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
 def test_millions_of_values_lose_nothing(measure, cases, dtype) -> None:
@@ -169,6 +170,7 @@ def test_the_ends_of_float32s_range_are_measured_like_its_middle(measure, cases,
         assert error[0] <= LIMITS[name], name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("measure", "cases"), WAYS)
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
 def test_every_value_of_the_narrow_types_is_read_as_torch_reads_it(measure, cases, dtype) -> None:

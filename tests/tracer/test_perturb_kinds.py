@@ -76,6 +76,7 @@ def test_any_bit_is_each_of_them_alike(dtype: torch.dtype) -> None:
     assert ((counts / COUNT - 1 / bits).abs() < SIGMAS * math.sqrt(1 / bits / COUNT)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [1e-9, 1e-6])
 def test_rare_faults_are_as_rare_as_asked(rate: float) -> None:
     x = torch.zeros(1_000_000)

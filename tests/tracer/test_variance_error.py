@@ -78,6 +78,7 @@ def test_the_bound_of_the_variance_holds(seed, dtype, size, pieces, away, scale,
     hold(torch.from_numpy(values.clip(-limit, limit)).to(dtype), pieces)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
 def test_the_bound_is_small_where_values_are_as_they_usually_are(dtype) -> None:
     values = torch.randn(20_000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)

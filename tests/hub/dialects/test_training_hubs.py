@@ -282,6 +282,7 @@ def test_updates_without_a_start_are_taken(tmp_path):
     assert len(out.rows()) == 9
 
 
+@pytest.mark.slow
 def test_steps_end_the_translation(tmp_path):
     async def stay(peer, socket):
         await socket.wait_closed()

@@ -124,6 +124,7 @@ def test_a_lost_connection_mixes_no_passes(tmp_path):
     assert [len(steps[step]) for step in range(1, 17)] == [6] * 5 + [2] + [6] * 10
 
 
+@pytest.mark.slow
 def test_the_steps_that_were_asked_for_are_there_of_every_stage(tmp_path):
     """The first stage is ahead by the micro-batches that are under way."""
 
@@ -136,6 +137,7 @@ def test_the_steps_that_were_asked_for_are_there_of_every_stage(tmp_path):
         assert out.steps("MLP2_mat_mul", layer) == [(1, 0), (2, 0)]
 
 
+@pytest.mark.slow
 def test_a_stage_of_which_nothing_comes_is_not_waited_for_without_end(tmp_path):
     async def stay(peer, socket):
         await socket.wait_closed()

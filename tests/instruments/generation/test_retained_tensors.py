@@ -72,6 +72,7 @@ def test_rows_of_several_passes_are_those_of_each_pass_alone(monkeypatch, gather
             assert a.equals(b) or a.to_pylist() == b.to_pylist(), name
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("runtime_folder")
 def test_the_end_of_a_text_comes_after_all_its_tensors_also_where_the_sending_thread_is_late(
     monkeypatch,

@@ -78,6 +78,7 @@ def test_the_first_anomaly_names_rank_tensor_direction_and_step():
     assert (after[0].direction, after[0].name) == ("forward", "blocks.1.attention.qkv/output0")
 
 
+@pytest.mark.slow
 def test_the_numbers_of_the_loop_are_judged_too():
     def fault(at, model, optimizer):
         if at >= 50:
@@ -135,6 +136,7 @@ def test_the_state_is_judged_and_sent_only_when_something_breaks(own_hub, tmp_pa
     assert stats == {"param", "grad", "activation", *(("exp_avg", "exp_avg_sq") if broken else ())}
 
 
+@pytest.mark.slow
 def test_what_was_measured_and_not_recorded_is_sent_when_something_breaks(own_hub, tmp_path):
     recorded = {"param": 10, "grad": 10, "activation": 0}
     _, monitor, _ = train(

@@ -122,6 +122,7 @@ def test_a_rank_whose_loss_leaves_the_others_for_good_is_named():
         assert alarm.sentence.startswith(f"It is {alarm.value:.3g} on this rank and about {alarm.expected:.3g} on the others")  # fmt: skip
 
 
+@pytest.mark.slow
 def test_ranks_whose_losses_are_as_far_apart_as_ever_are_healthy():
     rng = np.random.default_rng(0)
     # Noise alone, over 256 ranks; and a rank whose data are harder than the others' from the start.

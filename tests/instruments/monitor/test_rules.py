@@ -28,6 +28,7 @@ def with_one(stat, change, count=20, seed=0):
     return [*steps, step(count, readings(stat, last))]
 
 
+@pytest.mark.slow
 def test_steps_that_are_alike_raise_no_alarm():
     for stat in ("grad", "activation", "residual", "dgrad"):
         assert judged(healthy(200, stat, loss=2.0, lr=1e-3)) == []
@@ -79,6 +80,7 @@ def test_a_tensor_that_is_suddenly_of_another_size_is_found(stat, factor, rule):
     assert rms.value / rms.expected == pytest.approx(factor, rel=0.3)
 
 
+@pytest.mark.slow
 def test_one_value_of_a_weight_that_grows_is_found_by_the_largest_value():
     def flip(values):
         values[3] = 40.0
@@ -96,6 +98,7 @@ def test_one_value_of_a_weight_that_grows_is_found_by_the_largest_value():
     assert (alarm.rule, alarm.name, alarm.statistic, alarm.value) == ("jump", N, "max_abs", 40.0)
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.sampled_from([np.nan, np.inf, 1e30, -1e30, 0.0]), min_size=1, max_size=12), st.integers(0, 5)
 )

@@ -88,6 +88,7 @@ def test_names_that_change_keep_the_levels_of_those_that_stay():
     assert {(alarm.rule, alarm.name) for alarm in alarms if alarm.name != "*"} >= {("jump", NAMES[3])}
 
 
+@pytest.mark.slow
 def test_names_that_come_and_go_take_no_more_memory_each_time():
     rng = np.random.default_rng(0)
     watch = Watch()

@@ -27,6 +27,7 @@ def found_of(table):
     return clocks(dependencies(Spans.of(table)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("job", "most"),
     [

@@ -71,6 +71,7 @@ def test_a_stage_of_one_rank_says_what_it_cannot_be_compared_with():
     assert "timeline='layers'" in verdict.problems[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fault",
     [Fault("device", (5,), 1.3, 1, 30), Fault("data", (1,), 1.2, 1, 30), Fault("link", (2, 3), 4.0, 1, 30)],
@@ -149,6 +150,7 @@ def test_no_spans_are_said():
     assert "no whole step" in str(verdict)
 
 
+@pytest.mark.slow
 def test_random_jobs_are_judged_as_in_the_bench():
     results = [judged(seed, 8) for seed in range(1, 13)]
     assert sum(each.faults for each in results) > 10

@@ -30,6 +30,7 @@ def folder(jp_root_dir):
     return folder
 
 
+@pytest.mark.slow
 async def test_the_number_is_that_of_check(ask, folder):
     low = {"threshold": 2, "factor": 2, "gradient_factor": 2}
     for settings in ({}, {"rules": {"jump": {**low, "on": False}}}, {"rules": {"jump": low}}):
