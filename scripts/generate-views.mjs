@@ -199,7 +199,7 @@ export function widgetsModule(views, source) {
     HEAD(source) +
     '"""A widget class for each view of the contract."""\n\nfrom __future__ import annotations\n\n' +
     'from typing import ClassVar\n\nfrom ipywidgets import register\nfrom traitlets import observe\n\n' +
-    `from .base import View\n${bases.map(base => `from .${base.toLowerCase()} import ${base}\n`).join('')}from .option import Option\n\n` +
+    `from .base import Option, View\n${bases.map(base => `from .${base.toLowerCase()} import ${base}\n`).join('')}\n` +
     `__all__ = ${listed(
       '[]',
       ['VIEW_CLASSES', ...names].map(name => `"${name}"`)
