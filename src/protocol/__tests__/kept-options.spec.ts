@@ -51,3 +51,17 @@ it('what names no view, or lacks its flag, is refused', () => {
     })
   );
 });
+
+it('of a view whose instrument was left out are refused in a plain sentence', async () => {
+  // A page of its own, to which no instrument came.
+  await jest.isolateModulesAsync(async () => {
+    const page = await import('..');
+    expect(new Set(page.viewInfos().map(({ name }) => name))).toEqual(new Set(VIEWS));
+    for (const read of [page.fullViewOptions, page.keptViewOptions]) {
+      expect(() => read({ view: 'timeline', steps: [1, 2] })).toThrow(
+        'The Timeline view is not part of this installation of Megalens: the instrument that draws it was left out.'
+      );
+    }
+    expect(page.viewTitle({ view: 'timeline' })).toBe('Timeline');
+  });
+});

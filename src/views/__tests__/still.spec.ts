@@ -84,3 +84,13 @@ it('draws without the runs that cannot be opened, and says so', async () => {
 it('rejects options that the contract does not know', async () => {
   await expect(readView(fullRun(), { view: 'heatmap', flag: 'x', layers: 'some' })).rejects.toThrow('layers');
 });
+
+it('says of the text of a generation that nothing reads it, where that instrument was left out', async () => {
+  await jest.isolateModulesAsync(async () => {
+    const page = await import('../still');
+    const [still] = await page.readView(fullRun(), { view: 'heatmap', flag: 'MLP1_mat_mul', generation: 0 });
+    expect(still?.caption.at(-1)).toBe(
+      'This installation of Megalens was built without what reads generated texts.'
+    );
+  });
+});
