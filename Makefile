@@ -7,7 +7,7 @@ export PATH := $(CURDIR)/.venv/bin:$(CURDIR)/node_modules/.bin:$(PATH)
 PYTHON := .venv/bin/python
 SOURCES := $(shell find src style schema protocol -type f -not -path '*/__tests__/*' -not -path 'protocol/fixtures/*' 2>/dev/null)
 
-.PHONY: help setup demo test test-fast bench format generate pictures browser clean
+.PHONY: help setup demo test test-fast fuzz bench format generate pictures browser clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -17,11 +17,15 @@ setup: .make/build ## Make the .venv, install the packages, build the extension
 demo: setup ## Train a small GPT and watch it in JupyterLab (HEADLESS=1: without a person)
 	@$(PYTHON) scripts/demo.py $(if $(HEADLESS),--headless)
 
-test: setup browser ## Every check of the project
-	@$(PYTHON) scripts/check.py all
+test: setup browser ## Every check of the project; ARGS=timeline: the tests of one room or slice
+	@$(PYTHON) -m scripts.check all $(ARGS)
 
-test-fast: setup ## The checks that need no browser and no packaging
-	@$(PYTHON) scripts/check.py fast
+test-fast: setup ## The checks of what changed that need no browser and no packaging; ALL=1: of everything
+	@$(PYTHON) -m scripts.check fast $(if $(ALL),--all)
+
+fuzz: setup ## Feed 40,000 mutants of each kind to everything that reads what others wrote
+	@MEGALENS_FUZZ_CASES=$${MEGALENS_FUZZ_CASES:-40000} jest --forceExit --maxWorkers 2 fuzz
+	@MEGALENS_FUZZ_CASES=$${MEGALENS_FUZZ_CASES:-40000} $(PYTHON) -m pytest -n 2 --timeout 1800 tests/fuzz tests/protocol/test_fuzz.py
 
 bench: setup browser ## Measure the performance claims; results in bench/results
 	@$(PYTHON) -m bench $(ARGS)

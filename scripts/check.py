@@ -1,6 +1,6 @@
 """Run every check of the project and end with one line, ``N passed, M failed``.
 
-``python scripts/check.py all`` or ``fast``, or the names of single checks. A tool without a count of its own (a linter, a
+``python -m scripts.check all``, ``all timeline`` (the tests of one room or slice), ``fast`` (what the change asks for), ``fast --all``, or the names of single checks. A tool without a count of its own (a linter, a
 type checker) counts as one. Output of a check is shown when it fails.
 """
 
@@ -13,8 +13,10 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+from scripts.picked import changed_files, of_rooms, picks
 
 ROOT = Path(__file__).parents[1]
 PYTHON = sys.executable
@@ -37,9 +39,6 @@ class Check:
     suite : bool
         Whether it has processes, sockets and time limits of its own: suites run one at a time. They often wait; what time they leave
         over goes, at the lowest priority, to the other checks.
-    again : tuple of str
-        Added to the command to run only what failed once more. What passes then is named as passed at the second try, as Playwright
-        does it: real processes on a machine that others use too miss their time limits now and then.
     """
 
     name: str
@@ -47,14 +46,11 @@ class Check:
     limit: int = 900
     fast: bool = True
     suite: bool = False
-    again: tuple[str, ...] = ()
 
 
 # Most of the tests' time is waiting for processes to start, all the more in those that are marked as slow. Jest alone would leave a core free.
 SHARED = ("--dist", "worksteal", "--durations", "10")
 JEST = ("jest", "--forceExit", "--maxWorkers", "2")
-AGAIN_JEST = ("--onlyFailures",)
-AGAIN_PYTEST = ("--last-failed", "--last-failed-no-failures", "none")
 # What these tools say of a file follows from that file and their settings alone, so that what has not changed is not looked at again.
 KEPT = ("--cache", "--cache-strategy", "content", "--cache-location")
 CHECKS = (
@@ -70,13 +66,12 @@ CHECKS = (
     Check("example extension", ("npm", "run", "--silent", "build:example"), fast=False),
     Check("generated types, Python", (PYTHON, "-m", "scripts.message_types", "--check")),
     Check("golden fixtures", (PYTHON, "-m", "scripts.make_fixtures", "--check")),
-    Check("jest", JEST, 600, fast=False, suite=True, again=AGAIN_JEST),
+    Check("jest", JEST, 600, fast=False, suite=True),
     Check(
         "jest, fast",
         (*JEST, "--testPathIgnorePatterns", "fuzz", "\\.slow\\."),
         240,
         suite=True,
-        again=AGAIN_JEST,
     ),
     Check(
         "pytest",
@@ -84,14 +79,12 @@ CHECKS = (
         1800,
         fast=False,
         suite=True,
-        again=AGAIN_PYTEST,
     ),
     Check(
         "pytest, fast",
         (PYTHON, "-m", "pytest", "-n", "2", *SHARED, "-m", "not slow", "--hypothesis-profile", "fast"),
         300,
         suite=True,
-        again=AGAIN_PYTEST,
     ),
     Check(
         "views in a bare page",
@@ -128,8 +121,6 @@ NAMED = (
     re.compile(r"^ +\d+\) (?P<name>.+ › .+?)(?: ─+)?$", re.M),
 )
 COLOR = re.compile(r"\x1b\[[0-9;]*m")
-# More than this did not fail by chance.
-MOST_AGAIN = 5
 FAILED = re.compile(r"^(?:=*\s*|\s+)(\d+) failed", re.M)
 
 
@@ -177,8 +168,8 @@ def browser() -> str:
     return next((path for name in names if name and (path := shutil.which(name))), "/usr/bin/chromium")
 
 
-def executed(check: Check, arguments: tuple[str, ...], limit: int) -> tuple[str, int]:
-    """Run the tool of a check with more arguments; return what it printed, without colours, and its exit status."""
+def executed(check: Check) -> tuple[str, int]:
+    """Run the tool of a check; return what it printed, without colours, and its exit status."""
     environment = {
         **os.environ,
         "FORCE_COLOR": "0",
@@ -188,7 +179,7 @@ def executed(check: Check, arguments: tuple[str, ...], limit: int) -> tuple[str,
     # Without compiled files every process of every test compiles the package anew.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     process = subprocess.Popen(
-        (*(("nice", "-n", "19") if not check.suite else ()), *check.command, *arguments),
+        (*(("nice", "-n", "19") if not check.suite else ()), *check.command),
         cwd=ROOT,
         env=environment,
         stdin=subprocess.DEVNULL,
@@ -200,12 +191,12 @@ def executed(check: Check, arguments: tuple[str, ...], limit: int) -> tuple[str,
         process_group=0,
     )
     try:
-        output, _ = process.communicate(timeout=limit)
+        output, _ = process.communicate(timeout=check.limit)
         code = process.returncode
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, 9)
         output, _ = process.communicate()
-        output += f"\n{check.name} ran longer than {limit} s and was ended."
+        output += f"\n{check.name} ran longer than {check.limit} s and was ended."
         code = 124
     return COLOR.sub("", output), code
 
@@ -223,43 +214,64 @@ class Outcome:
 def run(check: Check) -> Outcome:
     """Run one check and print its line."""
     started = time.monotonic()
-    output, code = executed(check, (), check.limit)
+    output, code = executed(check)
     passed, failed = counted(output, code)
-    flaky = re.search(r"^\s+(\d+) flaky((?:\n +\[.*)*)", output, re.M)
-    second = [line.strip() for line in flaky[2].splitlines() if line.strip()] if flaky else []
     if failed:
         print(output.rstrip()[-20_000:])
-    if check.again and code != 124 and 0 < failed <= MOST_AGAIN and len(first := named(output)) == failed:
-        again, code = executed(check, check.again, check.limit // 2)
-        # Only if it ran the very tests that had failed.
-        if code == 0 and counted(again, 0)[0] >= failed:
-            second, failed = first, 0
-        else:
-            print(again.rstrip()[-20_000:])
-    passed += len(second)
-    if second:
-        print("\n  ".join(("At the second try:", *second)))
-    note = f", {len(second)} of them at the second try" if second else ""
     seconds = time.monotonic() - started
     print(
-        f"{'ok  ' if not failed else 'FAIL'} {check.name}: {passed} passed{note}, {failed} failed in {seconds:.0f} s",
+        f"{'ok  ' if not failed else 'FAIL'} {check.name}: {passed} passed, {failed} failed in {seconds:.0f} s",
         flush=True,
     )
     return Outcome(passed, failed, (named(output) or [check.name]) if failed else [], output)
 
 
+def chosen(arguments: list[str]) -> list[Check]:
+    """Return the checks that arguments ask for.
+
+    Raises
+    ------
+    SystemExit
+        When one is no check, no room and no slice; says what there is.
+    """
+    what, *rest = arguments or ["all"]
+    if what == "fast":
+        fast = [check for check in CHECKS if check.fast]
+        picked = None if "--all" in rest else picks(changed_files())
+        if picked is None:
+            return fast
+        print(f"Picked by what changed: {_told(picked)}. Everything: make test-fast ALL=1.", flush=True)
+        return [_narrowed(check, picked) for check in fast if picked.get(check.name) != ()]
+    if what == "all":
+        whole = [check for check in CHECKS if not check.name.endswith(", fast")]
+        if not rest:
+            return whole
+        suites = of_rooms(rest)
+        return [_narrowed(check, suites) for check in whole if check.name in suites]
+    named_checks = [check for check in CHECKS if check.name in arguments]
+    if len(named_checks) != len(arguments):
+        raise SystemExit("Checks are: " + "; ".join(check.name for check in CHECKS))
+    return named_checks
+
+
+def _narrowed(check: Check, picked: dict[str, tuple[str, ...]]) -> Check:
+    return replace(check, command=(*check.command, *picked.get(check.name, ())))
+
+
+def _told(picked: dict[str, tuple[str, ...]]) -> str:
+    return (
+        "; ".join(
+            f"{name} {' '.join(each[:6])}{' …' if len(each) > 6 else ''}"
+            for name, each in picked.items()
+            if each
+        )
+        or "no suite"
+    )
+
+
 def main(arguments: list[str]) -> int:
     """Run the checks that were asked for."""
-    wanted = arguments or ["all"]
-    if wanted == ["all"]:
-        checks = [c for c in CHECKS if not c.name.endswith(", fast")]
-    elif wanted == ["fast"]:
-        checks = [c for c in CHECKS if c.fast]
-    else:
-        checks = [c for c in CHECKS if c.name in wanted]
-        if len(checks) != len(wanted):
-            print("Checks are: " + "; ".join(c.name for c in CHECKS), file=sys.stderr)
-            return 2
+    checks = chosen(arguments)
     started = time.monotonic()
     with ThreadPoolExecutor(max_workers=1) as pool:
         beside = pool.map(run, [check for check in checks if not check.suite])

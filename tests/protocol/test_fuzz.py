@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from megalens.protocol import ProtocolError, decode_frame, decode_message, encode_message, stream_schema
 
-# 100,000 of each take a minute: MEGALENS_FUZZ_CASES=100000 after a change of what reads them.
+# `make fuzz` runs 40,000 of each, after a change of what reads them.
 CASES = int(os.environ.get("MEGALENS_FUZZ_CASES", "2000"))
 
 
