@@ -40,7 +40,7 @@ const inPlace = {
     const instead = {
       '\\w+(/\\w+)*/open-worker': 'export const openWorker = () => null;',
       'aggregate/load-tables':
-        "import { AggregateError } from './aggregate-error';" +
+        "import { AggregateError } from './moment-merge';" +
         'export const loadTables = () => Promise.reject(new AggregateError("A report has no arquero. JupyterLab does this.", "frozen"));'
     };
     for (const [name, contents] of Object.entries(instead)) {
