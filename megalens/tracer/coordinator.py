@@ -458,7 +458,7 @@ class Coordinator:
             beat["dropped"] = status["dropped"]
         if peers is not None:
             known = [beat, *peers.members.beats().values()]
-            self._recovery.ask([each["not_applied"] for each in known], self.change)
+            self._recovery.ask([each.get("not_applied") for each in known], self.change)
         return beat
 
     def _report(self, status: Status) -> Status:

@@ -16,7 +16,7 @@ from .errors import GenerationError
 from .language_model import LanguageModel, Reading
 from .texts import ITextStream
 
-__all__ = ["Decoding", "GenerationPass", "IPassHook", "evaluating", "Candidates", "Sampler", "candidates_of"]
+__all__ = ["Candidates", "Decoding", "GenerationPass", "IPassHook", "Sampler", "candidates_of", "evaluating"]
 
 
 # From logits to the next token: temperature, top-k and top-p in the order and by the rules of transformers'

@@ -20,7 +20,7 @@ from .job import GenerationJob
 from .language_model import LanguageModel
 from .sweep import first_differences, generation_perturb, perturbed, sweep_points
 
-__all__ = ["Effect", "EffectReader", "effect_columns", "first_difference", "kl_divergence", "compared"]
+__all__ = ["Effect", "EffectReader", "compared", "effect_columns", "first_difference", "kl_divergence"]
 
 _MOST_VALUES = 1 << 26
 """Logits, or hidden states of all layers, that are kept of the clean pass at once."""

@@ -1,4 +1,4 @@
-"""What each layer gave in the newest forward pass."""
+"""What each layer gave in the newest forward pass, and attention probabilities of models that do not give them by themselves."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from .errors import GenerationError
 from .token_rows import PassPlace
 
 __all__ = [
-    "HiddenStates",
-    "Passes",
     "ATTENTION",
     "AttentionAdapter",
+    "HiddenStates",
+    "Passes",
     "attention_probabilities",
     "no_attention",
     "with_attention",

@@ -23,7 +23,7 @@ from .sweep import generation_perturb, sweep_points
 if TYPE_CHECKING:
     from ...tracer import Tracer
 
-__all__ = ["GenerationJob", "MOST_TOKENS", "checked_jobs"]
+__all__ = ["MOST_TOKENS", "GenerationJob", "checked_jobs"]
 
 _MESSAGE = 1000
 

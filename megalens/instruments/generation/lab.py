@@ -1,4 +1,4 @@
-"""A lab: a model that waits for requests to write text, in a thread of its own."""
+"""A lab: a model that waits for requests to write text, in a thread of its own, in one process or in all those of a job."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from ...tracer.tensors.values import Window
 from .errors import GenerationError
 from .texts import Texts
 
-__all__ = ["LanguageModel", "PaddedPrompts", "Reading", "PlainLanguageModel", "RereadingReading"]
+__all__ = ["LanguageModel", "PaddedPrompts", "PlainLanguageModel", "Reading", "RereadingReading"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ from .errors import GenerationError
 from .hidden import AttentionAdapter
 from .lab import Lab, MegatronLab, joined_control
 
-__all__ = ["serve", "load_folder"]
+__all__ = ["load_folder", "serve"]
 
 _HUB_SECONDS = 30.0
 

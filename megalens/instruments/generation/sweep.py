@@ -18,7 +18,7 @@ from ...tracer.points import ModelPoints
 from .decoding import Decoding
 from .errors import GenerationError
 
-__all__ = ["SweepPoint", "first_differences", "sweep_points", "PassClock", "generation_perturb", "perturbed"]
+__all__ = ["PassClock", "SweepPoint", "first_differences", "generation_perturb", "perturbed", "sweep_points"]
 
 
 # A perturbation that is on for some passes outside of every step: armed and disarmed here, carried out as

@@ -28,7 +28,7 @@ from .token_rows import PlacedPass, TokenRows
 if TYPE_CHECKING:
     from ...tracer import Tracer
 
-__all__ = ["Writing", "GatheredPasses"]
+__all__ = ["GatheredPasses", "Writing"]
 
 _TOLD_EVERY = 0.25
 """Seconds between two rows that say how far a sweep is."""

@@ -1,4 +1,4 @@
-"""The command line: ``megalens check``."""
+"""The command line: ``megalens check``, and ``megalens anomalies`` and ``megalens monitor`` for what TrainerMon wrote."""
 
 from __future__ import annotations
 

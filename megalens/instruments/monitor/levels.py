@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ...protocol import RANK_SCALAR
 
-__all__ = ["MODULE_END", "Levels", "Past", "median_of", "direction_of", "module_order", "places"]
+__all__ = ["MODULE_END", "Levels", "Past", "direction_of", "median_of", "module_order", "places"]
 
 MODULE_END = re.compile(r"/(input|output)\d*$")
 """What stands behind the name of a module in the name of a tensor at one of its ends."""
@@ -58,7 +58,6 @@ _MICRO_BATCH_BITS, _PART_BITS, _LATER_BITS, _STAGE_BITS, _INDEX_BITS, _RANK_BITS
 _EMBEDDING = re.compile(r"embed|\bw[tp]e\b", re.IGNORECASE)
 
 
-# Where in the computation of a step something was measured.
 def direction_of(stat: str, name: str = "") -> str:
     """Return the part of the step in which a statistic comes about, as in the stream ``alarms``."""
     if stat in ("scalar", RANK_SCALAR):

@@ -1,4 +1,4 @@
-"""Judging a recorded run again: what other thresholds would have found."""
+"""Alarms of a recorded run: those that it has, as a frame, and those that other thresholds would have found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a rule is: parameters that people can change, and a small pure function over the columns of a step."""
+"""What a rule is and gives: parameters that people can change, a small pure function over a step, and alarms, of which one is the first anomaly."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...protocol.kinds import Kind
 from .levels import MODULE_END
 from .table import StepTable
 
-__all__ = ["Finding", "OwnRule", "Rule", "Alarm", "Severity", "alarm_columns", "first_serious", "reached"]
+__all__ = ["Alarm", "Finding", "OwnRule", "Rule", "Severity", "alarm_columns", "first_serious", "reached"]
 
 Severity = Literal["critical", "warning", "note"]
 

@@ -1,4 +1,4 @@
-"""Which rules judge, with which parameters, and what is muted: the settings of the instrument ``monitor`` and of ``megalens check``."""
+"""Which rules judge, with which parameters, and what is muted: the settings of the instrument ``monitor`` and of ``megalens check``, with the rules of scripts and packages."""
 
 from __future__ import annotations
 

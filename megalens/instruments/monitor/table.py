@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ...protocol import LEAST_RANKS, MOMENT_COLUMNS, RANK_SCALAR, Readings, StepReadings
 from .levels import Levels, Past, module_order, places
 
-__all__ = ["ALL", "QUANTITIES", "TableLayout", "StepTable", "StepTables"]
+__all__ = ["ALL", "QUANTITIES", "StepTable", "StepTables", "TableLayout"]
 
 Column = NDArray[np.float64]
 Rows = NDArray[np.intp]

@@ -1,4 +1,4 @@
-"""``megalens.monitor``: the one line that begins it."""
+"""``megalens.monitor``: the one line that begins it, with a configuration of TrainerMon too."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .trainermon.config import MonitorConfig, read_config
 from .trainermon.rules import RecordedRules, rules_from, values_of
 from .watch import Watch
 
-__all__ = ["TrainingMonitor", "monitor", "TrainerMonRules"]
+__all__ = ["TrainerMonRules", "TrainingMonitor", "monitor"]
 
 _DEFAULTS = {"param": 1, "grad": 1, "activation": 10, "optimizer_state": 1}
 _KEPT = 1000

@@ -17,7 +17,7 @@ from .orders import OrderChoice
 from .plan_type import Placement, Plan
 from .stages.inbox import Key
 
-__all__ = ["expected_messages", "mirrored", "neighbours", "check_told_shapes", "CopySum"]
+__all__ = ["CopySum", "check_told_shapes", "expected_messages", "mirrored", "neighbours"]
 
 
 class CopySum:

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...protocol import MegalensError
 
-__all__ = ["PipelineError", "StageError", "SplitError"]
+__all__ = ["PipelineError", "SplitError", "StageError"]
 
 
 class StageError(MegalensError, RuntimeError):

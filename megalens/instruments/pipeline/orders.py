@@ -11,12 +11,12 @@ from .errors import PipelineError
 from .plan_type import Operation, Placement, Plan, check_plan
 
 __all__ = [
+    "NAMES",
     "FixedOrder",
     "GreedyOrder",
-    "IOrder",
-    "NAMES",
-    "OrderChoice",
     "GreedyRule",
+    "IOrder",
+    "OrderChoice",
     "choice_from_json",
     "choice_of",
     "name_of",

@@ -1,4 +1,4 @@
-"""A plan of a pipeline's step: what each stage does, in order."""
+"""A plan of a pipeline's step: what each stage does, in order, and where its virtual stages lie."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, NoReturn
 from ...protocol import parse_json
 from .errors import PipelineError
 
-__all__ = ["Operation", "Plan", "check_plan", "words_of", "Placement"]
+__all__ = ["Operation", "Placement", "Plan", "check_plan", "words_of"]
 
 _MEMBERS = ("schedule", "stages", "chunks", "micro_batches", "placement", "order")
 _MOST_BYTES = 1 << 30

@@ -1,4 +1,4 @@
-"""Spans as a trace of Chrome's format, which ``chrome://tracing`` and Perfetto open: all ranks on one clock."""
+"""Chrome's trace format, which ``chrome://tracing`` and Perfetto open: spans written with all ranks on one clock, and read from files of anybody."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .megascan_files import TimelineError
 from .spans import COMMUNICATION, KINDS
 from .trace_events import Event
 
-__all__ = ["write_chrome_trace", "SpanRow", "chrome_spans", "kind_of", "span_row", "BEGIN", "END"]
+__all__ = ["BEGIN", "END", "SpanRow", "chrome_spans", "kind_of", "span_row", "write_chrome_trace"]
 
 _ROWS = 50_000
 _OWN, _BESIDE = 0, 1

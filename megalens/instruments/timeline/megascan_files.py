@@ -11,7 +11,7 @@ from typing import Any
 from ...protocol import MegalensError, shown_text
 from ...protocol.outside import parse_json
 
-__all__ = ["Iteration", "RankTrace", "TimelineError", "read_rank_file", "read_rank_files", "aggregate"]
+__all__ = ["Iteration", "RankTrace", "TimelineError", "aggregate", "read_rank_file", "read_rank_files"]
 
 _FILE = re.compile(
     r"benchmark-data-(\d{1,6})-pipeline-(\d{1,6})-tensor-(\d{1,6})\.json|\w{1,80}-(\d{1,6})\.json"

@@ -21,7 +21,7 @@ from ...tracer.own_hooks import hook_after, hook_before
 from ...tracer.passes import when_backpropagated
 from .rows import Span
 
-__all__ = ["ModuleHooks", "layers_of", "operations_of", "LoopHooks", "StageHooks"]
+__all__ = ["LoopHooks", "ModuleHooks", "StageHooks", "layers_of", "operations_of"]
 
 _LISTS = (nn.ModuleList, nn.ModuleDict, nn.Sequential)
 

@@ -20,7 +20,7 @@ from .pipeline_passes import PipelinePasses, pipeline_passes
 from .spans import Bools, Integers, Spans
 from .timeline_answer import MOST_ROWS, STREAM, number_of, step_counts
 
-__all__ = ["read_pipeline", "pipeline_steps", "whole_steps"]
+__all__ = ["pipeline_steps", "read_pipeline", "whole_steps"]
 
 _MEMBERS = ("first", "last", "replica")
 _STEPS = 10

@@ -1,4 +1,4 @@
-"""Which passes of a recording are of which stage, replica, chunk and micro-batch of a pipeline, on one clock."""
+"""Which passes of a recording are of which stage, replica, chunk and micro-batch of a pipeline, on one clock, and how busy its stages are."""
 
 from __future__ import annotations
 

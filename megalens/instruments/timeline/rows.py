@@ -18,7 +18,7 @@ from .step_clock import DeviceTimes, Marks, StepClock, clock_number
 if TYPE_CHECKING:
     from ...tracer.instrument import Host
 
-__all__ = ["SPAN_BYTES", "STREAM", "Span", "SpanSender", "computed_ns", "SlowRanks", "medians_of_others"]
+__all__ = ["SPAN_BYTES", "STREAM", "SlowRanks", "Span", "SpanSender", "computed_ns", "medians_of_others"]
 
 STREAM = "spans"
 _ALARMS = "alarms"

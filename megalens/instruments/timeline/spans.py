@@ -1,4 +1,4 @@
-"""The rows of the stream ``spans`` as columns to compute with."""
+"""The rows of the stream ``spans`` as columns to compute with, and what each rank did itself in each step, by which ranks can be compared."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ __all__ = [
     "Floats",
     "Integers",
     "Spans",
-    "ranks_text",
     "Work",
+    "ranks_text",
     "work",
 ]
 

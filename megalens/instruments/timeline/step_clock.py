@@ -27,7 +27,7 @@ from torch import nn
 from ...protocol import is_whole, must_be, no_such
 from ...tracer.errors import TracerError
 
-__all__ = ["DeviceTimes", "Marks", "StepClock", "clock_number", "TimelineSettings"]
+__all__ = ["DeviceTimes", "Marks", "StepClock", "TimelineSettings", "clock_number"]
 
 _MOST_SPARE = 4096
 _MOST_MARKS = 40_000

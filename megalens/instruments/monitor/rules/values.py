@@ -14,7 +14,7 @@ from ..levels import median_of
 from ..rule import Finding, Rule, Severity
 from ..table import StepTable
 
-__all__ = ["Dead", "NotFinite", "Overflow", "Collapse", "Drift", "Jump", "LossSpike"]
+__all__ = ["Collapse", "Dead", "Drift", "Jump", "LossSpike", "NotFinite", "Overflow"]
 
 _THRESHOLD = "How many usual deviations from the level of the last steps it may be off."
 _FACTOR = "And at least how many times as large or small it must be."

@@ -1,4 +1,4 @@
-"""``anomaly.json``: the anomalies that TrainerMon's rules found on each rank, and which of them came first."""
+"""``anomaly.json``: the anomalies that TrainerMon's rules found on each rank, and which of them came first: written while a training runs, and read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .config import MonitorConfig
 from .rules import RecordedRules, rules_from
 from .writing import Line, Writer, tag_of
 
-__all__ = ["ANALYSIS", "Anomaly", "first_anomalies", "read_anomalies", "write_anomalies", "AnomalyWriter"]
+__all__ = ["ANALYSIS", "Anomaly", "AnomalyWriter", "first_anomalies", "read_anomalies", "write_anomalies"]
 
 RECORDS = "anomaly.json"
 ANALYSIS = "anomaly_analyse.json"

@@ -17,7 +17,7 @@ from ....tracer.moments import measure
 from ....tracer.moments.hooks.values import local_values
 from .readings import FeatureHooks, FeatureRows, gradient_of
 
-__all__ = ["CallCollector", "CallRows", "StackedRows", "CollectiveCalls"]
+__all__ = ["CallCollector", "CallRows", "CollectiveCalls", "StackedRows"]
 
 GradientHook = Callable[[Tensor | None], None]
 Reduction = Callable[[Callable[[nn.Parameter, Tensor], None]], Callable[[], None]]

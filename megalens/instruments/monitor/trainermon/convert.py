@@ -1,4 +1,4 @@
-"""TrainerMon's CSV files as TensorBoard's events: one file for each rank and kind."""
+"""TrainerMon's CSV files in other formats: TensorBoard's events, one file for each rank and kind, and the SQLite file that msProbe's trend viewer reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TrainerMon's two rules, over single numbers: each remembers one smoothed size of each (tag, operation)."""
+"""TrainerMon's operations over a tensor, from its moments, and its two rules over them: each remembers one smoothed size of each (tag, operation)."""
 
 from __future__ import annotations
 

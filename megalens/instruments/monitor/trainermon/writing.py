@@ -1,4 +1,4 @@
-"""What TrainerMon writes of a step: CSV files, or tables in memory."""
+"""What TrainerMon writes of a step: CSV files, files of TensorBoard's events, or tables in memory."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ __all__ = [
     "COMMUNICATION",
     "ApiWriter",
     "CsvWriter",
-    "Line",
-    "Writer",
-    "rank_folder",
-    "writer_of",
-    "tag_of",
     "EventFile",
+    "Line",
     "TensorBoardWriter",
+    "Writer",
     "histogram_picture",
     "need_tensorboard",
+    "rank_folder",
+    "tag_of",
+    "writer_of",
 ]
 
 _MOST_LINES = 1_000_000

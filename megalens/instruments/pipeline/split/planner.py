@@ -11,7 +11,7 @@ from ..errors import SplitError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["SplitPlan", "plan", "asked_map", "rank_map"]
+__all__ = ["SplitPlan", "asked_map", "plan", "rank_map"]
 
 _FAMILIES = 6
 

@@ -19,7 +19,7 @@ from .layout import SplitLayout, SplitPlace
 from .planner import asked_map
 from .worker import device_of
 
-__all__ = ["batch_for", "began", "checked_stage", "checked_start", "device_for", "module_of", "launch"]
+__all__ = ["batch_for", "began", "checked_stage", "checked_start", "device_for", "launch", "module_of"]
 
 
 # What a launcher is told.

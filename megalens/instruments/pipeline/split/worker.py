@@ -18,13 +18,13 @@ from .layout import SplitLayout
 from .mail import Mail
 
 __all__ = [
+    "BackwardProcess",
+    "ForwardProcess",
     "SplitWorker",
     "device_of",
     "mean_of",
-    "takes_gradient",
     "seeded",
-    "BackwardProcess",
-    "ForwardProcess",
+    "takes_gradient",
 ]
 
 _WORDS = {"F": "forward pass", "R": "recomputation", "B": "backward pass"}

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-__all__ = ["Inbox", "Key", "Arrival", "Spec", "shapes_text"]
+__all__ = ["Arrival", "Inbox", "Key", "Spec", "shapes_text"]
 
 Key = tuple[str, int, int]
 """What a message is for: ``F`` (activations), ``B`` (a gradient) or ``S`` (summed weights' gradients), virtual stage, micro-batch."""

@@ -22,7 +22,7 @@ from torch import Tensor, distributed
 from ..errors import StageError
 from .inbox import Arrival, Inbox, Key, Spec
 
-__all__ = ["Link", "Sent", "spec_of", "tell_received", "tell_sent", "connect"]
+__all__ = ["Link", "Sent", "connect", "spec_of", "tell_received", "tell_sent"]
 
 _DATA, _HEADER = 1, 2
 _HEADER_NUMBERS = 128

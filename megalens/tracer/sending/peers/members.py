@@ -338,13 +338,13 @@ class Rendezvous:
 class _Beat(TypedDict):
     state: RankCondition
     step: int
-    not_applied: int
-    """Number of the newest change that could not be put on its model; 0 where there is none."""
 
 
 class Beat(_Beat, total=False):
     """What rank 0 hears of every process twice a second; the rest as in its ``status``."""
 
+    not_applied: int
+    """Number of the newest change that could not be put on its model; 0 where there is none."""
     warnings: list[str]
     probes: Probes
     dropped: Dropped
@@ -355,7 +355,7 @@ class _Entry:
     name: str
     place: RankPlace
     heard: float = field(default_factory=time.monotonic)
-    beat: Beat = field(default_factory=lambda: Beat(state="idle", step=0, not_applied=0))
+    beat: Beat = field(default_factory=lambda: Beat(state="idle", step=0))
     gone: RankCondition | None = None
 
 
