@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -38,8 +40,22 @@ def flag_info(name: str, title: str, layers: list[int], parts: list[str], axes: 
     }
 
 
-def write_run(
-    folder: Path,
+def write_run(folder: Path, **wanted: Any) -> Path:
+    """Write a run folder, of which ``wanted`` are the arguments of :func:`made_run`, and return it."""
+    # Most tests want the same one.
+    files = made_run(**wanted) if wanted else _usual_run()
+    folder.mkdir(parents=True)
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+    return folder
+
+
+@functools.cache
+def _usual_run() -> dict[str, bytes]:
+    return made_run()
+
+
+def made_run(
     *,
     steps: int = 40,
     layers: int = 4,
@@ -48,8 +64,8 @@ def write_run(
     size=None,
     more: list[dict] | None = None,
     **header_changes,
-) -> Path:
-    """Write a run folder and return it. ``size`` is (positions, tiles) of larger, random tensors, ``more`` are rows of tensors beside the usual
+) -> dict[str, bytes]:
+    """Return the files of a run folder. ``size`` is (positions, tiles) of larger, random tensors, ``more`` are rows of tensors beside the usual
     ones, other arguments members of ``run.json``.
     """
     every = list(range(layers))
@@ -97,10 +113,14 @@ def write_run(
         (20, STARTED + 90, "kernel", "configure", json.dumps({"patch": {"flags": {"QKV_mat_mul": None}}}))
     )
     audit.append((21, STARTED + 91, "kernel", "configure", "not JSON"))
-    folder.mkdir(parents=True)
-    write(folder, "tensors", rows)
-    write(folder, "scalars", [dict(zip(stream_schema("scalars").names, row, strict=True)) for row in scalars])
-    write(folder, "audit", [dict(zip(stream_schema("audit").names, row, strict=True)) for row in audit])
+    named = {name: stream_schema(name).names for name in ("scalars", "audit")}
+    files = {
+        "tensors.parquet": parquet("tensors", rows),
+        "scalars.parquet": parquet(
+            "scalars", [dict(zip(named["scalars"], row, strict=True)) for row in scalars]
+        ),
+        "audit.parquet": parquet("audit", [dict(zip(named["audit"], row, strict=True)) for row in audit]),
+    }
     projection = {
         "compressor": {"name": "Projection", "params": {"vectors": "/home/wandaq/secret/persona.npy"}}
     }
@@ -148,8 +168,7 @@ def write_run(
         "missing_steps": [[8, 9]],
         **header_changes,
     }
-    (folder / "run.json").write_text(json.dumps(header))
-    return folder
+    return {**files, "run.json": json.dumps(header).encode()}
 
 
 def tensor(step, layer, flag, part, compressor, values, nan=0, inf=0, **more) -> dict:
@@ -175,4 +194,10 @@ def tensor(step, layer, flag, part, compressor, values, nan=0, inf=0, **more) ->
 
 
 def write(folder: Path, stream: str, rows: list[dict]) -> None:
-    pq.write_table(pa.Table.from_pylist(rows, schema=stream_schema(stream)), folder / f"{stream}.parquet")
+    (folder / f"{stream}.parquet").write_bytes(parquet(stream, rows))
+
+
+def parquet(stream: str, rows: list[dict]) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_pylist(rows, schema=stream_schema(stream)), sink)
+    return sink.getvalue().to_pybytes()

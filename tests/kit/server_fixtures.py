@@ -38,6 +38,19 @@ def jp_server_config(runtime, outside):
 
 
 @pytest.fixture
+def jp_nbconvert_templates():
+    """No test of ours converts a notebook on the server: the plugin would copy its templates for each."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def server_without_git():
+    """The server asks git for its commit each time it starts."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("jupyter_server._sysinfo.pkg_commit_hash", lambda path: ("", "unknown"))
+        yield
+
+
+@pytest.fixture
 def run_folder(jp_root_dir):
     return write_run(jp_root_dir / "megalens-runs" / "20261120-101500-gpt-demo")
 
