@@ -226,4 +226,4 @@ class NotebookRun(NotebookViews):
     def _frame(self, options: Mapping[str, Any]) -> DataFrame:
         from ..runs.moments.frame import explored
 
-        return explored(self._run, options)
+        return explored(self._run.moment_source, options, live=self._run.live)

@@ -42,7 +42,7 @@ from .errors import ClientError, whole
 from .lines import StreamMemory
 from .link import LinkTarget, ViewerLink
 from .query import Query
-from .recorded import rows_before
+from .recorded import earlier_attempts, rows_before
 from .run import Run
 from .status import RunStatus
 
@@ -138,6 +138,11 @@ class LiveRun(Run):
     def folder(self) -> Path | None:
         """The run folder, where the hub records on this machine."""
         return self._folder
+
+    @property
+    def attempts(self) -> list[Run]:
+        """See :attr:`Run.attempts`."""
+        return earlier_attempts(self.folder)
 
     @property
     def truncated(self) -> list[str]:

@@ -87,6 +87,11 @@ class RecordedRun(Run):
         """The run folder."""
         return self._folder.path
 
+    @property
+    def attempts(self) -> list[Run]:
+        """See :attr:`Run.attempts`."""
+        return earlier_attempts(self.folder)
+
     def wait(self, step: int | None = None, timeout: float | None = None) -> int:
         """Return the newest step when the recording reaches ``step``."""
         step = None if step is None else whole(step, "step")

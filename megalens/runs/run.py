@@ -157,9 +157,12 @@ class Run(Controls):
     @property
     def attempts(self) -> list[Run]:
         """Earlier attempts of a training that went back to a checkpoint and goes on in the same recording, oldest first: runs of their own, to be asked or compared with by their ``id``. Empty where this machine has none."""
-        from .recorded import earlier_attempts
+        return []
 
-        return earlier_attempts(self.folder)
+    @property
+    def has_streams(self) -> bool:
+        """Whether there are rows of streams, and not statistics alone."""
+        return True
 
     # What the run says
 
@@ -207,7 +210,7 @@ class Run(Controls):
         ClientError
             ``bad-parameter``, naming the argument; a flag that this run does not have is one.
         """
-        check_flag(self, flag)
+        check_flag(self.flags, flag)
         query = Query.of(
             flag=flag, layers=layers, part=part, steps=steps, phase=phase, pass_=pass_, rank=rank
         )
@@ -248,10 +251,20 @@ class Run(Controls):
         ClientError
             ``bad-parameter`` or ``not-found``, naming the argument and what there is.
         """
+        from .run_rows import rows_of
         from .tensor_array import tensor_array
 
         return tensor_array(
-            self, flag, phase, pass_, layer=layer, step=step, part=part, rank=rank, micro_batch=micro_batch
+            rows_of(self),
+            self.flags,
+            flag,
+            phase,
+            pass_,
+            layer=layer,
+            step=step,
+            part=part,
+            rank=rank,
+            micro_batch=micro_batch,
         )
 
     @renamed(name="names")

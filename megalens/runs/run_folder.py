@@ -29,8 +29,8 @@ from .recorded_arrow import ArrowStream
 from .recorded_parquet import DAMAGE, opened_parquet
 from .run_header import hello_from_zero, query_from_one, read_header, rows_from_zero, unreadable
 from .run_words import attempt_words, lacking_words
+from .shapes import check_shapes
 from .status import bare_hello
-from .tensor_array import check_shapes
 from .tensor_places import PLACE_COLUMNS, TensorPlaces, places_of_kinds
 
 __all__ = ["RunFolder"]

@@ -3,17 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from .errors import ClientError
 
 if TYPE_CHECKING:
-    from ..protocol.messages_generated import FlagSetting, Perturb
-    from .run import Run
+    from pathlib import Path
 
+    from ..protocol.messages_generated import FlagSetting, Layout, Mode, Model, Perturb
 __all__ = ["attempt_words", "check_flag", "lacking_words", "run_words", "unknown_flag"]
 
 _MOST_FLAGS = 24
+
+
+class _DescribedRun(Protocol):
+    """What the words of a run need of it: a part of :class:`megalens.runs.run.Run`."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def live(self) -> bool: ...
+    @property
+    def folder(self) -> Path | None: ...
+    @property
+    def state(self) -> str: ...
+    @property
+    def step(self) -> int: ...
+    @property
+    def model(self) -> Model | None: ...
+    @property
+    def layout(self) -> Layout | None: ...
+    @property
+    def config(self) -> dict[str, FlagSetting]: ...
+    @property
+    def logged(self) -> dict[str, int]: ...
+    @property
+    def perturbation(self) -> Perturb | None: ...
+    @property
+    def mode(self) -> Mode: ...
+    @property
+    def warnings(self) -> list[str]: ...
 
 
 def attempt_words(attempt: str, step: int) -> str:
@@ -35,13 +64,13 @@ def unknown_flag(name: str, flags: Collection[str]) -> str:
     return f"This run has no flag {name!r:.100}. It has {', '.join(list(flags)[:_MOST_FLAGS])}{more}."
 
 
-def check_flag(run: Run, flag: object) -> None:
+def check_flag(flags: Collection[str], flag: object) -> None:
     """Raise :class:`ClientError` where a run that says what its flags are has none of this name."""
-    if isinstance(flag, str) and run.flags and flag not in run.flags:
-        raise ClientError(unknown_flag(flag, run.flags), code="bad-parameter", field="flag")
+    if isinstance(flag, str) and flags and flag not in flags:
+        raise ClientError(unknown_flag(flag, flags), code="bad-parameter", field="flag")
 
 
-def run_words(run: Run) -> Iterator[str]:
+def run_words(run: _DescribedRun) -> Iterator[str]:
     """Give the lines that say what a run is, how far it is, and what is traced, logged and perturbed."""
     kind = "live" if run.live else "recorded" if run.folder else "ended"
     yield f"{run.name} · {kind} · {run.state} · step {run.step}"

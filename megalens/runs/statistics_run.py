@@ -106,6 +106,11 @@ class StatisticsRun(Run):
         """The folder of the files."""
         return self._tree.root if self._tree.root.is_dir() else self._tree.root.parent
 
+    @property
+    def has_streams(self) -> bool:
+        """None: files of statistics alone."""
+        return False
+
     def wait(self, step: int | None = None, timeout: float | None = None) -> int:
         """Look at the files until a step is in them; see :meth:`Run.wait`."""
         wanted = self.step + 1 if step is None else whole(step, "step")

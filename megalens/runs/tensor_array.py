@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,66 +10,19 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..protocol import EXPERT, Stream, expert_of_part, join_numbers, ranges_text
+from ..protocol import EXPERT, expert_of_part, join_numbers, ranges_text
 from .errors import ClientError, whole
 from .query import Query
 from .run_words import check_flag
 
 if TYPE_CHECKING:
-    from .run import Run
+    from .answers.selection import StreamRows
 
-__all__ = ["tensor_array", "with_experts", "check_shapes", "entries_of"]
+__all__ = ["tensor_array", "with_experts"]
 
 _LEAST = {"layer": -1, "step": 0, "rank": 0, "micro_batch": 0}
 _ORDER = ("layer", "step", "part", "rank", "micro_batch")
 _MOST_NAMED = 200
-
-
-# What the column of shapes says of a row's values.
-def entries_of(shapes: pa.ListArray) -> Any:
-    """Return the product of each shape; an empty tensor has 0, a shape of no axes 1."""
-    lengths = pc.list_value_length(shapes).to_numpy()
-    sizes = np.ones(len(shapes))
-    axes = pc.list_flatten(shapes).to_numpy().astype(np.float64)
-    filled = lengths > 0
-    if len(axes):
-        starts = np.concatenate([[0], np.cumsum(lengths[filled])[:-1]])
-        sizes[filled] = np.multiply.reduceat(axes, starts)
-    return np.maximum(sizes, 0)
-
-
-def check_shapes(batch: pa.RecordBatch, stream: Stream, name: str) -> None:
-    """Refuse rows that have another number of values than their shape says: sizes are reckoned by shapes, and values are laid out by them.
-
-    Parameters
-    ----------
-    batch : pyarrow.RecordBatch
-        Rows, with some or all of the stream's columns.
-    stream : Stream
-        Its declaration. Where it has several columns of values nobody knows which the shape is of.
-    name : str
-        Of the file, for the error.
-
-    Raises
-    ------
-    ClientError
-        ``unreadable``.
-    """
-    shape = stream.policy.shape
-    values = [each.name for each in stream.schema if each.type == pa.list_(pa.float32())]
-    if shape is None or len(values) != 1 or not {shape, *values} <= set(batch.schema.names):
-        return
-    shapes, counts = batch.column(shape), pc.list_value_length(batch.column(values[0])).to_numpy()
-    wrong = np.flatnonzero(entries_of(shapes) != counts)
-    negative = pc.min(pc.list_flatten(shapes)).as_py()
-    if len(wrong) or (negative is not None and negative < 0):
-        at = int(wrong[0]) if len(wrong) else 0
-        raise ClientError(
-            f"Could not read the run folder. {name}: {shape} must say how many {values[0]} a row has, "
-            f"got {shapes[at].as_py()!s:.100} and {int(counts[at])} of them.",
-            code="unreadable",
-            field=shape,
-        )
 
 
 def with_experts(table: pa.Table) -> pa.Table:
@@ -82,12 +36,11 @@ def with_experts(table: pa.Table) -> pa.Table:
     return table.add_column(at + 1, EXPERT, of.take(known.indices))
 
 
-def tensor_array(run: Run, flag: str, phase: str, pass_: str, **asked: Any) -> npt.NDArray[np.float32]:
-    """Return the values of one row of the stream ``tensors``; see :meth:`Run.array`."""
-    from .answers import rows_of
-
-    check_flag(run, flag)
-    rows = rows_of(run)
+def tensor_array(
+    rows: StreamRows, flags: Collection[str], flag: str, phase: str, pass_: str, **asked: Any
+) -> npt.NDArray[np.float32]:
+    """Return the values of one row of the stream ``tensors`` of a run with these flags; see :meth:`Run.array`."""
+    check_flag(flags, flag)
     wanted: dict[str, Any] = {
         name: value if value is None or name == "part" else whole(value, name, _LEAST[name])
         for name, value in asked.items()

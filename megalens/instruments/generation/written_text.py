@@ -202,7 +202,7 @@ class Generation:
         ClientError
             When this generation has no rows of it.
         """
-        check_flag(self._run, flag)
+        check_flag(self._run.flags, flag)
         return generation_array(
             self._run, self.tokens(sequence), flag, whole(layer, "layer", -1), sequence, part
         )

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...protocol import Streams
 from ...slices import load, named
 from ..errors import ClientError
 from ..query import Query
 from ..run import Run
 from ..run_folder import RunFolder
+from ..run_rows import ReceivedRows, rows_of
 from ..run_words import lacking_words
 from .lines_answer import arrow_stream, read_lines
 from .moment_request import Groups, moment_groups, moment_rows
-from .selection import NoRows, SelectedRows, StreamRows, read_selection, tensor_index
+from .selection import SelectedRows, StreamRows, read_selection, tensor_index
 from .stream_query import StreamQuery
 
 __all__ = ["RunAnswers", "answers_of", "rows_of"]
@@ -131,38 +130,6 @@ class RunAnswers:
         raise ClientError(f"A run cannot be asked {method!r:.60}.", code="bad-parameter", field="method")
 
 
-class _Received:
-    """The rows of a live run: those of its recording where this machine has one, and the newer ones that are in memory."""
-
-    def __init__(self, run: Run) -> None:
-        self._run = run
-        folder = run.folder
-        has_one = folder is not None and (folder / "run.json").is_file()
-        self._recorded = RunFolder(folder) if folder is not None and has_one else None
-
-    @property
-    def missing_steps(self) -> list[list[int]]:
-        """Ranges of steps that the recording lacks."""
-        return [] if self._recorded is None else self._recorded.missing_steps
-
-    @property
-    def streams(self) -> Streams:
-        return self._run._streams
-
-    def batches(
-        self, stream: str, query: Query | None = None, columns: list[str] | None = None
-    ) -> Iterator[pa.RecordBatch]:
-        query = query or Query()
-        if self._recorded is not None and stream in self._recorded.streams:
-            newest = self._recorded.newest_step(stream)
-            yield from self._recorded.batches(stream, query, columns)
-            if query.last is not None and query.last <= newest:
-                return
-            query = replace(query, first=max(newest + 1, query.first or newest + 1))
-        table = self._run._read(stream, query)
-        yield from (table if columns is None else table.select(columns)).to_batches()
-
-
 def answers_of(given: Any, error: Callable[[str], Exception], otherwise: str) -> dict[str, RunAnswers]:
     """Return what answers a planner's question about a run, or about what a notebook holds of one, by the run's id.
 
@@ -183,24 +150,12 @@ def answers_of(given: Any, error: Callable[[str], Exception], otherwise: str) ->
     return {run.id: RunAnswers(run)}
 
 
-def rows_of(run: Run) -> StreamRows:
-    """Return where the rows of a run lie: in its recording, also while that grows, and in memory where there is none that goes on."""
-    from ..statistics_run import StatisticsRun
-
-    if isinstance(run, StatisticsRun):
-        return NoRows()
-    failed = run.live and run.status.get("recording", {}).get("state") == "failed"
-    if run.folder is not None and not failed and (run.folder / "run.json").is_file():
-        return RunFolder(run.folder)
-    return _Received(run)
-
-
 def _lacking(run: Run, rows: StreamRows) -> str | None:
     """Say which steps cannot be shown."""
     if isinstance(rows, RunFolder):
         missing = run.status.get("recording", {}).get("missing_steps")
         return lacking_words(missing) if missing else None
-    if not isinstance(rows, _Received):
+    if not isinstance(rows, ReceivedRows):
         return None
     steps = run._read("tensors", Query())["step"]
     first = pc.min(steps).as_py() if len(steps) else None

@@ -16,7 +16,7 @@ from ...protocol import STREAMS, Streams, stream_schema
 from ..errors import ClientError
 from ..query import Query
 from ..run_folder import RunFolder
-from ..tensor_array import entries_of
+from ..shapes import entries_of
 from ..tensor_places import PLACE_COLUMNS, TensorPlaces
 from .coarser_peaks import SHAPE_COLUMNS, coarser_rows, coarser_shapes
 from .stream_query import StreamQuery

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from ...protocol import MOMENT_COLUMNS, MOMENT_STATISTICS, MOMENT_STATS, in_ranges, read_moments, shown_text
 from ..errors import ClientError, bad_argument
 from ..query import Query, StepChoice
-from ..run import Run
 from .grouping.answer import MomentGroups
 from .grouping.name_filter import Where
 from .grouping.parts import MERGED
@@ -82,15 +81,17 @@ def file_readings(tree: StatisticsTree, kind: str) -> tuple[DataFrame, list[str]
     return table.to_pandas(), said
 
 
-def explored(run: Run, options: Mapping[str, Any]) -> DataFrame:
+def explored(source: MomentSource, options: Mapping[str, Any], *, live: bool) -> DataFrame:
     """Return the rows of a run that options of the explorer draw: neither thinned nor smoothed, nor cut to the largest series.
 
     Parameters
     ----------
-    run : Run
-        The run.
+    source : MomentSource
+        What the run has of statistics.
     options : mapping
         All options of the view ``moments``.
+    live : bool
+        Whether more may come: what is not there yet is no error then.
 
     Returns
     -------
@@ -102,11 +103,10 @@ def explored(run: Run, options: Mapping[str, Any]) -> DataFrame:
     ClientError
         As ``run.moments`` does.
     """
-    source = run.moment_source
     source.refresh()
     # Of a ratio it is what is divided.
     measured = "grad" if options["ratio"] == "grad_to_param" else str(options["stat"])
-    if not run.live:
+    if not live:
         check_present(source, [measured])
     steps = options["steps"]
     if options["kind"] == "layers" or _across(options):
