@@ -70,24 +70,27 @@ def picks(files: list[str] | None) -> dict[str, tuple[str, ...]] | None:
         not file.startswith(("src/", "style/", "megalens/", "tests/", "ui-tests/", "bench/")) for file in code
     ):
         return None
-    source = tuple(file for file in code if file.startswith("src/"))
+    source = tuple(file for file in code if file.startswith(("src/", "style/")))
+    jest = ("--passWithNoTests", "--findRelatedTests", *source) if source else ()
+    if any(file.startswith(("tests/kit/", "tests/conftest", "megalens/protocol/")) for file in code):
+        return {"jest, fast": jest, "pytest, fast": ("tests",)}
     changed = {room for file in code if (room := _room(file)) is not None}
     asking = {
         name
         for name, rule in ROOMS.items()
         if any(_holds(each, other) for each in rule["rooms"] for other in changed)
     }
-    folders = {f"tests/{name.replace('.', '/')}" for name in changed | asking}
-    tests = {file for file in code if file.startswith("tests/") and Path(file).name.startswith("test_")}
-    if any(file.startswith(("tests/kit/", "tests/conftest")) for file in code) or "protocol" in changed:
-        return {"jest, fast": ("--findRelatedTests", *source) if source else (), "pytest, fast": ("tests",)}
-    python = tuple(sorted(place for place in folders | tests if (ROOT / place).exists()))
-    if changed:
-        python = (
-            *python,
-            *sorted(str(each.relative_to(ROOT)) for each in (ROOT / "tests").glob("test_*.py")),
-        )
-    return {"jest, fast": ("--findRelatedTests", *source) if source else (), "pytest, fast": python}
+    places = {f"tests/{name.replace('.', '/')}" for name in changed | asking}
+    # A test's helper asks for the tests beside it, a benchmark for those of what benchmarks share.
+    places |= {str(Path(file).parent) for file in code if file.startswith("tests/")} - {"tests"}
+    if any(file.startswith("bench/") for file in code):
+        places.add("tests/demo")
+    if changed or any(file.startswith("tests/test_") for file in code):
+        places |= {str(each.relative_to(ROOT)) for each in (ROOT / "tests").glob("test_*.py")}
+    return {
+        "jest, fast": jest,
+        "pytest, fast": tuple(sorted(each for each in places if (ROOT / each).exists())),
+    }
 
 
 def _room(file: str) -> str | None:

@@ -1,0 +1,53 @@
+"""What a change asks for of the fast tests."""
+
+import pytest
+
+from scripts.picked import of_rooms, picks
+
+JEST, PYTEST = "jest, fast", "pytest, fast"
+
+
+def test_a_change_of_a_slice_asks_for_its_tests_and_for_the_rules_of_the_whole_package():
+    found = picks(["megalens/instruments/timeline/verdict.py"])
+    assert found[JEST] == ()
+    assert {"tests/instruments/timeline", "tests/test_imports.py"} <= set(found[PYTEST])
+    assert "tests/hub" not in found[PYTEST]
+
+
+def test_a_change_of_a_room_asks_for_the_rooms_that_may_import_it_too():
+    assert {"tests/hub", "tests/hub/dialects", "tests/hub/replay"} <= set(
+        picks(["megalens/hub/server.py"])[PYTEST]
+    )
+
+
+def test_a_helper_of_tests_asks_for_the_tests_beside_it():
+    assert picks(["tests/hub/conftest.py"])[PYTEST] == ("tests/hub",)
+    assert picks(["tests/kit/live_run.py"])[PYTEST] == ("tests",)
+    assert picks(["bench/common.py"])[PYTEST] == ("tests/demo",)
+
+
+def test_a_change_of_the_page_asks_for_what_imports_it():
+    assert picks(["src/store/source.ts"]) == {
+        JEST: ("--passWithNoTests", "--findRelatedTests", "src/store/source.ts"),
+        PYTEST: (),
+    }
+
+
+@pytest.mark.parametrize(
+    "files", [None, [], ["pyproject.toml"], ["protocol/streams.json", "src/store/source.ts"]]
+)
+def test_with_nothing_to_compare_and_where_everything_may_differ_everything_runs(files):
+    assert picks(files) is None
+
+
+def test_prose_asks_for_nothing():
+    assert picks(["docs/monitor.md"]) == {JEST: (), PYTEST: ()}
+
+
+def test_a_slice_is_run_on_both_sides_and_what_is_none_is_named():
+    assert of_rooms(["timeline"]) == {
+        "jest": ("src/instruments/timeline",),
+        "pytest": ("tests/instruments/timeline",),
+    }
+    with pytest.raises(SystemExit, match=r"no tests of 'nosuch'. Rooms and slices are: adapters, .*timeline"):
+        of_rooms(["nosuch"])
