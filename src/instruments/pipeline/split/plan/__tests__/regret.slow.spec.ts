@@ -6,7 +6,12 @@ import { SplitSimulation } from '../split-simulation';
 import { bruteForce } from './brute-force';
 import { randomCluster } from './random-clusters';
 
-const CLUSTERS = 1000;
+// `make fuzz` tries twenty times as many.
+const CLUSTERS = Number(process.env['MEGALENS_FUZZ_CASES'] ?? 2000) / 20;
+const clusters = Array.from({ length: CLUSTERS }, (_, seed) => {
+  const request = fullSplitRequest(randomCluster(seed + 1));
+  return { request, shortest: bruteForce(request) };
+});
 
 function searched(
   simulation: SplitSimulation,
@@ -25,9 +30,7 @@ function searched(
 /** By how much the found steps are longer than the shortest there are, of each cluster and family; all found layouts fit. */
 function regrets(limits: ISearchLimits): number[] {
   const found: number[] = [];
-  for (let seed = 1; seed <= CLUSTERS; seed += 1) {
-    const request = fullSplitRequest(randomCluster(seed));
-    const shortest = bruteForce(request);
+  for (const { request, shortest } of clusters) {
     const simulation = new SplitSimulation(request);
     for (const family of SPLIT_FAMILIES) {
       const { found: layouts, leastMs } = searched(simulation, family, limits);
