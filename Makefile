@@ -24,7 +24,7 @@ test-fast: setup ## The checks of what changed that need no browser and no packa
 	@$(PYTHON) -m scripts.check fast $(if $(ALL),--all)
 
 fuzz: setup ## Feed 40,000 mutants of each kind to everything that reads what others wrote
-	@MEGALENS_FUZZ_CASES=$${MEGALENS_FUZZ_CASES:-40000} jest --forceExit --maxWorkers 2 fuzz
+	@MEGALENS_FUZZ_CASES=$${MEGALENS_FUZZ_CASES:-40000} jest --forceExit --maxWorkers 2 fuzz regret
 	@MEGALENS_FUZZ_CASES=$${MEGALENS_FUZZ_CASES:-40000} $(PYTHON) -m pytest -n 2 --timeout 1800 tests/fuzz tests/protocol/test_fuzz.py
 
 bench: setup browser ## Measure the performance claims; results in bench/results
