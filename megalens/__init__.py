@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from .instruments.monitor.training_monitor import monitor
     from .instruments.pipeline import split
     from .instruments.pipeline.errors import PipelineError, SplitError
-    from .pictures.engine.errors import EngineError
-    from .pictures.report.errors import ReportError
-    from .pictures.widgets.errors import WidgetError
+    from .pictures.engine.process import EngineError
+    from .pictures.report.build import ReportError
+    from .pictures.widgets.base import WidgetError
     from .protocol import (
         AddVector,
         BitFlip,
@@ -106,16 +106,16 @@ _HOMES = {
     ),
     ".instruments.generation.requests": ("save_direction",),
     ".runs.errors": ("ClientError",),
-    ".pictures.engine.errors": ("EngineError",),
+    ".pictures.engine.process": ("EngineError",),
     ".instruments.generation.errors": ("GenerationError",),
     ".hub.errors": ("HubError",),
     ".instruments.pipeline.errors": (
         "PipelineError",
         "SplitError",
     ),
-    ".pictures.report.errors": ("ReportError",),
+    ".pictures.report.build": ("ReportError",),
     ".tracer.errors": ("TracerError",),
-    ".pictures.widgets.errors": ("WidgetError",),
+    ".pictures.widgets.base": ("WidgetError",),
     ".api.notebook": ("NotebookRun", "connect", "open", "open_all"),
     ".tracer": ("Tracer",),
     ".instruments.monitor.trainermon.trainermon": ("TrainerMon",),

@@ -12,7 +12,6 @@ export * from './moment-tables';
 export * from './read-scalars';
 export * from './read-trend';
 export * from './statistics';
-export * from './trailing-mean';
 export * from './trend';
 export * from './work-queue';
 export * from './worker-link';

@@ -3,7 +3,7 @@ import './polyfills';
 import { SLICES } from '../instruments/slices.generated';
 import { addReportPart } from '../report/report-part';
 import { registerSlices } from '../slice';
-import { expose } from './expose';
+import { expose } from './pipe';
 import { registerJob } from './jobs';
 import { makeReport, drawStills } from './view-jobs';
 

@@ -21,6 +21,20 @@ import { runDetailOf, streamTexts, tensorIndexOf, type IRunDetail } from '../cli
 import { type IEngineAnswer, type IEngineHost, type IEngineReader, jobNamed, type IJobResult } from './jobs';
 import { timers } from './page-parts';
 
+/** Put the pipe where the engine's process, `megalens/pictures/engine/child.py`, calls it. */
+export function expose(): void {
+  const pipe = new Pipe();
+  const megalensEngine = {
+    begin: (name: string, args: string) => pipe.begin(name, args),
+    room: (ask: number, length: number) => pipe.room(ask, length),
+    answer: (ask: number, json: string) => pipe.answer(ask, json),
+    refuse: (ask: number, json: string) => pipe.refuse(ask, json),
+    pump: () => pipe.pump(),
+    bytes: (place: number) => pipe.bytes(place)
+  };
+  Object.defineProperty(globalThis, 'megalensEngine', { value: megalensEngine });
+}
+
 /** Asks the host for the rows of one run: the questions of the Jupyter server's endpoints, answered by the same Python code. */
 export class PipeReader implements IEngineReader {
   constructor(
@@ -104,7 +118,7 @@ interface IPending {
 /**
  * The engine's end of the pipe. V8 cannot call Python, so what a job says waits in an outbox until `pump` is called. One job runs at a time.
  */
-export class Pipe {
+class Pipe {
   /** Start a job. */
   begin(name: string, args: string): void {
     this.outbox = [];

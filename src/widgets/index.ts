@@ -1,6 +1,5 @@
 export * from './exports';
 export * from './mime';
-export * from './model';
 export * from './runs';
 export * from './view-host';
 export * from './view-json';

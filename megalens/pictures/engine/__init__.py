@@ -1,6 +1,6 @@
 """The views' own TypeScript, run where there is no page: V8 in a child process."""
 
-from .errors import EngineError
 from .host import Engine, Progress, run_job, warm_up
+from .process import EngineError
 
 __all__ = ["Engine", "EngineError", "Progress", "run_job", "warm_up"]

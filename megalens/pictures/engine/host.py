@@ -11,8 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from .errors import EngineError
-from .process import BUNDLE, EngineProcess
+from .process import BUNDLE, EngineError, EngineProcess
 
 if TYPE_CHECKING:
     from ...runs.answers import RunAnswers

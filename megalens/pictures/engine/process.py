@@ -11,10 +11,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from ...protocol import MegalensError
 from .child import FrameError, pack_frame, read_frame
-from .errors import EngineError
 
-__all__ = ["BUNDLE", "EngineProcess"]
+__all__ = ["BUNDLE", "EngineProcess", "EngineError"]
 
 BUNDLE = Path(__file__).with_name("bundle") / "engine.js"
 _MOST_MEMORY = 1 << 30
@@ -24,6 +24,28 @@ _MOST_WAITING = 10_000
 _END_SECONDS = 2.0
 
 Frame = tuple[dict[str, Any], bytes]
+
+
+class EngineError(MegalensError, RuntimeError):
+    """A job of the engine did not finish. The next one runs in a fresh engine.
+
+    Parameters
+    ----------
+    message : str
+        One or two sentences for a person.
+    code : str
+        Stable machine-readable reason: ``missing`` (this installation lacks the engine or its bundle), ``ended`` (its process was ended),
+        ``memory``, ``timeout``, ``cancelled``, ``too-large`` (a message between the two), ``stuck`` (the job waits for something that cannot come), or
+        ``failed`` (the job's own error).
+    field : str, optional
+        What of the job's arguments is at fault.
+    """
+
+    def __init__(self, message: str, *, code: str = "failed", field: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+        self.field = field
 
 
 class EngineProcess:

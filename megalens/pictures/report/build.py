@@ -13,18 +13,39 @@ from typing import Any
 
 import pyarrow as pa
 
-from ...protocol import VIEW_NAMES, ProtocolError, check_view_options, view_about
+from ...protocol import VIEW_NAMES, MegalensError, ProtocolError, check_view_options, view_about
 from ...protocol.version import own_version
 from ...runs import Run, RunFolder
 from ...runs.answers import rows_of
 from ...runs.open_run import Others, answers_beside
 from ...runs.run_words import unknown_flag
 from ..engine import EngineError, run_job
-from .errors import ReportError
 
-__all__ = ["Progress", "build_report", "write_report", "traced_flags"]
+__all__ = ["Progress", "build_report", "write_report", "traced_flags", "ReportError"]
 
 Progress = Callable[[int, int, str], object]
+
+
+class ReportError(MegalensError, ValueError):
+    """A report cannot be made as it was asked for.
+
+    Parameters
+    ----------
+    message : str
+        What was expected, what came, what to try.
+    view : str, optional
+        Which view is at fault, such as ``views[1]``.
+    field : str, optional
+        Dotted path of the option at fault, such as ``views[1].statistic``.
+    """
+
+    def __init__(self, message: str, *, view: str | None = None, field: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.view = view
+        self.field = field
+
+
 """Called with (done, total, what comes next). Whatever it raises ends the report, and nothing is written."""
 
 _COLUMNS = ["flag", "step", "layer", "compressor"]

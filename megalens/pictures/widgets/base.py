@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -11,6 +12,7 @@ from traitlets import Dict, TraitError, TraitType, Unicode, observe, validate
 
 from ...protocol import (
     LAST_STEP,
+    MegalensError,
     ProtocolError,
     check_view_options,
     is_whole,
@@ -25,12 +27,11 @@ from ...protocol import (
     view_fields,
 )
 from ...protocol.version import own_version
-from .errors import WidgetError
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["VIEW_MIME", "Framer", "Painter", "View", "Option"]
+__all__ = ["VIEW_MIME", "Framer", "Painter", "View", "Option", "WidgetError", "OtherView"]
 
 # npm range of the browser side: this version and what is compatible with it, any for a checkout that was never installed.
 _MODULE_RANGE = "*" if own_version() == "0" else f"^{own_version()}"
@@ -38,6 +39,25 @@ _MODULE_RANGE = "*" if own_version() == "0" else f"^{own_version()}"
 VIEW_MIME = "application/vnd.megalens.view+json"
 
 Painter = Callable[[Mapping[str, Any]], tuple[str, str]]
+
+
+class WidgetError(MegalensError, ValueError):
+    """An argument of a view is not what the view takes.
+
+    Parameters
+    ----------
+    message : str
+        What was expected, what came, what to try.
+    field : str
+        The argument at fault.
+    """
+
+    def __init__(self, message: str, field: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.field = field
+
+
 """Takes checked options and returns an SVG text and a caption of one line."""
 
 
@@ -258,3 +278,57 @@ class View(DOMWidget):  # type: ignore[misc]  # ipywidgets has no types
             if k not in usual or v != usual[k]
         )
         return f"{type(self).__name__}({self.run.get('name') or self.run.get('id')}: {shown})"
+
+
+# Views that other packages bring: known to the browser, and to Python by name only.
+@register
+class OtherView(View):
+    """A view that a JupyterLab extension registered.
+
+    Its options are checked in the browser, by the schema that it was registered with; there is no static picture of it.
+
+    Parameters
+    ----------
+    run : mapping
+        As for :class:`View`.
+    options : mapping
+        ``view``, its name, and the options.
+
+    Raises
+    ------
+    WidgetError
+        When an option is not JSON; ``field`` names it.
+    """
+
+    def checked(self, changes: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options with some changed. Only that they are JSON is known here."""
+        return _plain({**self._current(), **changes})
+
+    @validate("options")
+    def _check_options(self, proposal: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            return _plain(proposal["value"])
+        except WidgetError as error:
+            raise TraitError(error.message) from error
+
+    def __getattr__(self, name: str) -> Any:
+        options = self._trait_values.get("options") if not name.startswith("_") else None
+        if options and name in options:
+            return options[name]
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def _spread_options(self, change: Mapping[str, Any]) -> None:
+        """Options of a view of others are no traits."""
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{name}={value!r}" for name, value in self.options.items())
+        return f"{type(self).__name__}({self.run.get('name') or self.run.get('id')}: {given})"
+
+
+def _plain(options: Mapping[str, Any]) -> dict[str, Any]:
+    for name, value in options.items():
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise WidgetError(f"{name} must be what JSON can hold, got {value!r:.100}.", name) from error
+    return dict(options)

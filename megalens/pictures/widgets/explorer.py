@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...protocol import option_schema
-from .base import View
-from .errors import WidgetError
+from .base import View, WidgetError
 
 if TYPE_CHECKING:
     from pandas import DataFrame

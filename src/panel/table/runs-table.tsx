@@ -8,8 +8,8 @@ import { bytesOf, isDeletable } from '../runs/keep-newest';
 import { runMark } from '../runs/run-mark';
 import { NoticeBox } from '../shell/notice-box';
 import type { PanelModel } from '../shell/panel-model';
-import { formatDuration } from './duration';
 import {
+  formatDuration,
   differing,
   filtered,
   MOST_SETTINGS,

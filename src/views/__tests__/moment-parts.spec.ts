@@ -10,7 +10,7 @@ import { Detail } from '../shared/lines/detail';
 import type { ILine } from '../shared/lines/line';
 import { lineRecipe } from '../shared/lines/line-recipe';
 import { cellsOf } from '../moments/map-cells';
-import { movesOf } from '../moments/moves-pane';
+import { movesOf } from '../moments/cell-panes';
 import { middleCut, shortName, shortNames } from '../shared/short-name';
 import { MemoryMoments } from '../../store/__tests__/memory-moments';
 

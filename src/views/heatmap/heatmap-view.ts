@@ -29,7 +29,8 @@ import {
   type ILayer,
   type IShown,
   type HeatmapQuestion,
-  type IHeatmapRead
+  type IHeatmapRead,
+  valueIn
 } from './heatmap-data';
 import { heatmapRecipe } from './heatmap-recipe';
 import {
@@ -40,7 +41,6 @@ import {
   peakOf,
   positionWords
 } from './heatmap-words';
-import { valueIn } from './matrix';
 import { queryOf, StepRows } from './step-rows';
 import { TextSource } from './text-source';
 

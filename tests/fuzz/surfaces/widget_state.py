@@ -5,7 +5,7 @@ from typing import Any
 
 from traitlets import TraitError
 
-from megalens.pictures.widgets.errors import WidgetError
+from megalens.pictures.widgets.base import WidgetError
 from megalens.pictures.widgets.generated import VIEW_CLASSES
 from megalens.protocol import option_schema, view_fields
 from tests.fuzz.mutate import hostile_text, hostile_value, mutated_tree

@@ -1,6 +1,6 @@
 // Jobs that behave badly, or say back what they were given: the bundle of the tests of the engine's process.
 import '../../../src/engine/polyfills';
-import { expose } from '../../../src/engine/expose';
+import { expose } from '../../../src/engine/pipe';
 import { registerJob } from '../../../src/engine/jobs';
 
 const arg = (args: unknown, name: string): unknown => (args as Record<string, unknown>)[name];

@@ -1,5 +1,5 @@
 import '../../../src/engine/polyfills';
-import { expose } from '../../../src/engine/expose';
+import { expose } from '../../../src/engine/pipe';
 import { registerJob } from '../../../src/engine/jobs';
 import { planPipeline } from '../../../src/instruments/pipeline/engine/pipeline-job';
 

@@ -1,5 +1,5 @@
 import '../../../src/engine/polyfills';
-import { expose } from '../../../src/engine/expose';
+import { expose } from '../../../src/engine/pipe';
 import { registerJob } from '../../../src/engine/jobs';
 import { recipes } from './recipes';
 

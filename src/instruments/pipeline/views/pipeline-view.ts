@@ -3,13 +3,168 @@ import { fullViewOptions } from '../../../protocol/view-options';
 import type { IRunSource } from '../../../store/source';
 import type { ICompositionEnvironment, IViewDefinition } from '../../../views/shared/definition';
 import { selectControl, type IChoice } from '../../../views/shared/control';
-import type { Outcome } from '../plan';
-import { MemoryPane } from './memory-pane';
-import { PipelineReader } from './pipeline-reader';
+import {
+  formatBytes,
+  formatInteger,
+  formatNumber,
+  type IPlace,
+  type IRecipe,
+  timeWords
+} from '../../../charts';
+import type { IMark, IMoved, Loaded } from '../../../views/shared/content';
+import { lineColors } from '../../../views/shared/lines/legend';
+import { lineRecipe } from '../../../views/shared/lines/line-recipe';
+import type { ILine } from '../../../views/shared/lines/line';
+import { nothingYet } from '../../../views/shared/states';
+import { hold, moveOf, placeBefore, padded } from '../../../views/shared/scale';
+import type { ITip } from '../../../views/shared/table';
+import { memoryLine, type IPlanned, type Outcome } from '../plan';
+import { type IPipelineRead, PipelineReader } from './pipeline-reader';
 import { PlanPane, SchedulesPane } from './plan-pane';
 import { PlanView, type IPlanToolbar, type PlanPanes } from './plan-view';
 import { SCHEDULES, scheduleWords } from './operation-words';
-import { changedSettings, whatIfControls } from './what-if';
+import { GB, changedSettings, whatIfControls } from './what-if';
+import { PipelinePane } from './pipeline-pane';
+
+/** Most stages whose lines are told in a tip. */
+const MOST_LISTED = 12;
+
+/** What each stage holds over the planned step: weights, and activations from their forward pass until they are used. */
+class MemoryPane extends PipelinePane {
+  override readonly subject = this.t('Memory of stages');
+
+  protected show(read: IPipelineRead, shown: IPlanned): Loaded {
+    const { env, t } = this;
+    const { plan, peakBytes, nominalMs } = shown;
+    const peak = Math.max(...peakBytes);
+    if (peak === 0) {
+      return {
+        state: nothingYet(
+          t('Memory is drawn once the size of activations or weights is set under What if.'),
+          this.actions,
+          t
+        )
+      };
+    }
+    this._held = Array.from({ length: plan.stages }, (_, stage) =>
+      memoryLine(shown.table, shown.times, stage, shown)
+    );
+    const lines = this._held.map(({ time, bytes }, stage) => stepped(time, bytes, nominalMs, stage, t));
+    const limit = read.what.request.memory_bytes ?? null;
+    const top = Math.max(peak, limit ?? 0) / GB;
+    const x = [0, nominalMs * 1.01] as const;
+    const y = padded([0, top], false);
+    const fullest = peakBytes.indexOf(peak);
+    const bars =
+      limit === null
+        ? []
+        : [{ x: 0, x2: x[1], base: limit / GB, value: limit / GB + y[1] / 300, name: '', color: '#888888' }];
+    const recipeIn = (dark: boolean): IRecipe => {
+      const recipe = lineRecipe(
+        {
+          lines,
+          colors: lineColors(lines, dark),
+          bad: [],
+          x,
+          ys: [y],
+          texts: {
+            xTitle: t('ms since the step began'),
+            yTitle: t('GB'),
+            colorTitle: t('stage'),
+            yScale: 'linear',
+            xLabel: "join(split(format(datum.value, ',~f'), ','), '\u2009')"
+          }
+        },
+        null
+      );
+      return { ...recipe, datasets: { ...recipe.datasets, bars } };
+    };
+    return {
+      content: {
+        title: t('Memory of stages, %1', this.nameOf(shown)),
+        caption: [
+          t(
+            'Weights all the time, an activation from the beginning of its forward pass to the end of its backward pass.'
+          ),
+          ...(limit === null ? [] : [t('A stage may hold %1: the thin line.', formatBytes(limit))])
+        ],
+        summary: t('Stage %1 holds most: %2.', formatInteger(fullest), formatBytes(peak)),
+        recipe: recipeIn(env.isDark),
+        printed: (dark = false) => recipeIn(dark),
+        extent: { x, y }
+      }
+    };
+  }
+
+  override probe({ x }: IPlace): IMark | null {
+    return this._held.length === 0 ? null : { facet: null, x: [x, x], y: null };
+  }
+
+  override tipOf({ x }: IMark): ITip | null {
+    const { t } = this;
+    return {
+      heading: t('after %1', timeWords(x[0])),
+      lines: this._held.slice(0, MOST_LISTED).map((_, stage) => ({
+        name: t('stage %1', formatInteger(stage)),
+        value: formatBytes(this._at(stage, x[0]))
+      }))
+    };
+  }
+
+  override move(key: string): IMoved | null {
+    const by = moveOf(key);
+    const times = this._held[0]?.time ?? [];
+    if (by === undefined || times.length === 0) {
+      return null;
+    }
+    this._place = hold(this._place + by[0], times.length);
+    const x = times[this._place] ?? 0;
+    const values = this._held
+      .slice(0, MOST_LISTED)
+      .map((_, stage) => this.t('stage %1 %2', formatInteger(stage), formatBytes(this._at(stage, x))));
+    const said = `${timeWords(x)}: ${values.join(', ')}`;
+    return { said, mark: { facet: null, x: [x, x], y: null }, ...(key === 'copy' ? { copy: said } : {}) };
+  }
+
+  private _at(stage: number, x: number): number {
+    const { time, bytes } = this._held[stage] ?? { time: [], bytes: [] };
+    return bytes[Math.max(0, placeBefore(time, x))] ?? 0;
+  }
+
+  private _held: ReturnType<typeof memoryLine>[] = [];
+  private _place = 0;
+}
+
+/** A line of steps: what is held from one change to the next. */
+function stepped(
+  time: Float64Array,
+  bytes: Float64Array,
+  end: number,
+  stage: number,
+  t: (text: string, ...args: (string | number)[]) => string
+): ILine {
+  const x = new Float64Array(2 * time.length);
+  const value = new Float64Array(2 * time.length);
+  time.forEach((at, place) => {
+    const gb = (bytes[place] ?? 0) / GB;
+    x.set([at, time[place + 1] ?? end], 2 * place);
+    value.set([gb, gb], 2 * place);
+  });
+  const name = t('stage %1', formatNumber(stage));
+  return {
+    key: String(stage),
+    name,
+    label: name,
+    run: 0,
+    layer: stage,
+    x,
+    value,
+    step: x,
+    starts: [],
+    isThin: false,
+    nonFinite: new Float64Array(x.length)
+  };
+}
 
 type Options = Required<PipelineOptions>;
 

@@ -1,8 +1,7 @@
 /** @jest-environment node */
 import type { RunSetting } from '../../../client/runs-api';
 import type { IRunEntry, IRunSummary } from '../../../tokens';
-import { formatDuration } from '../duration';
-import { differing, filtered, ordered, tableRows, type IOrder } from '../table-rows';
+import { formatDuration, differing, filtered, ordered, tableRows, type IOrder } from '../table-rows';
 
 const entry = (id: string, more: Partial<IRunEntry> = {}): IRunEntry => ({
   id,

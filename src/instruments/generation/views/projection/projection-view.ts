@@ -1,5 +1,8 @@
+import { formatInteger, formatNumber } from '../../../../charts';
 import type { ProjectionOptions, ViewOptions } from '../../../../protocol/views.generated';
 import type { IRunSource } from '../../../../store/source';
+import { python, writtenCall } from '../../../../views/code';
+import type { INote, Loaded } from '../../../../views/shared/content';
 import type { Control } from '../../../../views/shared/control';
 import type {
   IComposition,
@@ -7,11 +10,191 @@ import type {
   IViewPart,
   IViewDefinition
 } from '../../../../views/shared/definition';
+import { tokenText } from '../../../../views/shared/describe';
+import { emptyState } from '../../../../views/shared/states';
+import { numberColumn, type ITableColumn } from '../../../../views/shared/table';
 import type { IViewEnvironment } from '../../../../views/shared/view-model';
-import { GroupPane } from './group-pane';
+import { lengthOf, type ILike } from './planes';
 import { PointsPane } from './points-pane';
-import type { ProjectionPane } from './projection-pane';
-import { ProjectionReader } from './projection-reader';
+import { ProjectionPane } from './projection-pane';
+import { type IProjected, ProjectionReader } from './projection-reader';
+import { countWords, tokenWords } from './projection-words';
+import { promptName, type TokenGroup } from './token-group';
+
+/** Neighbours of a group that are listed. */
+const NEIGHBOURS = 20;
+
+interface IRow extends ILike {
+  readonly isInGroup: boolean;
+}
+
+/** The tokens of a group and its neighbours, and the way from the others to it as a line of code. */
+class GroupPane extends ProjectionPane {
+  protected show(projected: IProjected): Loaded {
+    const { t } = this;
+    const { generations, plane, text } = projected;
+    const { kept } = plane.features;
+    const group = this.groupOf(projected);
+    const isIn = (row: number): boolean => {
+      const token = text.tokens[kept[row] ?? -1];
+      return token !== undefined && group.has(token);
+    };
+    const members = Array.from(kept.keys()).filter(isIn);
+    if (members.length === 0) {
+      const sentence = t('No token of the group is among those that are drawn.');
+      return { state: emptyState(sentence, t('Let the group go'), () => this.pick({ group: '' })) };
+    }
+    const likeness = projected.likeness();
+    const mean = likeness.meanOf(members);
+    const alike = likeness.to(mean);
+    const nearestOf = (row: number, but: (other: number) => boolean): number | null =>
+      likeness.nearest(likeness.vectorOf(row), 1, but)[0]?.row ?? null;
+    const rows: IRow[] = [
+      ...members
+        .map(row => ({ row, similarity: alike[row] ?? NaN, isInGroup: true }))
+        .sort((a, b) => b.similarity - a.similarity),
+      ...likeness.nearest(mean, NEIGHBOURS, isIn).map(each => ({ ...each, isInGroup: false }))
+    ];
+    const tokenOf = (at: number): IProjected['text']['tokens'][number] | undefined =>
+      text.tokens[kept[rows[at]?.row ?? -1] ?? -1];
+    const neighbour = new Map<number, string>();
+    const neighbourOf = (at: number): string => {
+      const known = neighbour.get(at);
+      const row = rows[at]?.row ?? -1;
+      const found =
+        known ??
+        this._wordsOf(
+          projected,
+          nearestOf(row, other => other === row)
+        );
+      neighbour.set(at, found);
+      return found;
+    };
+    const columns: ITableColumn[] = [
+      {
+        title: t('token'),
+        text: at => tokenText(tokenOf(at)?.piece ?? ''),
+        press: at => this._pin(tokenOf(at))
+      },
+      {
+        title: t('in the group'),
+        text: at => (rows[at]?.isInGroup ? t('yes') : t('neighbour')),
+        sortBy: at => (rows[at]?.isInGroup ? 1 : 0)
+      },
+      numberColumn(t('cosine similarity to its mean'), at => rows[at]?.similarity ?? NaN),
+      ...(generations.length > 1
+        ? [numberColumn(t('generation'), at => tokenOf(at)?.generation ?? NaN, formatInteger)]
+        : []),
+      numberColumn(t('sequence'), at => tokenOf(at)?.sequence ?? NaN, formatInteger),
+      numberColumn(t('position'), at => tokenOf(at)?.position ?? NaN, formatInteger),
+      {
+        title: t('prompt'),
+        text: at => {
+          const token = tokenOf(at);
+          return token ? promptName(token.generation, token.prompt, generations, t) : '';
+        }
+      },
+      { title: t('most alike token'), text: neighbourOf }
+    ];
+    return {
+      content: {
+        recipe: null,
+        body: { columns, rows: rows.length },
+        extent: { x: [0, 1], y: [0, 1] },
+        title: t('Group of %1', countWords(members.length, t)),
+        caption: [
+          t(
+            'Similarity is the cosine between vectors about the mean of all %1 tokens that are drawn; after the group its %2 nearest neighbours.',
+            formatInteger(kept.length),
+            formatInteger(rows.length - members.length)
+          )
+        ],
+        summary: '',
+        notes: members.length < kept.length ? [this._note(projected, group, members, mean)] : []
+      }
+    };
+  }
+
+  /** How far the group is from the others, and the lines that save the way there. */
+  private _note(
+    projected: IProjected,
+    group: TokenGroup,
+    members: readonly number[],
+    mean: Float64Array
+  ): INote {
+    const { t } = this;
+    const { features, source } = projected.plane;
+    const rest = features.rows - members.length;
+    // The mean of all is 0, so that of the others lies opposite.
+    const length = (lengthOf(mean) * features.rows) / rest;
+    const code = this._code(projected, group);
+    const isWhole = features.columns === (source.row.sourceShape[source.row.sourceShape.length - 1] ?? 0);
+    const apart = t(
+      this.wished.standardise
+        ? 'The mean of the group is %1 deviations from that of the %2 other tokens.'
+        : 'The mean of the group is %1 from that of the %2 other tokens.',
+      formatNumber(length, 3),
+      formatInteger(rest)
+    );
+    const coarse = t(
+      'Of the direction only what the compressor kept is known: trace it with NoOp to have all of it.'
+    );
+    const copy = async (): Promise<void> => {
+      await this.actions.copy(code);
+      this._copied = code;
+      this.env.refresh(true);
+    };
+    return {
+      text:
+        this._copied === code
+          ? t('Two lines that save the direction are on the clipboard: paste them into a cell.')
+          : isWhole
+            ? apart
+            : `${apart} ${coarse}`,
+      action: {
+        label: t('Steer by this direction'),
+        run: () => void copy().catch((reason: unknown) => this.env.fail(reason))
+      }
+    };
+  }
+
+  /** Lines that have the kernel compute the direction from the run and save it as `Projection` and `AddVector` read it. */
+  private _code({ generations, plane }: IProjected, group: TokenGroup): string {
+    const { flag, part } = this.wished;
+    const numbers = generations.map(({ generation }) => generation);
+    const isOne = numbers.length === 1;
+    const tokens = group.tokens.map(({ generation, sequence, position }) =>
+      isOne ? `(${sequence}, ${position})` : `(${generation}, ${sequence}, ${position})`
+    );
+    const direction = writtenCall(
+      'run.direction',
+      [python(flag)],
+      [
+        ['layer', python(plane.layer)],
+        ['generation', python(isOne ? numbers[0] : numbers)],
+        ['tokens', `[${tokens.join(', ')}]`],
+        ...(part === null ? [] : [['part', python(part)] as const])
+      ]
+    );
+    const save = writtenCall('megalens.save_direction', [python('direction.safetensors'), 'direction']);
+    return `direction = ${direction}\n${save}`;
+  }
+
+  private _wordsOf({ plane, text }: IProjected, row: number | null): string {
+    const token = row === null ? undefined : text.tokens[plane.features.kept[row] ?? -1];
+    return token ? tokenWords(token, this.t) : '';
+  }
+
+  private _pin(token: IProjected['text']['tokens'][number] | undefined): void {
+    if (token) {
+      const { generation, sequence, position } = token;
+      this.env.pinPosition({ generation, sequence, position });
+    }
+  }
+
+  /** What was copied last. */
+  private _copied = '';
+}
 
 type Pane = new (source: IRunSource, env: IViewEnvironment, reader: ProjectionReader) => ProjectionPane;
 

@@ -7,14 +7,13 @@ import { TextPlaces } from '../../store/generated-tokens';
 import { tokenText } from '../../../../views/shared/describe';
 import { promptWords } from './generation-view';
 import { tokenWords } from './token-text';
-import type { HeatmapQuestion, ITextShown } from '../../../../views/heatmap/heatmap-data';
+import type { HeatmapQuestion, ITextShown, ISlice } from '../../../../views/heatmap/heatmap-data';
 import type {
   IOfferedText,
   ITextFound,
   ITextRows,
   OpenTextRows
 } from '../../../../views/heatmap/text-source';
-import type { ISlice } from '../../../../views/heatmap/matrix';
 
 /** Cells of attention along an axis at most: a screen has no more pixels for them. */
 const MOST_CELLS = 1024;
