@@ -121,3 +121,24 @@ def test_the_rest_stands_without_a_slice(name: str, tmp_path: Path) -> None:
         *("tests/test_slices.py", "tests/protocol/test_streams.py", "tests/protocol/test_settings.py"),
         "tests/runs/test_recorded_run.py",
     )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("name", sorted(ATTRIBUTES))
+def test_the_page_builds_without_a_slice(name: str, tmp_path: Path) -> None:
+    root = tmp_path / "copy"
+    programs = ROOT / "node_modules" / ".bin"
+
+    def run(where: Path, *command: str | Path) -> None:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=200, check=False, cwd=where, env=dict(os.environ)
+        )
+        assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
+
+    run(ROOT, "node", "scripts/without-slice.mjs", name, root)
+    assert not (root / "src" / "instruments" / name).exists()
+    assert f"./{name}'" not in (root / "src/instruments/slices.generated.ts").read_text(encoding="utf-8")
+    run(root, programs / "tsc", "--noEmit")
+    run(root, "node", "scripts/build-bundles.mjs")
+    run(root, programs / "jest", "src/__tests__/imports.spec.ts", "src/views/__tests__/still.spec.ts")
