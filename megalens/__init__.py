@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .api.notebook import NotebookRun, connect, open, open_all
     from .api.statistics import log_statistics
     from .api.trace import trace
-    from .hub.errors import HubError
+    from .hub.options import HubError
     from .instruments import pipeline
     from .instruments.generation.errors import GenerationError
     from .instruments.generation.requests import save_direction
@@ -108,7 +108,7 @@ _HOMES = {
     ".runs.errors": ("ClientError",),
     ".pictures.engine.process": ("EngineError",),
     ".instruments.generation.errors": ("GenerationError",),
-    ".hub.errors": ("HubError",),
+    ".hub.options": ("HubError",),
     ".instruments.pipeline.errors": (
         "PipelineError",
         "SplitError",

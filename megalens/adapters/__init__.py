@@ -6,8 +6,8 @@ from .adapter import Adapter
 from .find import ADAPTERS, find_adapter, find_moments
 from .layer_roles import Mixture
 from .megatron_core import MegatronAdapter
-from .sites import sites_of
 from .structure import GPT_TABLE, StructureAdapter
+from .table import sites_of
 from .torch_place import mesh_place, torch_place
 
 if TYPE_CHECKING:

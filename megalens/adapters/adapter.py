@@ -11,9 +11,8 @@ from torch import Tensor, nn
 from ..protocol import EMBEDDING
 from ..tracer import FlagPoints, ModelPoints, SitePoints, Source, TracerError
 from .layer_sources import EXPERT_FLAGS, LAYER_FLAGS, LayerSources
-from .sites import sites_of
 from .sizes import model_sizes, unwrapped
-from .table import LayerTable, below, find, path_and_item
+from .table import LayerTable, below, find, path_and_item, sites_of
 from .torch_place import torch_place
 
 __all__ = ["Adapter"]

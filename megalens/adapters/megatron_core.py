@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from ..protocol import EMBEDDING
 from ..tracer import FlagPoints, ModelPoints, Place, Shards, Source, TracerError
-from .sites import sites_of
 from .sizes import ModelSizes, halves, unwrapped
+from .table import sites_of
 
 __all__ = ["MegatronAdapter"]
 

@@ -136,7 +136,7 @@ def _connect(arguments: argparse.Namespace) -> int:
 def _run(arguments: argparse.Namespace, record: Path | None) -> int:
     from ..hub.dialects.dialect import DialectError
     from ..hub.dialects.follow import follow
-    from ..hub.errors import HubError
+    from ..hub.options import HubError
     from ..protocol import ProtocolError
 
     command = "connect" if record is None else "record"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..hub.discovery import live_hubs, runtime_folder
-from ..hub.errors import HubError
+from ..hub.options import HubError
 from ..protocol import shown_text
 
 if TYPE_CHECKING:

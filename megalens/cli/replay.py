@@ -47,7 +47,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def _replay(arguments: argparse.Namespace) -> int:
     import asyncio
 
-    from ..hub.errors import HubError
+    from ..hub.options import HubError
     from ..hub.replay import play
     from ..runs import ClientError
 

@@ -5,7 +5,7 @@ only.
 from __future__ import annotations
 
 from .discovery import HubEntry, find_hub, live_hubs, remove_entry, runtime_folder, write_entry
-from .errors import HubError
+from .options import HubError
 
 __all__ = [
     "HubEntry",

@@ -14,7 +14,7 @@ from pathlib import Path
 import platformdirs
 
 from ..protocol import ProtocolError, check_definition, open_plain, parse_json, replace_file, shown_text
-from .errors import HubError
+from .options import HubError
 
 __all__ = [
     "HubEntry",

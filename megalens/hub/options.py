@@ -8,10 +8,16 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["HubOptions", "new_run_id"]
+from ..protocol import MegalensError
+
+__all__ = ["HubOptions", "new_run_id", "HubError"]
 
 _MIB = 1024 * 1024
 _MOST_LETTERS = 40
+
+
+class HubError(MegalensError, RuntimeError):
+    """The hub cannot do what it was asked. The text is one sentence or two for a person."""
 
 
 @dataclass(frozen=True)

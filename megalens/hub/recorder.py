@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from ..protocol import CheckedBody
 from ..protocol.messages_generated import Recording, RunFile
-from .errors import HubError
+from .options import HubError
 from .recording_folder import RecordingFolder
 from .stream_file import StepRanges
 

@@ -22,7 +22,7 @@ from ..protocol import (
 )
 from ..protocol.messages_generated import Announce, RunFile
 from .discovery import HubEntry, live_hubs
-from .errors import HubError
+from .options import HubError
 
 __all__ = ["other_words", "read_resumed", "set_aside"]
 

@@ -20,9 +20,8 @@ from .batch_connection import BatchConnection
 from .clients import Clients
 from .connections import HalfOpen, check_upgrade, select_subprotocol
 from .discovery import HubEntry, process_identity, remove_entry, write_entry
-from .errors import HubError
 from .minute_log import MinuteLog
-from .options import HubOptions, new_run_id
+from .options import HubError, HubOptions, new_run_id
 from .process import connection_limits, process_runs
 from .publisher import Publisher
 from .recorder import Recorder

@@ -20,7 +20,7 @@ from megalens.hub.discovery import (
     runtime_folder,
     write_entry,
 )
-from megalens.hub.errors import HubError
+from megalens.hub.options import HubError
 
 
 def entry(run="run-1", **changes):

@@ -1,10 +1,10 @@
 """Moments of tensors as they were recorded: found, cached, filtered, grouped and merged where they lie. No pandas on the way, apart from the frame at the end."""
 
-from .files_rows import rows_of
 from .frame import moment_frame
 from .grouping.answer import MomentGroups
 from .grouping.group_keys import GROUP_COLUMNS
 from .grouping.query import MomentQuery
+from .jsonl.jsonl_rows import rows_of
 from .jsonl.tree import StatisticsFile, StatisticsTree, find_trees, holds_statistics
 from .progress_bar import ProgressBar
 from .rows.libraries import load_libraries

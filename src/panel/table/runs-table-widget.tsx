@@ -2,10 +2,303 @@ import { ReactWidget, UseSignal } from '@jupyterlab/ui-components';
 import type { Message } from '@lumino/messaging';
 import { Signal } from '@lumino/signaling';
 import * as React from 'react';
+import type { TranslationBundle } from '@jupyterlab/translation';
 import { faultSentence } from '../../views/shared/fault-text';
-import type { IMegalensRuns, IRunSummary } from '../../tokens';
+import type { IRunEntry, IRunSummary, IMegalensRuns } from '../../tokens';
+import { formatBytes, formatInteger, formatNumber } from '../../charts/format';
+import { startText } from '../../client/run-labels';
 import type { PanelModel } from '../shell/panel-model';
-import { RunsTable } from './runs-table';
+import { CompareBar } from '../runs/compare-bar';
+import { bytesOf, isDeletable } from '../runs/keep-newest';
+import { runMark } from '../runs/run-mark';
+import { NoticeBox } from '../shell/notice-box';
+import { PanelButton } from '../shell/section';
+import {
+  formatDuration,
+  differing,
+  filtered,
+  MOST_SETTINGS,
+  ordered,
+  sameColumn,
+  tableRows,
+  type IOrder,
+  type ITableRow
+} from './table-rows';
+
+/** A column of every table, or one of a setting in which runs differ. */
+interface IColumn {
+  readonly by: IOrder['by'];
+  readonly title: string;
+  readonly help?: string;
+  readonly figures?: boolean;
+  readonly cell: (row: ITableRow) => React.ReactNode;
+}
+
+/** All runs: sorted, filtered, several marked, compared, annotated and deleted. */
+function RunsTable(props: {
+  model: PanelModel;
+  summaries: ReadonlyMap<string, IRunSummary>;
+}): React.ReactElement {
+  const { model, summaries } = props;
+  const { runs, trans } = model;
+  const [text, setText] = React.useState('');
+  const [order, setOrder] = React.useState<IOrder>({ by: 'started', descending: true });
+  const stateOf = (entry: IRunEntry): string => markOf(model, entry).words;
+  const all = tableRows(runs.entries, withOpen(model, summaries), stateOf, Date.now() / 1000);
+  const rows = ordered(filtered(all, text), order);
+  const differ = differing(rows);
+  const columns = columnsOf(model, differ.slice(0, MOST_SETTINGS));
+  const marked = new Set(runs.marked);
+  const entries = rows.map(({ entry }) => entry);
+  const notesOf = ({ notes }: IRunEntry): string => notes || trans.__('add…');
+  const chosen = entries.filter(({ id }) => marked.has(id));
+  const deletable = chosen.filter(isDeletable);
+  const notice = model.listNotice;
+  const sort = (by: IOrder['by']): void =>
+    setOrder({ by, descending: sameColumn(by, order.by) ? !order.descending : by === 'started' });
+  return (
+    <>
+      <div className="jp-MegalensRunsTable-bar">
+        <input
+          type="search"
+          className="jp-mod-styled"
+          placeholder={trans.__('Filter by name, tag, note, state or setting')}
+          aria-label={trans.__('Filter the runs')}
+          value={text}
+          onChange={event => setText(event.target.value)}
+        />
+        <span className="jp-MegalensRunsTable-count" role="status">
+          {countText(rows, all.length, trans)}
+        </span>
+        {deletable.length > 0 && (
+          <PanelButton act={() => void model.actions.remove(deletable)}>
+            {trans._n('Delete the recording…', 'Delete %1 recordings…', deletable.length)}
+          </PanelButton>
+        )}
+        {entries.filter(isDeletable).length > 1 && (
+          <PanelButton
+            title={trans.__('Of the recordings that are shown, keep the newest and delete the rest')}
+            act={() => void model.actions.keepNewest(entries)}
+          >
+            {trans.__('Keep newest…')}
+          </PanelButton>
+        )}
+        <CompareBar model={model} />
+      </div>
+      {notice !== null && <NoticeBox notice={notice} trans={trans} act={action => void model.act(action)} />}
+      {all.length > 0 && (
+        <div className="jp-MegalensRunsTable-scroll">
+          <table>
+            <thead>
+              <tr>
+                <th scope="col">
+                  <input
+                    type="checkbox"
+                    aria-label={trans.__('Mark all runs that are shown')}
+                    checked={rows.length > 0 && chosen.length === rows.length}
+                    onChange={event => runs.mark(event.target.checked ? entries.map(({ id }) => id) : [])}
+                  />
+                </th>
+                {columns.map(({ by, title, help, figures }) => {
+                  const sorted = sameColumn(by, order.by);
+                  return (
+                    <th
+                      key={JSON.stringify(by)}
+                      scope="col"
+                      className={figures ? 'jp-mod-figures' : undefined}
+                      aria-sort={sorted ? (order.descending ? 'descending' : 'ascending') : undefined}
+                    >
+                      <button type="button" title={help ?? title} onClick={() => sort(by)}>
+                        {title}
+                        <span aria-hidden="true">{sorted ? (order.descending ? ' ▾' : ' ▴') : ''}</span>
+                      </button>
+                    </th>
+                  );
+                })}
+                <th scope="col">{trans.__('Notes')}</th>
+              </tr>
+            </thead>
+            <tbody>
+              {rows.map(row => (
+                <tr
+                  key={row.entry.id}
+                  data-run={row.entry.id}
+                  className={row.entry.id === runs.chosenId ? 'jp-mod-chosen' : undefined}
+                >
+                  <td>
+                    <input
+                      type="checkbox"
+                      aria-label={trans.__('Mark %1', row.entry.name)}
+                      checked={marked.has(row.entry.id)}
+                      onChange={() =>
+                        runs.mark(
+                          marked.has(row.entry.id)
+                            ? [...marked].filter(id => id !== row.entry.id)
+                            : [...marked, row.entry.id]
+                        )
+                      }
+                    />
+                  </td>
+                  {columns.map(({ by, figures, cell }) => (
+                    <td key={JSON.stringify(by)} className={figures ? 'jp-mod-figures' : undefined}>
+                      {cell(row)}
+                    </td>
+                  ))}
+                  <td className="jp-MegalensRunsTable-notes" title={row.entry.notes}>
+                    {row.entry.bytes === undefined ? (
+                      ''
+                    ) : (
+                      <PanelButton
+                        className="jp-MegalensLink"
+                        aria-label={trans.__('Notes and tags of %1: %2', row.entry.name, notesOf(row.entry))}
+                        act={() => void model.actions.annotate(row.entry)}
+                      >
+                        {notesOf(row.entry)}
+                      </PanelButton>
+                    )}
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+          {rows.length === 0 && <p className="jp-MegalensHint">{trans.__('No run matches the filter.')}</p>}
+          {differ.length > MOST_SETTINGS && (
+            <p className="jp-MegalensHint">
+              {trans.__(
+                'Runs differ in %1 more settings: %2. Filter, and fewer are left.',
+                differ.length - MOST_SETTINGS,
+                differ.slice(MOST_SETTINGS, MOST_SETTINGS + 20).join(', ')
+              )}
+            </p>
+          )}
+        </div>
+      )}
+    </>
+  );
+}
+
+function columnsOf(model: PanelModel, settings: readonly string[]): IColumn[] {
+  const { trans, runs } = model;
+  return [
+    {
+      by: 'name',
+      title: trans.__('Name'),
+      cell: ({ entry }) => (
+        <PanelButton
+          className="jp-MegalensLink"
+          title={trans.__('Show this run in the panel')}
+          act={() => {
+            const { marked } = runs;
+            runs.choose(entry.id);
+            runs.mark(marked);
+          }}
+        >
+          {entry.name}
+        </PanelButton>
+      )
+    },
+    {
+      by: 'state',
+      title: trans.__('State'),
+      cell: ({ entry, state }) => (
+        <span className={`jp-MegalensRun-state jp-mod-${markOf(model, entry).kind}`}>
+          <span className="jp-MegalensRun-mark" aria-hidden="true">
+            {markOf(model, entry).symbol}
+          </span>{' '}
+          {state}
+        </span>
+      )
+    },
+    { by: 'started', title: trans.__('Started'), cell: ({ entry }) => startText(entry) },
+    {
+      by: 'step',
+      title: trans.__('Steps'),
+      figures: true,
+      cell: ({ entry }) => (entry.step === null ? '–' : formatInteger(entry.step))
+    },
+    {
+      by: 'loss',
+      title: trans.__('Last loss'),
+      figures: true,
+      cell: ({ loss }) =>
+        loss === null ? (
+          '–'
+        ) : (
+          <span title={trans.__('%1 at step %2', loss.name, formatInteger(loss.step))}>
+            {formatNumber(loss.value)}
+          </span>
+        )
+    },
+    {
+      by: 'duration',
+      title: trans.__('Duration'),
+      figures: true,
+      cell: ({ duration }) => (Number.isNaN(duration) ? '–' : formatDuration(duration))
+    },
+    ...settings.map((setting): IColumn => ({
+      by: { setting },
+      title: setting.slice(setting.indexOf('.') + 1),
+      help: setting,
+      figures: true,
+      cell: row => settingText(row, setting, trans)
+    })),
+    {
+      by: 'tags',
+      title: trans.__('Tags'),
+      cell: ({ entry }) =>
+        (entry.tags ?? []).map(tag => (
+          <span key={tag} className="jp-MegalensTag">
+            {tag}
+          </span>
+        ))
+    },
+    {
+      by: 'bytes',
+      title: trans.__('Size'),
+      help: trans.__('What the recording takes on the disk'),
+      figures: true,
+      cell: ({ entry }) => (entry.bytes === undefined ? '–' : formatBytes(entry.bytes))
+    }
+  ];
+}
+
+function settingText({ settings }: ITableRow, name: string, trans: TranslationBundle): string {
+  const value = settings.get(name);
+  switch (typeof value) {
+    case 'number':
+      return Number.isInteger(value) ? formatInteger(value) : formatNumber(value);
+    case 'boolean':
+      return value ? trans.__('yes') : trans.__('no');
+    case 'string':
+      return value;
+    case 'undefined':
+      return '–';
+  }
+}
+
+const markOf = (model: PanelModel, entry: IRunEntry): ReturnType<typeof runMark> =>
+  runMark(entry, model.open?.id === entry.id ? model.open : null, model.trans);
+
+/** What the server says, and of the chosen run what the page itself knows and is newer. */
+function withOpen(
+  { open }: PanelModel,
+  summaries: ReadonlyMap<string, IRunSummary>
+): ReadonlyMap<string, IRunSummary> {
+  const loss = open?.summary.loss ?? null;
+  const known = open === null ? undefined : summaries.get(open.id);
+  return open === null || loss === null || loss.step < (known?.loss?.step ?? 0)
+    ? summaries
+    : new Map([...summaries, [open.id, { loss, settings: known?.settings ?? new Map() }]]);
+}
+
+function countText(rows: readonly ITableRow[], all: number, trans: TranslationBundle): string {
+  const bytes = bytesOf(rows.map(({ entry }) => entry));
+  const runs =
+    rows.length === all
+      ? trans._n('%1 run', '%1 runs', all)
+      : trans.__('%1 of %2 runs', formatInteger(rows.length), formatInteger(all));
+  return bytes === 0 ? runs : trans.__('%1, %2 on the disk', runs, formatBytes(bytes));
+}
 
 /** How often the server is asked while the table can be seen, in milliseconds. */
 const ASK_EVERY = 5000;

@@ -1,9 +1,142 @@
+import { own } from '../../protocol/records';
 import type { IContent, INote } from '../shared/content';
+import { onlyShown, toggled, type ILegend, type ILegendEntry } from '../shared/lines/legend';
+import { shortName, shortNames } from '../shared/short-name';
 import type { ITable } from '../shared/table';
 import type { Translate } from '../shared/translate';
 import { DataTable } from './data-table';
 import { element, writeText } from './dom';
-import { Legend } from './legend';
+
+/** Most characters of an entry; the whole name is its title. */
+const MOST_LETTERS = 40;
+
+/**
+ * The names of a picture's lines as buttons: pressed once a line is hidden or shown, pressed twice or with Alt it is shown alone. One of them is a stop of the
+ * Tab key; arrows go to the others.
+ */
+class Legend {
+  constructor(private readonly _t: Translate) {
+    this._all = element('button', {
+      class: 'jp-MegalensLegend-all',
+      type: 'button',
+      tabindex: '-1',
+      hidden: ''
+    });
+    this._all.addEventListener('click', () => {
+      this._legend?.hide([]);
+      this._buttons.values().next().value?.focus();
+    });
+    this.node = element('div', { class: 'jp-MegalensLegend', role: 'group', hidden: '' });
+    this.node.addEventListener('keydown', event => this._onKey(event));
+  }
+
+  readonly node: HTMLElement;
+
+  /** Write the names of lines; null where there are none. Buttons of lines that stay are kept, with their focus. */
+  show(legend: ILegend | null): void {
+    this.node.hidden = legend === null;
+    const key = JSON.stringify(legend);
+    this._legend = legend;
+    if (legend === null || key === this._key) {
+      return;
+    }
+    this._key = key;
+    this.node.setAttribute('aria-label', legend.title);
+    const kept = new Map(this._buttons);
+    this._buttons.clear();
+    const names = shortNames(
+      legend.entries.map(({ name }) => name),
+      MOST_LETTERS,
+      shortName
+    );
+    for (const [at, entry] of legend.entries.entries()) {
+      const button = kept.get(entry.id) ?? this._buttonOf(entry.id);
+      this._buttons.set(entry.id, button);
+      write(button, entry, names[at] ?? '', this._t);
+      button.disabled = legend.entries.length < 2;
+    }
+    const hidden = legend.entries.filter(each => each.isHidden);
+    this._all.hidden = hidden.length === 0;
+    this._all.textContent =
+      hidden.length === 1
+        ? this._t('1 line hidden: show all')
+        : this._t('%1 lines hidden: show all', hidden.length);
+    this._all.title = hidden.map(each => each.name).join(', ');
+    const nodes = [...this._buttons.values(), this._all];
+    if (
+      nodes.some((node, at) => this.node.children[at] !== node) ||
+      this.node.children.length > nodes.length
+    ) {
+      const held = nodes.find(node => node === document.activeElement);
+      this.node.replaceChildren(...nodes);
+      held?.focus();
+    }
+    this._stop(nodes.find(node => node.tabIndex === 0 && !node.hidden) ?? nodes[0]);
+  }
+
+  private _buttonOf(id: string): HTMLButtonElement {
+    const button = element('button', { class: 'jp-MegalensLegend-entry', type: 'button', tabindex: '-1' });
+    button.addEventListener('click', event => {
+      const legend = this._legend;
+      if (legend === null) {
+        return;
+      }
+      if (event.detail < 2) {
+        this._before = legend;
+      }
+      // The second press of two means the legend as it was before the first.
+      legend.hide(
+        event.altKey || event.detail === 2
+          ? onlyShown(event.detail === 2 ? (this._before ?? legend) : legend, id)
+          : toggled(legend, id)
+      );
+    });
+    return button;
+  }
+
+  private _onKey(event: KeyboardEvent): void {
+    const nodes = [...this._buttons.values(), ...(this._all.hidden ? [] : [this._all])];
+    const at = nodes.indexOf(event.target as HTMLButtonElement);
+    const [id] = [...this._buttons].find(([, button]) => button === event.target) ?? [];
+    const to = own({ ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: nodes.length - 1 }, event.key);
+    if (to !== undefined) {
+      const next = nodes[(to + nodes.length) % nodes.length];
+      this._stop(next);
+      next?.focus();
+    } else if (event.altKey && id !== undefined && this._legend && ['Enter', ' '].includes(event.key)) {
+      this._legend.hide(onlyShown(this._legend, id));
+    } else {
+      return;
+    }
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  private _stop(one: HTMLElement | undefined): void {
+    for (const button of [...this._buttons.values(), this._all]) {
+      button.tabIndex = button === one ? 0 : -1;
+    }
+  }
+
+  private _legend: ILegend | null = null;
+  private _before: ILegend | null = null;
+  private _key = '';
+  private readonly _all: HTMLButtonElement;
+  private readonly _buttons = new Map<string, HTMLButtonElement>();
+}
+
+function write(
+  button: HTMLElement,
+  { name, color, isHidden }: ILegendEntry,
+  shown: string,
+  t: Translate
+): void {
+  const line = element('span', { class: 'jp-MegalensLegend-line', 'aria-hidden': 'true' });
+  line.style.background = color;
+  button.replaceChildren(line, shown);
+  button.setAttribute('aria-pressed', String(!isHidden));
+  button.title = t(isHidden ? '%1: show' : '%1: hide; twice, or with Alt: show only this', name);
+}
 
 /** The elements of a view, top to bottom: toolbar, banner, title, stage, state, caption. */
 export class Shell {

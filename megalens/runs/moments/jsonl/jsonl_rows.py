@@ -16,12 +16,13 @@ from ....protocol import MOMENT_STATS, StatIndex, shown_text
 from ...errors import ClientError
 from ..rows.cache_folder import trim_cache
 from ..rows.duck import duck_cursor, quoted_path, sql_chunks
-from ..rows.moment_rows import Chunk, Progress, Wanted
+from ..rows.moment_rows import Chunk, MomentRows, Progress, Wanted
+from ..trainermon.trainermon_rows import TrainerMonRows
 from .cached_file import CachedFile
 from .ingest import bring_up_to_date
 from .tree import StatisticsTree
 
-__all__ = ["JsonlRows"]
+__all__ = ["JsonlRows", "rows_of"]
 
 _COLUMNS = (
     "step, samples, stat, name, rank, -1::INTEGER AS stage, count, mean, m2, m3, m4, 'nan'::DOUBLE AS min, 'nan'::DOUBLE AS max, "
@@ -29,6 +30,11 @@ _COLUMNS = (
 )
 
 _FOREVER = 1 << 62
+
+
+def rows_of(tree: StatisticsTree) -> MomentRows:
+    """Return the rows of a run's files; they are read at the first refresh."""
+    return TrainerMonRows(tree) if tree.layout == "trainermon" else JsonlRows(tree)
 
 
 # Which records a later one supersedes: of a run that went back to an earlier step, and of writers of another

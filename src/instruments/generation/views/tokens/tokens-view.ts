@@ -1,17 +1,257 @@
+import { formatInteger } from '../../../../charts';
 import type { TokensOptions, ViewOptions } from '../../../../protocol/views.generated';
 import type { IRunSource } from '../../../../store/source';
-import type { Control } from '../../../../views/shared/control';
+import { type Control, selectControl } from '../../../../views/shared/control';
 import type {
   IComposition,
   ICompositionEnvironment,
   IViewPart,
   IViewDefinition
 } from '../../../../views/shared/definition';
+import type { Translate } from '../../../../views/shared/translate';
+import type { IGeneration } from '../../store/generations';
+import { requestCode } from '../effects/perturbation';
 import { CandidatesPane } from './candidates-pane';
-import { generateControls } from './generate-controls';
-import { GenerateForm } from './generate-form';
+import { GenerateForm, type INumbers } from './generate-form';
 import { TextReader } from './text-facts';
 import { TextPane, type Which } from './text-pane';
+import { stateWords } from './token-words';
+
+/** The form: prompts, numbers, what is kept, a perturbation, and what became of the request. */
+function generateControls(
+  form: GenerateForm,
+  generations: readonly IGeneration[],
+  copy: (text: string) => void,
+  t: Translate
+): Control[] {
+  const { asked } = form;
+  const underWay = form.underWay(generations);
+  const fields = [
+    ...promptControls(form, t),
+    ...numberControls(form, t),
+    ...keptControls(form, t),
+    ...form.perturb.controls(path => form.faultAt(`${form.perturb.path}.${path}`), t),
+    ...(form.perturb.wish ? form.sweep.controls(form.faultAt('sweep'), form.perturb.sites, t) : []),
+    ...rareControls(form, t)
+  ];
+  const isBlamed = fields.some(each => faultOf(each) !== undefined);
+  return [
+    ...fields.flatMap(withFault),
+    {
+      kind: 'button',
+      id: 'generate.go',
+      text: t('Generate'),
+      title: t('Have the model go on from the prompts (Ctrl and Enter in a prompt)'),
+      isDisabled: asked.kind === 'sent',
+      press: () => void form.submit()
+    },
+    {
+      kind: 'button',
+      id: 'generate.cancel',
+      text: t('Cancel'),
+      title: t('End what waits or is being written'),
+      isDisabled: underWay === null,
+      press: () => underWay && void form.end(generations, underWay.generation)
+    },
+    {
+      kind: 'button',
+      id: 'generate.copy',
+      text: t('Copy as code'),
+      title: t('Copy the line that asks for the same'),
+      isDisabled: isBlamed,
+      press: () => copy(requestCode(form.request))
+    },
+    {
+      kind: 'status',
+      id: 'generate.status',
+      text: statusWords(form, generations, underWay, isBlamed, t),
+      isFault: asked.kind === 'refused' && !isBlamed
+    }
+  ];
+}
+
+const faultOf = (control: Control): string | undefined => ('fault' in control ? control.fault : undefined);
+
+/** A field, and behind it what was said against it. */
+function withFault(control: Control): Control[] {
+  const text = faultOf(control);
+  return text === undefined
+    ? [control]
+    : [control, { kind: 'status', id: `${control.id}.fault`, text, isFault: true }];
+}
+
+function promptControls(form: GenerateForm, t: Translate): Control[] {
+  const { bounds, prompts } = form;
+  return [
+    ...prompts.flatMap((value, at): Control[] => [
+      {
+        kind: 'area',
+        id: `generate.prompt.${at}`,
+        label: t('Prompt %1', formatInteger(at + 1)),
+        value,
+        fault: form.faultAt(`prompts.${at}`),
+        change: text => form.write(at, text),
+        enter: () => void form.submit()
+      },
+      ...(prompts.length > 1
+        ? [
+            {
+              kind: 'button',
+              id: `generate.remove.${at}`,
+              text: t('Remove'),
+              title: t('Take prompt %1 away', formatInteger(at + 1)),
+              press: () => form.remove(at)
+            } satisfies Control
+          ]
+        : [])
+    ]),
+    {
+      kind: 'button',
+      id: 'generate.add',
+      text: t('Add a prompt'),
+      title: t('The model takes %1 texts at once: prompts times samples', formatInteger(bounds.prompts)),
+      isDisabled: prompts.length >= bounds.prompts,
+      press: () => form.add()
+    }
+  ];
+}
+
+function numberControls(form: GenerateForm, t: Translate): Control[] {
+  const { bounds } = form;
+  const number = (
+    name: keyof INumbers,
+    path: string,
+    label: string,
+    [least, most]: readonly [number, number],
+    title: string,
+    isFraction = false
+  ): Control => ({
+    kind: 'number',
+    id: `generate.${path}`,
+    label,
+    title,
+    fault: form.faultAt(path),
+    least,
+    most,
+    isFraction,
+    value: Math.min(most, form.numbers[name]),
+    change: value => form.set({ numbers: { ...form.numbers, [name]: value } })
+  });
+  const [whole, share] = [Number.MAX_SAFE_INTEGER, 1e-6];
+  return [
+    number('tokens', 'tokens', t('Tokens'), [0, bounds.tokens], t('Tokens to write, at most')),
+    number(
+      'temperature',
+      'temperature',
+      t('Temperature'),
+      [0, 100],
+      t('0 always takes the most probable token'),
+      true
+    ),
+    number('topK', 'top_k', t('Top-k'), [0, 1e6], t('Draw from the k most probable tokens; 0 is all')),
+    number(
+      'topP',
+      'top_p',
+      t('Top-p'),
+      [share, 1],
+      t('Draw from the fewest tokens that reach p together; 1 is all'),
+      true
+    ),
+    number('seed', 'seed', t('Seed'), [0, whole], t('The same seed draws the same tokens')),
+    number('samples', 'samples', t('Samples'), [1, bounds.prompts], t('Texts for each prompt')),
+    ...(bounds.no_lens === undefined
+      ? [number('lens', 'lens', t('Logit lens'), [0, 20], t('Candidates to read from each layer; 0 is none'))]
+      : [])
+  ];
+}
+
+function keptControls(form: GenerateForm, t: Translate): Control[] {
+  return [
+    {
+      kind: 'text',
+      id: 'generate.stop',
+      label: t('Stop at'),
+      value: form.stop,
+      suggestions: ['\\n'],
+      spaced: true,
+      fault: form.faultAt('stop'),
+      valid: text => text.length <= 200,
+      change: stop => form.set({ stop })
+    },
+    ...(form.bounds.no_attention === undefined
+      ? [
+          selectControl(
+            'generate.attention',
+            t('Attention'),
+            form.attention ? 'on' : 'off',
+            { off: t('not traced'), on: t('traced') },
+            value => form.set({ attention: value === 'on' })
+          )
+        ]
+      : [])
+  ];
+}
+
+/** What is rarely asked for, folded away until somebody wants it. */
+function rareControls(form: GenerateForm, t: Translate): Control[] {
+  const { isWhole, numbers, stopTokens } = form;
+  return [
+    {
+      kind: 'toggle',
+      id: 'generate.more',
+      text: t('More'),
+      title: t('Candidates and stop tokens'),
+      pressed: isWhole,
+      change: value => form.set({ isWhole: value })
+    },
+    ...(isWhole
+      ? ([
+          {
+            kind: 'number',
+            id: 'generate.candidates',
+            label: t('Candidates'),
+            title: t('Candidates to keep of each position'),
+            fault: form.faultAt('candidates'),
+            least: 0,
+            most: 100,
+            value: numbers.candidates,
+            change: candidates => form.set({ numbers: { ...numbers, candidates } })
+          },
+          {
+            kind: 'text',
+            id: 'generate.stop_tokens',
+            label: t('Stop tokens'),
+            title: t("A sequence ends after one of these; the tokenizer's end of text when absent"),
+            value: stopTokens,
+            suggestions: [],
+            spaced: true,
+            fault: form.faultAt('stop_tokens'),
+            valid: () => true,
+            change: text => form.set({ stopTokens: text })
+          }
+        ] satisfies Control[])
+      : [])
+  ];
+}
+
+/** What became of the request: its place in the queue, how far it is, or why it was refused. */
+function statusWords(
+  { asked }: GenerateForm,
+  generations: readonly IGeneration[],
+  underWay: IGeneration | null,
+  isBlamed: boolean,
+  t: Translate
+): string {
+  if (asked.kind === 'sent') {
+    return t('Asking the model…');
+  }
+  if (asked.kind === 'refused') {
+    return isBlamed ? t('Nothing was asked: see the field at fault.') : asked.message;
+  }
+  const number = asked.kind === 'started' ? asked.start.generation : null;
+  const shown = underWay ?? generations.find(({ generation }) => generation === number);
+  return shown ? t('Generation %1: %2', formatInteger(shown.generation), stateWords(shown, t)) : '';
+}
 
 /**
  * What a model writes: a form that asks it to, the text token by token, what the token that is looked at could have been, and perhaps another text beside it.
