@@ -12,8 +12,6 @@ sys.path.insert(0, str(Path(__file__).parent / "kit"))
 
 import warm
 
-warm.install()
-
 # jsonschema would load a grammar of addresses, which no schema here needs, for more than a second in each worker.
 sys.modules.setdefault("rfc3987_syntax", None)
 
@@ -21,6 +19,8 @@ sys.modules.setdefault("rfc3987_syntax", None)
 # inherit it.
 for _library in ("OMP", "OPENBLAS"):
     os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
+
+warm.install()
 
 # How long one example takes says something of the machine, not of the code.
 hypothesis.settings.register_profile("megalens", deadline=None)

@@ -102,6 +102,8 @@ class _Starter:
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._parents = parents or {}
+        # What one test sets is not for the parents of all; each process that forks from them has a path of its own.
+        self._environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
     def __call__(self, *given: Any) -> int:
         command, _, close, kept, folder, environment = given[:6]
@@ -139,12 +141,11 @@ class _Starter:
                 return parent
         ours, theirs = _channel()
         with theirs:
-            path = [str(Path(__file__).parents[2]), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
             process = subprocess.Popen(
                 [sys.executable, __file__, str(theirs.fileno()), *imported],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                env={**os.environ, COLD: "1", "PYTHONPATH": os.pathsep.join(filter(None, path))},
+                env={**self._environment, COLD: "1"},
                 pass_fds=[theirs.fileno()],
             )
         # It ends by itself once nobody can ask it any more.
@@ -215,10 +216,10 @@ def _become(asked: dict[str, Any]) -> None:
 
 
 def _main(descriptor: str, *modules: str) -> None:
+    own = sys.path[1:]
+    sys.path.insert(0, str(Path(__file__).parents[2]))
     preload(modules)
-    # Each process adds its own.
-    added = {str(Path(__file__).parent), *os.environ["PYTHONPATH"].split(os.pathsep)}
-    sys.path[:] = [part for part in sys.path if part not in added]
+    sys.path[:] = own
     gc.collect()
     gc.freeze()
     asked = _serve(socket.socket(fileno=int(descriptor)))
