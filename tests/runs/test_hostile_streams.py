@@ -46,7 +46,7 @@ def test_small_files_take_little_memory_and_time(template, tmp_path):
         text=True,
         timeout=120,
         check=False,
-        env={**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{root / 'tests'}"},
+        env={**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{root / 'tests' / 'kit'}"},
     )
     assert done.returncode == 0, done.stderr[-2000:]
     told = json.loads(done.stdout.splitlines()[-1])

@@ -70,7 +70,7 @@ def _run(given: Any) -> bool:
         passes.take(stream, pa.Table.from_pylist(rows, stream_schema(stream)))
         if passes.started and not texts:
             texts.append(writer.start(passes.prompts, passes.padded))
-        for done in passes.whole(give_up=chance.random() < 0.3):
+        for done in passes.complete(give_up=chance.random() < 0.3):
             texts += writer.updates(done)
     if texts:
         texts += [*writer.projection(), writer.finish()]

@@ -58,7 +58,7 @@ def test_rows_of_several_passes_are_those_of_each_pass_alone(monkeypatch, gather
     together = written()
     assert max(gathered) >= 20
     gathered.clear()
-    monkeypatch.setattr(capture, "HELD_BYTES", -1)
+    monkeypatch.setattr(capture, "RETAINED_BYTES", -1)
     alone = written()
     assert not any(gathered)
     assert together[0] == alone[0]
@@ -77,7 +77,7 @@ def test_rows_of_several_passes_are_those_of_each_pass_alone(monkeypatch, gather
 def test_the_end_of_a_text_comes_after_all_its_tensors_also_where_the_sending_thread_is_late(
     monkeypatch,
 ) -> None:
-    monkeypatch.setattr(capture, "HELD_BYTES", -1)
+    monkeypatch.setattr(capture, "RETAINED_BYTES", -1)
     sent: list[str] = []
     do_all, send = Producer._do_all, Producer.send
 

@@ -16,7 +16,7 @@ from megalens.runs import open_run
 
 pytestmark = pytest.mark.slow
 
-PROBE = Path(__file__).parent / "page_probe.mjs"
+PROBE = Path(__file__).parents[2] / "kit" / "page_probe.mjs"
 VIEWS = [
     {"view": "moments"},
     {"view": "moments", "kind": "overview", "stat": "residual", "statistic": "kurtosis", "smoothing": 5},
