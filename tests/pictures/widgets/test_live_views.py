@@ -11,8 +11,7 @@ import megalens
 from megalens.pictures.report import build_report
 from megalens.pictures.widgets import VIEW_MIME
 from megalens.pictures.widgets.picture import draw_picture
-from megalens.runs import open_run
-from megalens.runs.answers import run_answers
+from megalens.runs import open_run, run_rows
 
 pytestmark = pytest.mark.slow
 
@@ -57,13 +56,13 @@ VIEWS = [
 
 def test_pictures_of_a_live_run_are_those_of_its_recording(tmp_path, monkeypatch):
     asked = []
-    batches = run_answers._Received.batches
+    batches = run_rows.ReceivedRows.batches
 
     def noted(self, stream, *rest):
         asked.append(stream)
         return batches(self, stream, *rest)
 
-    monkeypatch.setattr(run_answers._Received, "batches", noted)
+    monkeypatch.setattr(run_rows.ReceivedRows, "batches", noted)
 
     def pictures(run):
         drawn = [draw_picture(run, options) for options in VIEWS]
