@@ -29,7 +29,7 @@ FLAGS = ("QKV_mat_mul", "MLP1_mat_mul", "MLP2_mat_mul")
 WAYS = ("without", "traced", "peer")
 TILES = 96
 _SETTLE_STEPS = 4
-_TESTS = Path(__file__).resolve().parents[1] / "tests" / "distributed"
+_TESTS = Path(__file__).resolve().parents[1] / "tests" / "kit"
 
 
 def main() -> None:

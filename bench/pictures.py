@@ -101,7 +101,7 @@ def _rows(what: str, figures: Sequence[Sequence[Mapping[str, float]]]) -> list[R
 
 
 def _recording(home: Path) -> Path:
-    sys.path.insert(0, str(ROOT / "tests"))
+    sys.path.insert(0, str(ROOT / "tests" / "kit"))
     from recorded_run import write_run
 
     return write_run(home / "run")
