@@ -40,6 +40,7 @@ _MOVED = {
 }
 # Public names whose files lie elsewhere: these paths stay.
 _PUBLIC = {"pipeline": "instruments.pipeline", "split": "instruments.pipeline.split"}
+_PATHS = {**_MOVED, **_PUBLIC}
 
 
 class _Moves(Loader):
@@ -66,19 +67,20 @@ class _Moves(Loader):
                 stacklevel=2,
             )
         module = import_module(new)
-        # The import system writes the old path's spec over it.
-        self._own = module.__spec__
+        # The import system writes the old path's spec over the module's own.
+        spec.loader_state = module.__spec__
         return module
 
     def exec_module(self, module: ModuleType) -> None:
         """Leave the module, which has run already, as it was."""
-        module.__spec__ = self._own
+        assert module.__spec__ is not None
+        module.__spec__ = module.__spec__.loader_state
 
 
 def _new_path(old: str) -> str | None:
     parts = old.split(".")
     for count in range(len(parts), 0, -1):
-        new = {**_MOVED, **_PUBLIC}.get(".".join(parts[:count]))
+        new = _PATHS.get(".".join(parts[:count]))
         if new is not None:
             return ".".join([new, *parts[count:]])
     return None

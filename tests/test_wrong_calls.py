@@ -8,6 +8,7 @@ import megalens
 from megalens import MegalensError, Noise1, NoOp, Projection, Tile
 from megalens.demo.model import GPT, GPTConfig
 from megalens.hub import replay
+from megalens.tracer.settings import TraceSettings
 
 F = "MLP1_mat_mul"
 MODEL = GPT(GPTConfig(vocabulary=50, layers=2, hidden=16, heads=2, sequence=12))
@@ -251,6 +252,19 @@ def test_a_wrong_call_of_a_notebook_is_answered_in_its_own_words(run, call, says
 def test_an_argument_that_there_is_not_is_named_whatever_else_is_wrong():
     with pytest.raises(TypeError, match="unexpected keyword argument 'gradd'"):
         log(gradd=1)
+
+
+def test_settings_are_one_object_or_keywords_and_the_model_may_be_named():
+    model = GPT(GPTConfig(vocabulary=32, layers=1, hidden=16, heads=2, sequence=8))
+    settings = TraceSettings(hub=None, first_step=7)
+    started = [
+        megalens.trace(model, hub=None, first_step=7),
+        megalens.trace(model=model, hub=None, first_step=7),
+        megalens.trace(model, settings),
+    ]
+    assert {repr(tracer) for tracer in started} == {"<Tracer without a hub, step 6, flags []>"}
+    with pytest.raises(TypeError, match=r"trace\(\) takes its settings by keyword, got 1 by position"):
+        megalens.trace(model, "a name")
 
 
 def test_flags_are_switched_by_names_by_true_and_by_settings_wherever_they_are_asked_for():

@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import fields
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 __all__ = ["takes_keywords"]
 
@@ -37,7 +37,7 @@ def takes_keywords(
 
     def decorate(call: Callable[[_M, _S], _R]) -> Callable[Concatenate[_M, _P], _R]:
         @wraps(call)
-        def front(model: Any, /, *given: Any, **keywords: Any) -> Any:
+        def front(model: Any, *given: Any, **keywords: Any) -> Any:
             if given and isinstance(given[-1], kind) and not keywords:
                 return call(model, given[-1])
             named = dict(zip(own, given, strict=False)) if others else {}
@@ -57,13 +57,15 @@ def takes_keywords(
             parameters[0] = parameters[0].replace(kind=inspect.Parameter.POSITIONAL_OR_KEYWORD)
             parameters.append(inspect.Parameter("options", inspect.Parameter.VAR_KEYWORD))
         first = next(iter(inspect.signature(call).parameters.values()))
-        front.__signature__ = inspect.signature(call).replace(parameters=[first, *parameters])  # type: ignore[attr-defined]
+        # The model may be given by its name too, which the type cannot say.
+        documented: Any = front
+        documented.__signature__ = inspect.signature(call).replace(parameters=[first, *parameters])
         section = (
             inspect.cleandoc(kind.__doc__)
             .partition("Attributes\n----------\n")[2]
             .partition("\n\nRaises\n")[0]
         )
-        front.__doc__ = inspect.cleandoc(call.__doc__ or "").replace("settings\n    See below.", section)
-        return front
+        documented.__doc__ = inspect.cleandoc(call.__doc__ or "").replace("settings\n    See below.", section)
+        return cast("Callable[Concatenate[_M, _P], _R]", documented)
 
     return decorate

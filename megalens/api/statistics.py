@@ -15,7 +15,7 @@ from ..protocol import StepReadings, is_whole
 from ..tracer.errors import TracerError
 from ..tracer.moments.gathering import CompleteStep
 from ..tracer.moments.hooks.gradients import LossScale
-from ..tracer.moments.intervals import STATE, Intervals
+from ..tracer.moments.intervals import JUDGED, STATE, Intervals
 from ..tracer.moments.jsonl import JsonlFiles
 from ..tracer.moments.logger import StatisticsLogger
 from ..tracer.points import IAdapter, ModelPoints
@@ -29,23 +29,8 @@ from .trace import model_points, trace
 __all__ = ["log_statistics"]
 
 _SITES = ("projections", "all")
-# Statistics that viewers see, in the order in which they are offered; those after them are for what judges a
-# step.
-_SHOWN = (
-    "param",
-    "grad",
-    "activation",
-    "dgrad",
-    "residual",
-    "residual_dgrad",
-    "attention_entropy",
-    "attention_max",
-    "router_entropy",
-    "router_similarity",
-    "stable_rank",
-    "kernel_norm",
-)
-_JUDGED = ("grad_unreduced", "grad_accumulated", "param_origin", "gradient_direction", "communication")
+# Statistics that viewers see, in the order in which they are offered; the others are for what judges a step.
+_SHOWN = tuple(each.name for each in fields(Intervals) if each.name not in JUDGED)
 
 
 @dataclass(frozen=True)
@@ -175,10 +160,11 @@ class StatisticsSettings:
         """Return every how many steps each statistic is measured. Raises ``TracerError`` where one is no
         number of steps.
         """
-        return Intervals.of(
-            **{name: getattr(self, name) for name in (*_SHOWN, *_JUDGED)},
-            **dict.fromkeys(STATE, self.optimizer_state),
-        )
+        every = {
+            each.name: self.optimizer_state if each.name in STATE else getattr(self, each.name)
+            for each in fields(Intervals)
+        }
+        return Intervals.of(**every)
 
     def check_named(self, intervals: Intervals) -> None:
         """Raise ``TracerError`` where no statistic is named, not even as one that is off."""

@@ -447,9 +447,10 @@ class Tracer:
         settings = settings_from(asked, common, self.points.flags, now)
         if timeline is not None:
             watching = self.instrument("timeline")
-            if watching is None:
-                raise TracerError("timeline=… needs the instrument timeline, which this tracer lacks.")
-            settings["instruments"] = {"timeline": watching.settings_from(timeline)}
+            # Where there is none the change is refused as that of any other instrument.
+            settings["instruments"] = {
+                "timeline": {} if watching is None else watching.settings_from(timeline)
+            }
         if pipeline is not None:
             settings["instruments"] = {
                 **settings.get("instruments", {}),
