@@ -253,7 +253,7 @@ def chosen(arguments: list[str]) -> list[Check]:
         picked = None if "--all" in rest else picks(changed_files())
         if picked is None:
             return fast
-        print(f"Picked by what changed: {_told(picked)}. Everything: make test-fast ALL=1.", flush=True)
+        print(f"Picked by what changed: {_listed(picked)}. Everything: make test-fast ALL=1.", flush=True)
         return [_narrowed(check, picked) for check in fast if picked.get(check.name) != ()]
     if what == "all":
         whole = [check for check in CHECKS if not check.name.endswith(", fast")]
@@ -271,7 +271,7 @@ def _narrowed(check: Check, picked: dict[str, tuple[str, ...]]) -> Check:
     return replace(check, command=(*check.command, *picked.get(check.name, ())))
 
 
-def _told(picked: dict[str, tuple[str, ...]]) -> str:
+def _listed(picked: dict[str, tuple[str, ...]]) -> str:
     return (
         "; ".join(
             f"{name} {' '.join(each[:6])}{' …' if len(each) > 6 else ''}"

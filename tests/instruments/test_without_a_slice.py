@@ -68,22 +68,30 @@ TRAINS = """
 """
 
 
-def copy(to: Path, name: str) -> Path:
-    """Copy the checkout's Python package and tests, all but those of a slice."""
-    listed = subprocess.run(
-        ["git", "ls-files", "megalens", "tests", "protocol", "bench", "*.toml", "*.json"],
+def run(where: Path, *command: str | Path, **variables: str) -> str:
+    done = subprocess.run(
+        command,
         capture_output=True,
         text=True,
-        check=True,
-        cwd=ROOT,
-    ).stdout.splitlines()
+        timeout=200,
+        check=False,
+        cwd=where,
+        env={**os.environ, **variables},
+    )
+    assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
+    return done.stdout
+
+
+def without(name: str, to: Path) -> Path:
+    """Copy the checkout, all but a slice on both sides, with what git does not know of it and Python needs to run."""
+    run(ROOT, "node", "scripts/without-slice.mjs", name, to)
+    for side in ("megalens", "src", "tests"):
+        assert not (to / side / "instruments" / name).exists()
     built = [each for pattern in BUILT for each in (ROOT / "megalens").glob(pattern)]
-    built = [file for each in built for file in ([each] if each.is_file() else each.rglob("*"))]
-    gone = tuple(f"{side}/instruments/{name}/" for side in ("megalens", "tests"))
-    for path in {*listed, *(str(each.relative_to(ROOT)) for each in built)}:
-        if (ROOT / path).is_file() and not path.startswith(gone):
-            (to / path).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(ROOT / path, to / path)
+    for file in (file for each in built for file in ([each] if each.is_file() else each.rglob("*"))):
+        place = to / file.relative_to(ROOT)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, place)
     return to
 
 
@@ -91,32 +99,20 @@ def copy(to: Path, name: str) -> Path:
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("name", sorted(ATTRIBUTES))
 def test_the_rest_stands_without_a_slice(name: str, tmp_path: Path) -> None:
-    root = copy(tmp_path / "copy", name)
-    assert not (root / "megalens" / "instruments" / name).exists()
+    root = without(name, tmp_path / "copy")
     environment = {
-        **os.environ,
         "PYTHONPATH": str(root),
         "MEGALENS_RUNTIME_DIR": str(tmp_path / "runtime"),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
 
-    def run(*arguments: str) -> str:
-        done = subprocess.run(
-            [sys.executable, *arguments],
-            capture_output=True,
-            text=True,
-            timeout=200,
-            check=False,
-            cwd=root,
-            env=environment,
-        )
-        assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
-        return done.stdout
+    def python(*arguments: str) -> str:
+        return run(root, sys.executable, *arguments, **environment)
 
-    run("-c", f"root = {str(root)!r}\n{textwrap.dedent(IMPORTS)}")
-    assert "usage: megalens" in run("-m", "megalens", "--help")
-    run("-c", textwrap.dedent(TRAINS), str(tmp_path / "runs"), *ATTRIBUTES[name])
-    run(
+    python("-c", f"root = {str(root)!r}\n{textwrap.dedent(IMPORTS)}")
+    assert "usage: megalens" in python("-m", "megalens", "--help")
+    python("-c", textwrap.dedent(TRAINS), str(tmp_path / "runs"), *ATTRIBUTES[name])
+    python(
         *("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", "not slow", "tests/test_imports.py"),
         *("tests/test_slices.py", "tests/protocol/test_streams.py", "tests/protocol/test_settings.py"),
         "tests/runs/test_recorded_run.py",
@@ -127,17 +123,8 @@ def test_the_rest_stands_without_a_slice(name: str, tmp_path: Path) -> None:
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("name", sorted(ATTRIBUTES))
 def test_the_page_builds_without_a_slice(name: str, tmp_path: Path) -> None:
-    root = tmp_path / "copy"
+    root = without(name, tmp_path / "copy")
     programs = ROOT / "node_modules" / ".bin"
-
-    def run(where: Path, *command: str | Path) -> None:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=200, check=False, cwd=where, env=dict(os.environ)
-        )
-        assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
-
-    run(ROOT, "node", "scripts/without-slice.mjs", name, root)
-    assert not (root / "src" / "instruments" / name).exists()
     assert f"./{name}'" not in (root / "src/instruments/slices.generated.ts").read_text(encoding="utf-8")
     run(root, programs / "tsc", "--noEmit")
     run(root, "node", "scripts/build-bundles.mjs")
