@@ -11,7 +11,7 @@ const ROWS = [rowOf({ step: 1, layer: 1 })];
 it('holds the alarms of the run, without paths of its machine', async () => {
   const reader = fakeReader(ROWS);
   const alarms = [
-    alarmRow({ step: 4, value: NaN, sentence: 'See /home/u/rules.py.' }),
+    alarmRow({ step: 4, value: NaN, sentence: 'See /data/rules.py.' }),
     alarmRow({ step: 2, severity: 'note' })
   ];
   const stream: IRunReader['stream'] = (run, name, query) =>
