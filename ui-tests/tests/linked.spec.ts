@@ -1,5 +1,5 @@
 import { execFileSync } from 'child_process';
-import { mkdirSync, readFileSync, writeFileSync } from 'fs';
+import { readFileSync, writeFileSync } from 'fs';
 import { join, resolve } from 'path';
 import type { Locator, Page } from '@playwright/test';
 import {
@@ -7,22 +7,21 @@ import {
   ready,
   runCell,
   runFromPalette,
-  setTheme,
+  shots,
   showPanel,
   test,
   writeNotebook,
   type ITraining
 } from '../lab';
+import { picture } from '../picture';
 
 const ROOT = resolve(__dirname, '../..');
-const SHOTS = join(ROOT, 'ui-tests/screenshots');
 
 test.describe.configure({ mode: 'serial' });
 
 let training: ITraining;
 
 test.beforeAll(async ({ lab }) => {
-  mkdirSync(SHOTS, { recursive: true });
   training = await lab.train('gpt-linked', { traced: true });
 });
 
@@ -49,7 +48,7 @@ test('steps chosen in a tab filter a cell’s view of the same run, until they a
   writeNotebook(lab, 'linked.ipynb', [
     'import megalens\nrun = megalens.connect("gpt-linked")\nrun.scalars_view(["loss"])'
   ]);
-  const page = await open('lab/tree/linked.ipynb?reset');
+  const page = await open('linked.ipynb');
   await ready(page);
   await runCell(page, 0);
   const cell = page.locator('.jp-OutputArea-output .jp-MegalensView');
@@ -72,12 +71,10 @@ test('steps chosen in a tab filter a cell’s view of the same run, until they a
   await expect(chip).toBeVisible();
   await expect(tab.locator('.jp-MegalensBand')).toHaveCount(1);
   const [, first, last] = /steps (\d+)–(\d+)/.exec((await chip.textContent()) ?? '') ?? [];
-  await page.screenshot({ path: join(SHOTS, 'linked-tab-light.png') });
+  await picture(page, 'linked-tab-light');
   await page.getByRole('tab', { name: 'linked.ipynb' }).click();
   await expect(cell.locator('.jp-MegalensView-title')).toContainText(`steps ${first} to ${last}`);
-  await setTheme(page, 'JupyterLab Dark');
-  await page.screenshot({ path: join(SHOTS, 'linked-cell-dark.png') });
-  await setTheme(page, 'JupyterLab Light');
+  await shots(page, 'linked-cell');
   await cell.getByRole('button', { name: /^steps \d+–\d+/ }).click();
   await expect(cell.locator('.jp-MegalensView-title')).not.toContainText(`steps ${first} to ${last}`);
   await expect(cell.getByRole('button', { name: /^steps \d+–\d+/ })).toHaveCount(0);
@@ -85,7 +82,7 @@ test('steps chosen in a tab filter a cell’s view of the same run, until they a
 
 test('a view’s button is dragged into a notebook and its cell runs', async ({ open, lab }) => {
   writeNotebook(lab, 'drag.ipynb', ['1 + 1']);
-  const page = await open('lab/tree/drag.ipynb?reset');
+  const page = await open('drag.ipynb');
   await ready(page);
   const panel = await panelOf(page);
   const button = panel.getByRole('button', { name: 'Trend', exact: true });
@@ -98,7 +95,7 @@ test('a view’s button is dragged into a notebook and its cell runs', async ({ 
   await page.mouse.move(from.x + 30, from.y + 8, { steps: 4 });
   await expect(page.locator('.jp-MegalensDragImage')).toBeVisible();
   await page.mouse.move(to.x + to.width / 2, to.y + to.height / 2, { steps: 8 });
-  await page.screenshot({ path: join(SHOTS, 'drag-light.png') });
+  await picture(page, 'drag-light');
   await page.mouse.up();
   await expect(page.locator('.jp-Notebook .jp-CodeCell')).toHaveCount(2);
   await expect(page.locator('.jp-MegalensDragImage')).toHaveCount(0);
@@ -119,7 +116,7 @@ test('the tab in front is inserted by a command, and by its title, as the notebo
   lab
 }) => {
   writeNotebook(lab, 'insert.ipynb', [`import megalens\nrun = megalens.connect("${training.id}")`]);
-  const page = await open('lab/tree/insert.ipynb?reset');
+  const page = await open('insert.ipynb');
   await ready(page);
   await runCell(page, 0);
   await expect(page.locator('.jp-Notebook .jp-InputPrompt').first()).toHaveText(/\[\d+\]:/);
@@ -148,7 +145,7 @@ test('opening the quickstart notebook does not change it', async ({ open, lab })
     .toString()
     .trim();
   writeFileSync(join(lab.folder, 'quickstart.ipynb'), JSON.stringify(notebook, null, 1));
-  const page = await open('lab/tree/quickstart.ipynb?reset');
+  const page = await open('quickstart.ipynb');
   await ready(page);
   await expect(page.locator('.jp-Notebook .jp-CodeCell').first()).toBeVisible();
   await expect(page.getByRole('tab', { name: 'quickstart.ipynb' })).toBeVisible();
