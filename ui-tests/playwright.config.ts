@@ -23,6 +23,7 @@ export default defineConfig<object, ILabOptions>({
   },
   projects: [
     { name: 'deep base url', use: { basePath: '/team/lab/' } },
-    { name: 'root', use: { basePath: '/' }, grep: /@everywhere/ }
+    // Few tests, for which a second JupyterLab would take longer to start than they run.
+    { name: 'root', use: { basePath: '/' }, grep: /@everywhere/, workers: 1 }
   ]
 });
