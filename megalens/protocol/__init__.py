@@ -59,6 +59,7 @@ _LATER = (
     "moments",
     "moment_index",
     "readings",
+    "segments",
     "stream_index",
     "tensor_name",
 )
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
         moment_index,
         moments,
         readings,
+        segments,
         stream_index,
         streams,
         tensor_name,
@@ -80,6 +82,7 @@ if TYPE_CHECKING:
     from .moment_index import *
     from .moments import *
     from .readings import *
+    from .segments import *
     from .stream_index import *
     from .streams import *
     from .tensor_name import *
@@ -90,6 +93,7 @@ if TYPE_CHECKING:
     __all__ += moment_index.__all__
     __all__ += moments.__all__
     __all__ += readings.__all__
+    __all__ += segments.__all__
     __all__ += stream_index.__all__
     __all__ += streams.__all__
     __all__ += tensor_name.__all__
