@@ -12,11 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 from ..protocol import (
-    MOMENT_INDEX,
-    MOMENT_SAME,
     STREAMS,
     CheckedBody,
-    MomentIndex,
     Stream,
     index_path,
     replace_file,
@@ -28,8 +25,6 @@ __all__ = ["GivenUp", "RecordingFolder", "pack_stream"]
 _PIECES = 256
 """A bounded recording gives up its oldest rows in pieces of about one part in so many of its bytes."""
 _DICTIONARY_BYTES = 16 * 1024 * 1024
-# What else a reader wants to know of a stream before it reads its rows: the stream's own business.
-_INDEXES = {"moments": MomentIndex}
 
 
 def pack_stream(source: Path, stream: str | Stream) -> Path:
@@ -89,7 +84,6 @@ def _copy_rows(file: pa.NativeFile, partial: Path, stream: Stream) -> None:
     import pyarrow.parquet as pq
 
     policy = stream.policy
-    index = _INDEXES[stream.name]() if stream.name in _INDEXES else None
     schema = stream.schema
     if not policy.null_marks:
         # No row has nulls, and marks of which there are none would cost as much to read as the numbers.
@@ -128,13 +122,9 @@ def _copy_rows(file: pa.NativeFile, partial: Path, stream: Stream) -> None:
             batches.append(batch)
             rows += batch.num_rows
             size += batch.nbytes
-            if index is not None:
-                index.add(batch)
             if rows >= policy.group_rows or size >= policy.group_bytes:
                 flush()
         flush()
-        if index is not None:
-            writer.add_key_value_metadata({MOMENT_INDEX: index.text(), MOMENT_SAME: index.same_text()})
 
 
 def _codecs(fast: tuple[str, ...], columns: list[str]) -> dict[str, Any]:

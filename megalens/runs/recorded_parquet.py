@@ -200,7 +200,7 @@ class _FooterRead:
         self.checked: set[tuple[int, int]] = set()
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=1024)
 def _known(path: Path, *identity: int) -> _FooterRead:
     with open_plain(path, buffering=0) as file:
         return _FooterRead(read_footer(file))
