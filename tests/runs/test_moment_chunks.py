@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from megalens.hub import recording_folder
+from megalens.hub.segment_file import seal_tail
 from megalens.protocol import MOMENT_INDEX, MOMENT_SAME, STREAMS, MomentIndex, stream_schema
 from megalens.runs import ClientError
 from megalens.runs.moments import MomentQuery, MomentSource, RecordedRows, TableRows
@@ -89,7 +89,7 @@ def packed(folder, table, rows_a_group, stream=STREAMS["moments"]):
     ):
         for batch in table.to_batches(rows_a_group):
             writer.write_batch(batch)
-    recording_folder.pack_stream(folder / "moments.arrows", stream)
+    seal_tail(folder / "moments.arrows", stream)
     source = MomentSource(RecordedRows(folder))
     source.refresh()
     return source
