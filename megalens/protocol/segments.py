@@ -8,9 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Segment", "segment_name", "stream_segments"]
+__all__ = ["PARTIAL", "SEALED", "TAIL", "Segment", "is_stream_file", "segment_name", "stream_segments"]
 
-SEALED, TAIL = ".parquet", ".arrows"
+SEALED, TAIL, PARTIAL = ".parquet", ".arrows", ".partial"
 _NAME = re.compile(r"(?P<number>[0-9]{6,9})-step-(?P<first>[0-9]{1,16})(?P<suffix>\.parquet|\.arrows)")
 
 
@@ -40,6 +40,11 @@ class Segment(NamedTuple):
 def segment_name(number: int, first_step: int, suffix: str) -> str:
     """Return the name of a segment: ``000003-step-1200.parquet``. ``suffix``: ``.parquet`` or ``.arrows``."""
     return f"{number:06d}-step-{max(0, first_step)}{suffix}"
+
+
+def is_stream_file(name: str) -> bool:
+    """Return whether a recorder gives files in a stream's folder such a name: a segment, a tail, or half a segment."""
+    return _NAME.fullmatch(name.removesuffix(PARTIAL)) is not None
 
 
 def stream_segments(folder: Path, stream: str) -> list[Segment]:

@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 from recorded_moments import moment_table
 from recorded_run import RUN_ID, write_run
 
-from megalens.hub.recording_folder import RecordingFolder, pack_stream
+from megalens.hub.recording_folder import RecordingFolder
+from megalens.hub.segment_file import seal_tail
 from megalens.hub.replay.replayer import RecordedOrder, Replayer, announcement
 from megalens.protocol import (
     STREAMS,
@@ -53,7 +54,7 @@ def _seeds() -> list[Any]:
     growing, place = _arrows(statistics), whole / "moments.arrows"
     place.write_bytes(growing)
     moments = [
-        {"moments.parquet": pack_stream(place, "moments").read_bytes()},
+        {"moments.parquet": seal_tail(place, STREAMS["moments"]).read_bytes()},
         {"moments.parquet": _parquet(mixed, row_group_size=40)},
         {"moments.arrows": growing},
     ]
