@@ -84,9 +84,7 @@ def remove_recording(folder: Path, streams: Iterable[str]) -> bool:
     """
     named = set(streams)
     ours = {
-        f"{stream}{end}"
-        for stream in named
-        for end in (".arrows", ".index", ".parquet", ".parquet.partial")
+        f"{stream}{end}" for stream in named for end in (".arrows", ".index", ".parquet", ".parquet.partial")
     }
     ours.add(NOTES_FILE)
     try:
