@@ -77,8 +77,12 @@ class Sealer:
             self._send(self._sealing)
 
     def close(self) -> list[StreamFile]:
-        """End the child, and return the tails that are not sealed, those included that could not be."""
-        self._end_child()
+        """Leave the child alone, and return the tails that nobody seals, those included that could not be.
+
+        The child ends by itself once it has sealed what it is at, since nothing more comes.
+        """
+        self._let_go()
+        self._sealing = None
         left = [*self._waiting, *self.failed]
         self._waiting.clear()
         self.failed.clear()
@@ -102,14 +106,12 @@ class Sealer:
         elif self._said.endswith(b"\n"):
             answer, self._said = json.loads(self._said), b""
             self._sealing, self._deaths = None, 0
-            segment = tail.path.with_suffix(SEALED)
             if self._unwanted:
-                with contextlib.suppress(OSError):
-                    segment.unlink(missing_ok=True)
+                _remove_segment(tail)
             elif "failed" in answer:
                 self.failed[tail] = answer["failed"]
             else:
-                tail.become(segment, answer["bytes"])
+                tail.become(tail.path.with_suffix(SEALED), answer["bytes"])
             self._unwanted = False
 
     def _send(self, tail: StreamFile) -> None:
@@ -131,19 +133,28 @@ class Sealer:
             self.failed[tail] = "the process that seals it ends without a word"
 
     def _end_child(self) -> None:
-        child, self._child, self._said = self._child, None, b""
-        if child is not None:
-            child.kill()
-            for pipe in (child.stdin, child.stdout):
-                assert pipe is not None
-                with contextlib.suppress(OSError):
-                    pipe.close()
+        if self._child is not None:
+            self._child.kill()
             # One that waits for a core to die on does nothing more.
             with contextlib.suppress(subprocess.TimeoutExpired):
-                child.wait(_KILL_SECONDS)
-        if self._sealing is not None and not self._unwanted:
-            self._waiting.appendleft(self._sealing)
-        self._sealing, self._unwanted = None, False
+                self._child.wait(_KILL_SECONDS)
+        self._let_go()
+        tail, self._sealing = self._sealing, None
+        if tail is None:
+            return
+        if self._unwanted:
+            _remove_segment(tail)
+        else:
+            # Where it was sealed just before, it only has to be said again.
+            self._waiting.appendleft(tail)
+        self._unwanted = False
+
+    def _let_go(self) -> None:
+        child, self._child, self._said = self._child, None, b""
+        for pipe in (child.stdin, child.stdout) if child is not None else ():
+            assert pipe is not None
+            with contextlib.suppress(OSError):
+                pipe.close()
 
 
 def seal_detached(tails: Iterable[StreamFile]) -> subprocess.Popen[bytes]:
@@ -171,6 +182,11 @@ def _popen(options: list[str], **streams: Any) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "megalens.hub.sealing", *options]
     # Ctrl+C in the terminal of a training is for the training. What it writes to stderr nobody reads.
     return subprocess.Popen(command, bufsize=0, stderr=subprocess.DEVNULL, start_new_session=True, **streams)
+
+
+def _remove_segment(tail: StreamFile) -> None:
+    with contextlib.suppress(OSError):
+        tail.path.with_suffix(SEALED).unlink(missing_ok=True)
 
 
 def _job(tail: StreamFile) -> bytes:

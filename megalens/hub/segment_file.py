@@ -62,7 +62,13 @@ def seal_tail(
     target, partial = tail.stem + SEALED, tail.stem + SEALED + PARTIAL
     place = os.open(tail.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        with open(os.open(tail.name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=place), "rb") as file:
+        try:
+            descriptor = os.open(tail.name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=place)
+        except FileNotFoundError:
+            # A sealer that was killed had done it all but for saying so.
+            os.stat(target, dir_fd=place, follow_symlinks=False)
+            return tail.with_name(target)
+        with open(descriptor, "rb") as file:
             found = os.fstat(file.fileno())
             if identity is not None and identity != (found.st_dev, found.st_ino):
                 raise HubError(f"{tail.name} is another file by now.")
@@ -74,7 +80,7 @@ def seal_tail(
                 write_segment(made, stream, table.schema, [sorted_by_step(table)])
                 made.flush()
                 os.fsync(made.fileno())
-            # Whoever deleted the tail meanwhile deleted the rows.
+            # Who deleted the tail meanwhile deleted the rows.
             os.stat(tail.name, dir_fd=place, follow_symlinks=False)
             os.replace(partial, target, src_dir_fd=place, dst_dir_fd=place)
         except BaseException:

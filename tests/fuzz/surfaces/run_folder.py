@@ -15,8 +15,8 @@ from recorded_moments import moment_table
 from recorded_run import RUN_ID, write_run
 
 from megalens.hub.recording_folder import RecordingFolder
-from megalens.hub.segment_file import seal_tail
 from megalens.hub.replay.replayer import RecordedOrder, Replayer, announcement
+from megalens.hub.segment_file import seal_tail
 from megalens.protocol import (
     STREAMS,
     FrameChecker,
