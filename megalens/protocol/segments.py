@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -66,16 +65,11 @@ def stream_segments(folder: Path, stream: str) -> list[Segment]:
     OSError
         When the folder cannot be listed.
     """
-    found = _listed(folder, stream)
-    # A large folder is listed in parts: a tail that is sealed meanwhile may be in none of them, and its number is missing. Or rows were given up.
-    while not _in_a_row(found) and found != (again := _listed(folder, stream)):
-        found = again
+    found, before = _listed(folder, stream), None
+    # A folder is listed in parts: a tail that is sealed meanwhile may be in none of them under either name. Once it is sealed it is found.
+    while found != before:
+        found, before = _listed(folder, stream), found
     return [found[number] for number in sorted(found)]
-
-
-def _in_a_row(numbers: Iterable[int]) -> bool:
-    own = [number for number in numbers if number >= 0]
-    return not own or max(own) - min(own) + 1 == len(own)
 
 
 def _listed(folder: Path, stream: str) -> dict[int, Segment]:
