@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from ....protocol import LAST_STEP, STREAMS, open_plain, stream_schema, stream_segments
 from ...arrows_map import check_message_size
 from ...errors import ClientError
-from ...recorded_parquet import DAMAGE, opened_parquet
+from ...recorded_parquet import DAMAGE
 from ...run_folder import RunFolder
 from .moment_rows import Chunk, Progress, StatIndex, Wanted
 from .pieces import HeldPiece, Piece, Reading, SealedPiece, found_stats, whole_steps
@@ -161,12 +161,12 @@ class _Sealed:
         self._identity = (found.st_ino, found.st_mtime_ns, found.st_size)
         reading = Reading(Wanted({}, ()))
         try:
-            with opened_parquet(path) as file:
-                _check_schema(path, file.schema)
-                most = max(_GROUP_ROWS, file.size // _LEAST_PACKED_BYTES)
-                if any(group.rows > most for group in file.groups):
-                    raise _unreadable(path, "It must have row groups of fewer rows.")
-                groups = [at for at, group in enumerate(file.groups) if group.rows]
+            file = reading.file(path)
+            _check_schema(path, file.schema)
+            most = max(_GROUP_ROWS, file.size // _LEAST_PACKED_BYTES)
+            if any(group.rows > most for group in file.groups):
+                raise _unreadable(path, "It must have row groups of fewer rows.")
+            groups = [at for at, group in enumerate(file.groups) if group.rows]
             made = [SealedPiece(path, at, reading, until) for at in groups]
         except FileNotFoundError:
             raise
