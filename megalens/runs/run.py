@@ -363,6 +363,28 @@ class Run(Controls):
         source.refresh()
         return own_readings(source, kind)
 
+    def sql(self, query: str) -> DataFrame:
+        """Answer a query in SQL, as DuckDB understands it: ``run.sql("from scalars where name = 'loss'")``.
+
+        Parameters
+        ----------
+        query : str
+            One ``SELECT``, ``WITH``, ``FROM``, ``DESCRIBE`` or ``SUMMARIZE``. Each stream of the run is a table of its name: ``tensors``, ``moments``, ``scalars`` and so on. Steps that were trained again are there once, as they were trained last.
+
+        Returns
+        -------
+        pandas.DataFrame
+            What it gives. Values that are not finite stay, and lists stay lists.
+
+        Raises
+        ------
+        ClientError
+            ``bad-parameter`` with DuckDB's own words and the names of the tables. A query reads the run alone: other files, the network and variables of the notebook are out of its reach.
+        """
+        from .sql import sql_frame
+
+        return sql_frame(self, query)
+
     def audit(self) -> pa.Table:
         """Return who changed what, and the step at which it took effect."""
         return self._read("audit", Query())
