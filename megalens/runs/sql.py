@@ -8,17 +8,15 @@ import pyarrow as pa
 
 from .answers.selection import StreamRows
 from .errors import ClientError, bad_argument
-from .run_rows import all_rows
+from .run_rows import RowsRun, all_rows
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from .run import Run
-
 __all__ = ["sql_frame"]
 
 
-def sql_frame(run: Run, query: str) -> DataFrame:
+def sql_frame(run: RowsRun, query: str) -> DataFrame:
     """Answer a query over the streams of a run; see :meth:`megalens.runs.run.Run.sql`."""
     if not isinstance(query, str):
         raise bad_argument("query", "text in SQL", query)
@@ -27,9 +25,9 @@ def sql_frame(run: Run, query: str) -> DataFrame:
     from .moments.rows.cache_folder import cache_folder
 
     rows = all_rows(run)
-    tables = {name: _Table(rows, name) for name in rows.streams}
+    tables = {name: _StreamScan(rows, name) for name in rows.streams}
     # What was copied from elsewhere must read the run and nothing else: no file, no network, no variable of the notebook.
-    config = {
+    config: dict[str, Any] = {
         "python_enable_replacements": "false",
         "enable_external_access": "false",
         "temp_directory": str(cache_folder() / "spill"),
@@ -56,7 +54,7 @@ def _refused(why: str, tables: dict[str, Any]) -> ClientError:
     )
 
 
-class _Table:
+class _StreamScan:
     """A stream as DuckDB reads it: from its beginning at each scan, a batch at a time, and only where a query names it."""
 
     def __init__(self, rows: StreamRows, stream: str) -> None:
