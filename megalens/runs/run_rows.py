@@ -18,12 +18,12 @@ from .status import RunStatus
 if TYPE_CHECKING:
     from .moments import MomentSource
 
-__all__ = ["ReceivedRows", "RowsRun", "all_rows", "rows_of"]
+__all__ = ["ReceivedRows", "all_rows", "rows_of"]
 
 _CHUNK_ROWS = 500_000
 
 
-class RowsRun(Protocol):
+class _RowsRun(Protocol):
     """What is asked of a run for its rows: a part of :class:`megalens.runs.run.Run`."""
 
     @property
@@ -44,7 +44,7 @@ class RowsRun(Protocol):
 class ReceivedRows:
     """The rows of a live run: those of its recording where this machine has one, and the newer ones that are in memory."""
 
-    def __init__(self, run: RowsRun) -> None:
+    def __init__(self, run: _RowsRun) -> None:
         self._run = run
         folder = run.folder
         has_one = folder is not None and (folder / "run.json").is_file()
@@ -75,7 +75,7 @@ class ReceivedRows:
         yield from (table if columns is None else table.select(columns)).to_batches()
 
 
-def rows_of(run: RowsRun) -> StreamRows:
+def rows_of(run: _RowsRun) -> StreamRows:
     """Return where the rows of a run lie: in its recording, also while that grows, and in memory where there is none that goes on."""
     if not run.has_streams:
         return NoRows()
@@ -85,7 +85,7 @@ def rows_of(run: RowsRun) -> StreamRows:
     return ReceivedRows(run)
 
 
-def all_rows(run: RowsRun) -> StreamRows:
+def all_rows(run: _RowsRun) -> StreamRows:
     """Return where the rows of a run lie, as :func:`rows_of` does; those of files of statistics too."""
     return rows_of(run) if run.has_streams else _StatisticsRows(run.moment_source)
 

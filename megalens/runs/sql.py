@@ -8,7 +8,6 @@ import pyarrow as pa
 
 from .answers.selection import StreamRows
 from .errors import ClientError, bad_argument
-from .run_rows import RowsRun, all_rows
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["sql_frame"]
 
 
-def sql_frame(run: RowsRun, query: str) -> DataFrame:
+def sql_frame(rows: StreamRows, query: str) -> DataFrame:
     """Answer a query over the streams of a run; see :meth:`megalens.runs.run.Run.sql`."""
     if not isinstance(query, str):
         raise bad_argument("query", "text in SQL", query)
@@ -24,7 +23,6 @@ def sql_frame(run: RowsRun, query: str) -> DataFrame:
 
     from .moments.rows.cache_folder import cache_folder
 
-    rows = all_rows(run)
     tables = {name: _StreamScan(rows, name) for name in rows.streams}
     # What was copied from elsewhere must read the run and nothing else: no file, no network, no variable of the notebook.
     config: dict[str, Any] = {
