@@ -57,7 +57,6 @@ _LATER = (
     "frame_checker",
     "hub_reader",
     "moments",
-    "moment_index",
     "readings",
     "segments",
     "stream_index",
@@ -68,7 +67,6 @@ if TYPE_CHECKING:
         frame,
         frame_checker,
         hub_reader,
-        moment_index,
         moments,
         readings,
         segments,
@@ -79,7 +77,6 @@ if TYPE_CHECKING:
     from .frame import *
     from .frame_checker import *
     from .hub_reader import *
-    from .moment_index import *
     from .moments import *
     from .readings import *
     from .segments import *
@@ -90,7 +87,6 @@ if TYPE_CHECKING:
     __all__ += frame.__all__
     __all__ += frame_checker.__all__
     __all__ += hub_reader.__all__
-    __all__ += moment_index.__all__
     __all__ += moments.__all__
     __all__ += readings.__all__
     __all__ += segments.__all__

@@ -8,9 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Segment", "segment_name", "stream_segments"]
+__all__ = ["PARTIAL", "SEALED", "TAIL", "Segment", "is_stream_file", "segment_name", "stream_segments"]
 
-SEALED, TAIL = ".parquet", ".arrows"
+SEALED, TAIL, PARTIAL = ".parquet", ".arrows", ".partial"
 _NAME = re.compile(r"(?P<number>[0-9]{6,9})-step-(?P<first>[0-9]{1,16})(?P<suffix>\.parquet|\.arrows)")
 
 
@@ -42,6 +42,11 @@ def segment_name(number: int, first_step: int, suffix: str) -> str:
     return f"{number:06d}-step-{max(0, first_step)}{suffix}"
 
 
+def is_stream_file(name: str) -> bool:
+    """Return whether a recorder gives files in a stream's folder such a name: a segment, a tail, or half a segment."""
+    return _NAME.fullmatch(name.removesuffix(PARTIAL)) is not None
+
+
 def stream_segments(folder: Path, stream: str) -> list[Segment]:
     """Return the files of a stream in a run folder, in the order in which they were recorded.
 
@@ -54,7 +59,20 @@ def stream_segments(folder: Path, stream: str) -> list[Segment]:
         The run folder.
     stream : str
         Name of the stream.
+
+    Raises
+    ------
+    OSError
+        When the folder cannot be listed.
     """
+    found, before = _listed(folder, stream), None
+    # A folder is listed in parts: a tail that is sealed meanwhile may be in none of them under either name. Once it is sealed it is found.
+    while found != before:
+        found, before = _listed(folder, stream), found
+    return [found[number] for number in sorted(found)]
+
+
+def _listed(folder: Path, stream: str) -> dict[int, Segment]:
     found: dict[int, Segment] = {}
     # Recordings from before there were segments have one file for each stream.
     for suffix in (TAIL, SEALED):
@@ -62,13 +80,14 @@ def stream_segments(folder: Path, stream: str) -> list[Segment]:
         if path.is_file() and not path.is_symlink():
             found[-1] = Segment(-1, 0, path)
     place = folder / stream
-    with suppress(OSError):
-        entries = [] if place.is_symlink() else sorted(os.scandir(place), key=lambda entry: entry.name)
-        for entry in entries:
+    if place.is_symlink():
+        return found
+    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(place) as entries:
+        for entry in sorted(entries, key=lambda entry: entry.name):
             said = _NAME.fullmatch(entry.name)
             if said is None or not entry.is_file(follow_symlinks=False):
                 continue
             number = int(said["number"])
             if number not in found or said["suffix"] == SEALED:
                 found[number] = Segment(number, int(said["first"]), Path(entry.path))
-    return [found[number] for number in sorted(found)]
+    return found

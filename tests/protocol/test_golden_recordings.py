@@ -10,6 +10,7 @@ import pytest
 import megalens
 from megalens.hub.recording_folder import RecordingFolder
 from megalens.protocol import FrameChecker, decode_frame, index_path, read_index
+from megalens.runs.answers import RunAnswers
 from scripts.golden_frame import arrow_schema, arrow_table, frame_bytes, rows_as_json
 from scripts.golden_recording import index_entries, read_rows
 from scripts.recording_fixtures import recorded_frames
@@ -20,10 +21,43 @@ FRAMES = recorded_frames()
 
 
 @pytest.mark.parametrize("stream", ROWS)
-@pytest.mark.parametrize("form", ["growing", "finished"])
+@pytest.mark.parametrize("form", ["segments", "growing", "finished"])
 def test_a_recording_holds_what_was_written(form: str, stream: str) -> None:
     with megalens.open(RECORDINGS / form) as run:
         assert rows_as_json(run.table(stream)) == ROWS[stream]
+
+
+@pytest.mark.parametrize("form", ["segments", "growing"])
+def test_every_question_has_the_answer_of_the_packed_recording(form: str) -> None:
+    found = [_answers(RECORDINGS / each) for each in (form, "finished")]
+    assert found[0] == found[1]
+
+
+def _answers(folder: Path) -> list[object]:
+    with megalens.open(folder) as run:
+        asked = RunAnswers(run)
+        read = [
+            ("tensors", {"flag": "MLP1_mat_mul", "first": "2"}),
+            ("tensors", {"layers": "1"}),
+            ("scalars", {}),
+        ]
+        asked_lines = [
+            ("tensors", {"flag": "MLP1_mat_mul", "rank": "lowest", "statistic": "mean", "points": "50"}),
+            ("scalars", {"first": "2", "last": "4"}),
+        ]
+        bodies = [asked.stream(*each).body for each in read] + [asked.lines(*each) for each in asked_lines]
+        tables = [rows_as_json(pa.ipc.open_stream(body).read_all()) for body in bodies]
+        return [asked.index(), run.truncated, run.step, *tables]
+
+
+@pytest.mark.parametrize("instead", [b"", b"MLNSIDX1" + b"\xff" * 248, None])
+def test_an_index_of_an_older_recording_is_passed_over(instead: bytes | None, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(RECORDINGS / "growing", folder)
+    for index in folder.glob("*.index"):
+        index.unlink()
+        index.mkdir() if instead is None else index.write_bytes(instead)
+    assert _answers(folder) == _answers(RECORDINGS / "finished")
 
 
 def test_a_file_that_a_crash_cut_short_is_read_up_to_its_last_whole_message(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ....protocol import StatIndex, parse_name
+from ....protocol import parse_name
 from ...errors import ClientError
-from ..rows.moment_rows import STAGE, STAGES, Chunk, MomentRows, Wanted, read_ahead
+from ..rows.moment_rows import STAGE, STAGES, Chunk, MomentRows, StatIndex, Wanted, read_ahead
 from .cells import CellKeys, Cells, merge_cells, wanted_columns
 from .group_keys import Key, key_order
 from .grouped import Grouped
@@ -23,7 +23,7 @@ from .query import MomentQuery
 from .shaping import shape_values
 from .thinning import Thinner, keep_extremes, stretches
 
-__all__ = ["MomentGroups", "answer_groups", "given_up"]
+__all__ = ["MomentGroups", "answer_groups", "until_stopped"]
 
 _WHOLE = ("layer", "expert", "rank", "stage")
 
@@ -100,13 +100,15 @@ class _Side:
     keys: list[Key]
 
 
-def given_up() -> ClientError:
-    """Return the error of a question that was cancelled."""
-    return ClientError("The question was given up.", code="cancelled")
+def until_stopped(chunks: Iterator[Chunk], stop: threading.Event) -> Iterator[Chunk]:
+    """Yield chunks; raises ClientError ``cancelled`` soon after ``stop`` was set."""
+    for chunk in chunks:
+        if stop.is_set():
+            raise ClientError("The question was given up.", code="cancelled")
+        yield chunk
 
 
 def answer_groups(
-    connect: Callable[[], Any],
     rows: MomentRows,
     stats: Mapping[str, StatIndex],
     query: MomentQuery,
@@ -121,7 +123,7 @@ def answer_groups(
     """
     sides = _sides(stats, query)
     order = sorted({key for side in sides for key in side.keys}, key=key_order)
-    columns, totals = _Answer(connect, rows, stats, query, sides, order, stop).picked()
+    columns, totals = _Answer(rows, stats, query, sides, order, stop).picked()
     return _shape(columns, totals, order, query)
 
 
@@ -130,7 +132,6 @@ class _Answer:
 
     def __init__(
         self,
-        connect: Callable[[], Any],
         rows: MomentRows,
         stats: Mapping[str, StatIndex],
         query: MomentQuery,
@@ -138,7 +139,6 @@ class _Answer:
         order: list[Key],
         stop: threading.Event,
     ) -> None:
-        self._connect = connect
         self._stop = stop
         self._rows = rows
         self._query = query
@@ -209,14 +209,8 @@ class _Answer:
         )
         first = None if query.shaped else query.first
         wanted = Wanted(self._names, columns, query.where.rows, first, query.last)
-        chunks = self._until_stopped(read_ahead(self._rows.chunks(self._connect, wanted)))
+        chunks = until_stopped(read_ahead(self._rows.chunks(wanted)), self._stop)
         return merge_cells(chunks, self._keys, columns)
-
-    def _until_stopped(self, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
-        for chunk in chunks:
-            if self._stop.is_set():
-                raise given_up()
-            yield chunk
 
 
 def _sides(stats: Mapping[str, StatIndex], query: MomentQuery) -> list[_Side]:
