@@ -85,6 +85,9 @@ def seal_tail(
                 write_segment(made, stream, table.schema, [sorted_by_step(table)])
                 made.flush()
                 os.fsync(made.fileno())
+                # The child of a hub that was killed may be at the same tail.
+                if not os.path.samestat(os.fstat(made.fileno()), os.stat(partial, dir_fd=place)):
+                    raise HubError(f"{tail.name} is being sealed by another process.")
             # Who deleted the tail meanwhile deleted the rows.
             os.stat(tail.name, dir_fd=place, follow_symlinks=False)
             os.replace(partial, target, src_dir_fd=place, dst_dir_fd=place)
