@@ -10,8 +10,9 @@ import pytest
 import megalens
 from megalens.hub.recording_folder import RecordingFolder
 from megalens.protocol import FrameChecker, decode_frame, stream_segments
+from megalens.runs import open_run
 from megalens.runs.answers import RunAnswers
-from scripts.golden_frame import arrow_schema, arrow_table, frame_bytes, rows_as_json
+from scripts.golden_frame import arrow_table, frame_bytes, rows_as_json
 from scripts.golden_recording import read_rows
 from scripts.recording_fixtures import recorded_frames
 
@@ -34,7 +35,7 @@ def test_every_question_has_the_answer_of_the_packed_recording(form: str) -> Non
 
 
 def _answers(folder: Path) -> list[object]:
-    with megalens.open(folder) as run:
+    with open_run(folder) as run:
         asked = RunAnswers(run)
         read = [
             ("tensors", {"flag": "MLP1_mat_mul", "first": "2"}),
