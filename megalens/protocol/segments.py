@@ -1,0 +1,93 @@
+"""Where the rows of a recorded stream lie: Parquet segments that are sealed, and Arrow tails with what is newer."""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+__all__ = ["PARTIAL", "SEALED", "TAIL", "Segment", "is_stream_file", "segment_name", "stream_segments"]
+
+SEALED, TAIL, PARTIAL = ".parquet", ".arrows", ".partial"
+_NAME = re.compile(r"(?P<number>[0-9]{6,9})-step-(?P<first>[0-9]{1,16})(?P<suffix>\.parquet|\.arrows)")
+
+
+class Segment(NamedTuple):
+    """One file of a stream.
+
+    Attributes
+    ----------
+    number : int
+        Its place in the stream, from 0: rows of a later segment were recorded later. -1 for the one file that a stream had before there were segments.
+    first_step : int
+        The step of the first row that was recorded in it. Rows of other ranks may be of an earlier one.
+    path : Path
+        The file.
+    """
+
+    number: int
+    first_step: int
+    path: Path
+
+    @property
+    def sealed(self) -> bool:
+        """Whether it is a Parquet file, which never changes again; else an Arrow stream, which may grow."""
+        return self.path.suffix == SEALED
+
+
+def segment_name(number: int, first_step: int, suffix: str) -> str:
+    """Return the name of a segment: ``000003-step-1200.parquet``. ``suffix``: ``.parquet`` or ``.arrows``."""
+    return f"{number:06d}-step-{max(0, first_step)}{suffix}"
+
+
+def is_stream_file(name: str) -> bool:
+    """Return whether a recorder gives files in a stream's folder such a name: a segment, a tail, or half a segment."""
+    return _NAME.fullmatch(name.removesuffix(PARTIAL)) is not None
+
+
+def stream_segments(folder: Path, stream: str) -> list[Segment]:
+    """Return the files of a stream in a run folder, in the order in which they were recorded.
+
+    A tail counts only while no sealed segment has its number: sealing writes a Parquet file under another name, renames it, and then
+    removes the tail, so that every row is in one of both at every moment. Links are not followed, since they could lead out of the run folders.
+
+    Parameters
+    ----------
+    folder : Path
+        The run folder.
+    stream : str
+        Name of the stream.
+
+    Raises
+    ------
+    OSError
+        When the folder cannot be listed.
+    """
+    found, before = _listed(folder, stream), None
+    # A folder is listed in parts: a tail that is sealed meanwhile may be in none of them under either name. Once it is sealed it is found.
+    while found != before:
+        found, before = _listed(folder, stream), found
+    return [found[number] for number in sorted(found)]
+
+
+def _listed(folder: Path, stream: str) -> dict[int, Segment]:
+    found: dict[int, Segment] = {}
+    # Recordings from before there were segments have one file for each stream.
+    for suffix in (TAIL, SEALED):
+        path = folder / f"{stream}{suffix}"
+        if path.is_file() and not path.is_symlink():
+            found[-1] = Segment(-1, 0, path)
+    place = folder / stream
+    if place.is_symlink():
+        return found
+    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(place) as entries:
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            said = _NAME.fullmatch(entry.name)
+            if said is None or not entry.is_file(follow_symlinks=False):
+                continue
+            number = int(said["number"])
+            if number not in found or said["suffix"] == SEALED:
+                found[number] = Segment(number, int(said["first"]), Path(entry.path))
+    return found
