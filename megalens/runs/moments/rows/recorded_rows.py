@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ....protocol import LAST_STEP, STREAMS, open_plain, stream_schema, stream_segments
-from ...arrows_map import check_message_size
 from ...errors import ClientError
+from ...recorded_arrow import check_message_size
 from ...recorded_parquet import DAMAGE
 from ...run_folder import RunFolder
 from .moment_rows import Chunk, Progress, StatIndex, Wanted
