@@ -17,7 +17,7 @@ from ....protocol import LAST_STEP, MOMENT_STATS, STREAMS, stream_schema
 from ...recorded_parquet import ParquetStream, opened_parquet
 from .moment_rows import STAGE, Chunk, StatIndex, Wanted, stage_codes
 
-__all__ = ["HeldPiece", "Listed", "Piece", "Reading", "SealedPiece", "found_stats", "whole_steps"]
+__all__ = ["HeldPiece", "Listed", "Piece", "PieceReading", "SealedPiece", "found_stats", "whole_steps"]
 
 _SCHEMA = stream_schema("moments")
 _WORDS = [field.name for field in _SCHEMA if pa.types.is_string(field.type)]
@@ -61,12 +61,12 @@ class Piece:
     samples: bool
     listed: Mapping[str, Listed]
 
-    def read(self, reading: Reading) -> Chunk:
+    def read(self, reading: PieceReading) -> Chunk:
         """Return the rows that are wanted, ordered by step."""
         raise NotImplementedError
 
 
-class Reading:
+class PieceReading:
     """One question to pieces: what is wanted, and the file that was opened last.
 
     Parameters
@@ -185,7 +185,7 @@ class HeldPiece(Piece):
         self.low, self.high, self.listed = _listed(self.table)
         self.samples = pc.max(self.table["samples"]).as_py() >= 0
 
-    def read(self, reading: Reading) -> Chunk:
+    def read(self, reading: PieceReading) -> Chunk:
         """Return the rows that are wanted, ordered by step."""
         return reading.chunk(self.table)
 
@@ -199,13 +199,13 @@ class SealedPiece(Piece):
         The file.
     group : int
         Which of its row groups; it has rows.
-    reading : Reading
+    reading : PieceReading
         Has the file open, for the look at what there is.
     until : int
         Rows of this step and later ones do not count.
     """
 
-    def __init__(self, path: Path, group: int, reading: Reading, until: int = LAST_STEP + 1) -> None:
+    def __init__(self, path: Path, group: int, reading: PieceReading, until: int = LAST_STEP + 1) -> None:
         self._path, self._group, self._until = path, group, until
         self.low, self.high, self.listed = _listed(reading.table(path, group, _LISTED), until)
         most = reading.file(path).chunk("samples", group).high
@@ -213,7 +213,7 @@ class SealedPiece(Piece):
             most = pc.max(reading.table(path, group, ["samples"])["samples"]).as_py()
         self.samples = most is not None and most >= 0
 
-    def read(self, reading: Reading) -> Chunk:
+    def read(self, reading: PieceReading) -> Chunk:
         """Return the rows that are wanted, ordered by step."""
         chunk = reading.chunk(reading.table(self._path, self._group, reading.columns()))
         return (
@@ -239,7 +239,7 @@ def whole_steps(pieces: Sequence[Piece], wanted: Wanted) -> Iterator[Chunk]:
         ),
         key=lambda piece: piece.low,
     )
-    reading = Reading(wanted)
+    reading = PieceReading(wanted)
     waiting: list[Chunk] = []
     try:
         for at, piece in enumerate(taken):

@@ -18,7 +18,7 @@ from ...recorded_arrow import check_message_size
 from ...recorded_parquet import DAMAGE
 from ...run_folder import RunFolder
 from .moment_rows import Chunk, Progress, StatIndex, Wanted
-from .pieces import HeldPiece, Piece, Reading, SealedPiece, found_stats, whole_steps
+from .pieces import HeldPiece, Piece, PieceReading, SealedPiece, found_stats, whole_steps
 
 __all__ = ["RecordedRows"]
 
@@ -159,7 +159,7 @@ class _Sealed:
 
     def __init__(self, path: Path, found: os.stat_result, until: int) -> None:
         self._identity = (found.st_ino, found.st_mtime_ns, found.st_size)
-        reading = Reading(Wanted({}, ()))
+        reading = PieceReading(Wanted({}, ()))
         try:
             file = reading.file(path)
             _check_schema(path, file.schema)
