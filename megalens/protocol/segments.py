@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -54,7 +55,25 @@ def stream_segments(folder: Path, stream: str) -> list[Segment]:
         The run folder.
     stream : str
         Name of the stream.
+
+    Raises
+    ------
+    OSError
+        When the folder cannot be listed.
     """
+    found = _listed(folder, stream)
+    # A large folder is listed in parts: a tail that is sealed meanwhile may be in none of them, and its number is missing. Or rows were given up.
+    while not _in_a_row(found) and found != (again := _listed(folder, stream)):
+        found = again
+    return [found[number] for number in sorted(found)]
+
+
+def _in_a_row(numbers: Iterable[int]) -> bool:
+    own = [number for number in numbers if number >= 0]
+    return not own or max(own) - min(own) + 1 == len(own)
+
+
+def _listed(folder: Path, stream: str) -> dict[int, Segment]:
     found: dict[int, Segment] = {}
     # Recordings from before there were segments have one file for each stream.
     for suffix in (TAIL, SEALED):
@@ -62,13 +81,14 @@ def stream_segments(folder: Path, stream: str) -> list[Segment]:
         if path.is_file() and not path.is_symlink():
             found[-1] = Segment(-1, 0, path)
     place = folder / stream
-    with suppress(OSError):
-        entries = [] if place.is_symlink() else sorted(os.scandir(place), key=lambda entry: entry.name)
-        for entry in entries:
+    if place.is_symlink():
+        return found
+    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(place) as entries:
+        for entry in sorted(entries, key=lambda entry: entry.name):
             said = _NAME.fullmatch(entry.name)
             if said is None or not entry.is_file(follow_symlinks=False):
                 continue
             number = int(said["number"])
             if number not in found or said["suffix"] == SEALED:
                 found[number] = Segment(number, int(said["first"]), Path(entry.path))
-    return [found[number] for number in sorted(found)]
+    return found

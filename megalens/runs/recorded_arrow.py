@@ -1,26 +1,32 @@
-"""Reading a stream that grows, or that nobody closed, up to its last whole message."""
+"""Reading an Arrow stream file that grows, or that nobody closed, up to its last whole message."""
 
 from __future__ import annotations
 
 import os
 import struct
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from ..protocol import Stream, open_plain
-from .arrows_map import ArrowsMap, check_message_size
-from .joined_messages import Choice, JoinedMessages
+from ..protocol.arrow_columns import CONTINUATION, MESSAGE_PREFIX, message_header, table_field, u32
+from .gathering import check_unfolded
 from .query import Query
 from .recorded_parquet import DAMAGE
+from .run_header import unreadable
 
-__all__ = ["ArrowStream"]
+__all__ = ["ArrowStream", "arrows_identity", "check_message_size"]
 
-_PLACE = "place of the row"
+_LONG = struct.Struct("<q")
+_RECORD_BATCH = 3
+_AS_IT_IS = -1
+_HEAD_BYTES = 1 << 16
+# Messages are small, one for each frame, and a filter costs as much for one as for hundreds of them.
+_TOGETHER_BYTES = 1 << 22
+_TOGETHER = 512
 
 
 class ArrowStream:
@@ -32,119 +38,169 @@ class ArrowStream:
         The file.
     stream : Stream
         Its declaration.
-    messages : ArrowsMap
-        What is known of its messages.
     query : Query
         Which rows.
     columns : list of str
-        Those to read, in the stream's order, those that the query looks at among them.
+        Those to read. Those that the query looks at come with them.
 
     Attributes
     ----------
     read_to : int
-        Where ends what has been read.
+        Where ends what has been read: at a message, or 0.
     cut : bool
         Whether the reading ended within a message, or before damage.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        stream: Stream,
-        messages: ArrowsMap,
-        query: Query,
-        columns: list[str],
-    ) -> None:
+    def __init__(self, path: Path, stream: Stream, query: Query, columns: list[str]) -> None:
         self._path = path
         self._stream = stream
-        self._messages = messages
-        self._query = query
         self._expression = query.expression()
-        self._columns = columns
+        wanted = {*columns, *query.columns()}
+        self._columns = [name for name in stream.schema.names if name in wanted]
         self.read_to = 0
         self.cut = False
-        self._is_over = False
 
-    def batches(
-        self, reader: pa.RecordBatchStreamReader, source: pa.NativeFile, since: int
-    ) -> Iterator[pa.RecordBatch]:
+    def batches(self, since: int = 0) -> Iterator[pa.RecordBatch]:
         """Yield the rows.
 
         Parameters
         ----------
-        reader : pyarrow.RecordBatchStreamReader
-            Of ``source``.
-        source : file
-            The file, as Arrow has opened it.
         since : int
-            Where in the file to begin: at a message, or 0.
+            Where in the file to begin: where an earlier reading ended, or 0.
+
+        Raises
+        ------
+        OSError
+            When the file cannot be opened.
+        ClientError
+            ``unreadable`` when its columns are not the stream's, or a message unfolds to too much.
         """
-        begin = max(since, source.tell())
-        found, end = self._messages.within(self._query)
-        found = found[found[:, 0] >= begin]
-        read = [name for name in self._columns if name in reader.schema.names]
-        choice = self._choice()
-        with open_plain(self._path, buffering=0) as file:
+        self.read_to = since
+        held: list[pa.RecordBatch] = []
+        size = 0
+        for batch, end in self._messages(since):
+            held.append(batch)
+            size += batch.nbytes
+            if size >= _TOGETHER_BYTES or len(held) == _TOGETHER:
+                self.read_to = end
+                yield from self._matching(held)
+                held, size = [], 0
+        if held:
+            self.read_to = end
+            yield from self._matching(held)
+
+    def _messages(self, since: int) -> Iterator[tuple[pa.RecordBatch, int]]:
+        """Yield the columns of each whole message, checked, and where it ends."""
+        with open_plain(self._path) as file:
+            # What comes while it is read is left to the next reading, so that a message that is not whole is the last one.
             size = os.fstat(file.fileno()).st_size
-            if len(found) and found[-1, 1] >= size:
-                # A crash of the machine leaves only the last message half written: Arrow checks all of it.
-                end = int(found[-1, 0])
-                found = found[:-1]
-            joined = JoinedMessages(file, reader.schema)
-            for piece in joined.pieces(found):
-                batch = joined.read(piece, read, choice)
-                if batch is not None:
-                    self.read_to = int(piece[-1, 1])
-                    yield from self._told(batch)
-                    continue
-                for place in piece[:, 0].tolist():
-                    source.seek(place)
-                    yield from self._next(reader, source, file, size)
-            if not self.cut:
-                source.seek(max(begin, end))
-            while not self.cut and not self._is_over:
-                yield from self._next(reader, source, file, size)
+            reader = self._opened(file)
+            if reader is None:
+                self.cut = True
+                return
+            kept = [name for name in reader.schema.names if name in self._columns]
+            at = max(since, file.tell())
+            while at < size:
+                try:
+                    check_message_size(file, self._path.name, at, size)
+                    file.seek(at)
+                    batch = reader.read_next_batch()
+                    at = file.tell()
+                    if at >= size:
+                        # A crash of the machine may leave the last message half written at its full length: all of it is checked.
+                        batch.validate(full=True)
+                    batch = batch.select(kept)
+                    batch.validate(full=True)
+                except StopIteration:
+                    return
+                except (*DAMAGE, struct.error):
+                    self.cut = True
+                    return
+                yield batch, at
 
-    def _choice(self) -> Choice | None:
-        query, asked = self._query, self._query.columns()
-        if self._expression is None:
-            return None
-
-        def choose(batch: pa.RecordBatch) -> NDArray[np.int64]:
-            filled = self._stream.with_later_columns(batch, asked)
-            kept = filled.append_column(_PLACE, pa.array(np.arange(batch.num_rows))).filter(self._expression)
-            found: NDArray[np.int64] = kept.column(_PLACE).to_numpy()
-            return found
-
-        # Between the bounds of several ranges not every step is wanted.
-        bounds = (query.first, query.last) if query.steps is None else (0, -1)
-        return Choice(asked, choose, bounds)
-
-    def _told(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        if batch.num_rows:
-            yield self._stream.with_later_columns(batch, self._columns)
-
-    def _next(
-        self, reader: pa.RecordBatchStreamReader, source: pa.NativeFile, file: BinaryIO, size: int
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield what matches of the next message, read by Arrow; nothing after damage."""
-        if self.cut:
-            return
+    def _opened(self, file: BinaryIO) -> pa.RecordBatchStreamReader | None:
+        """Return a reader; None where not even the schema is whole: nothing had been recorded when the hub went."""
         try:
-            check_message_size(file, self._path.name, source.tell(), size)
-            batch = reader.read_next_batch()
-            if source.tell() >= size:
-                batch.validate(full=True)
-            batch = batch.select([name for name in batch.schema.names if name in self._columns])
-            batch.validate(full=True)
-        except StopIteration:
-            self._is_over = True
-            return
-        except (*DAMAGE, struct.error):
-            self.cut = True
-            return
+            reader = pa.ipc.open_stream(pa.PythonFile(file, "r"))
+            names = reader.schema.names
+        except (pa.ArrowException, OSError, ValueError):
+            return None
+        schema = self._stream.schema
+        expected = pa.schema([field for field in schema if field.name in names])
+        if self._stream.lacking(names) or not reader.schema.equals(expected, check_metadata=False):
+            raise unreadable(
+                f"The columns of {self._path.name} are {', '.join(names)[:300]}, and {', '.join(schema.names)} were expected."
+            )
+        return reader
+
+    def _matching(self, held: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        batch = held[0] if len(held) == 1 else pa.concat_batches(held)
         batch = self._stream.with_later_columns(batch, self._columns)
         if self._expression is not None:
             batch = batch.filter(self._expression)
-        self.read_to = source.tell()
-        yield from self._told(batch)
+        if batch.num_rows:
+            yield batch
+
+
+def arrows_identity(path: Path) -> tuple[int, int]:
+    """Return what tells a stream file that grows from another one in its place: a file system soon gives the number of a file to a new one, so that the beginning counts too.
+
+    Raises
+    ------
+    OSError
+        When the file cannot be read.
+    """
+    with open_plain(path, buffering=0) as file:
+        head = file.read(_HEAD_BYTES)
+        return os.fstat(file.fileno()).st_ino, zlib.crc32(head) if len(head) == _HEAD_BYTES else 0
+
+
+def check_message_size(file: BinaryIO, name: str, at: int, size: int) -> None:
+    """Refuse a message whose compressed buffers say that they unfold to too much: Arrow takes that memory before it looks at them.
+
+    Parameters
+    ----------
+    file : file
+        The stream file.
+    name : str
+        Its name, for the error.
+    at : int
+        Where the message begins.
+    size : int
+        Where the file ends.
+
+    Raises
+    ------
+    ClientError
+        ``unreadable``.
+    struct.error
+        When the message is not whole.
+    """
+    if at == size:
+        return
+    file.seek(at)
+    marker, length = MESSAGE_PREFIX.unpack(file.read(8))
+    if marker != CONTINUATION or length <= 0:
+        # The mark of the end, or what Arrow refuses.
+        return
+    if at + 8 + length > size:
+        raise struct.error
+    head = memoryview(file.read(length))
+    kind, batch, body = message_header(head)
+    begin = at + 8 + length
+    if body < 0 or begin + body > size:
+        raise struct.error
+    if kind != _RECORD_BATCH or not table_field(head, batch, 3):
+        return
+    vector = table_field(head, batch, 2)
+    if not vector:
+        raise struct.error
+    vector += u32(head, vector)
+    unfolded = 0
+    for number in range(min(u32(head, vector), len(head) // 16)):
+        offset, stored = (_LONG.unpack_from(head, vector + 4 + 16 * number + part)[0] for part in (0, 8))
+        if stored >= 8 and 0 <= offset <= body - 8:
+            file.seek(begin + offset)
+            said = _LONG.unpack(file.read(8))[0]
+            unfolded += stored if said == _AS_IT_IS else max(0, said)
+    check_unfolded(name, unfolded, body)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +27,7 @@ from .parquet_footer import (
 )
 from .query import Query
 
-__all__ = ["DAMAGE", "ParquetStream", "opened_parquet"]
+__all__ = ["DAMAGE", "FileStamp", "ParquetStream", "opened_parquet"]
 
 DAMAGE = (pa.ArrowException, OSError, ValueError, TypeError, OverflowError, MemoryError)
 """What Python and Arrow answer with where a file is not as it should be."""
@@ -169,6 +169,22 @@ def _page_head(file: BinaryIO, at: int, end: int) -> tuple[dict[int, Any], int]:
 
 _BATCH_ROWS = 65_536
 _BATCH_BYTES = 16 * 1024 * 1024
+# Some 100 bytes each; a segment of a recording has a hundred.
+_MOST_CHUNKS = 200_000
+
+
+class FileStamp(NamedTuple):
+    """What changes when a file does. Nobody can set the time of a change of its entry."""
+
+    number: int
+    size: int
+    written: int
+    changed: int
+
+    @classmethod
+    def of(cls, found: os.stat_result) -> FileStamp:
+        """Return that of a file."""
+        return cls(found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 @contextmanager
@@ -185,9 +201,7 @@ def opened_parquet(path: Path) -> Iterator[ParquetStream]:
 
     # Unbuffered: heads of pages are far apart.
     with open_plain(path, buffering=0) as file:
-        found = os.fstat(file.fileno())
-        # Nobody can set the time of a change of the file's entry.
-        known = _known(path, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        known = _FOOTERS.of(path, file)
         with pq.ParquetFile(path) as parquet:
             yield ParquetStream(path, file, known, parquet, pq.ParquetFile)
 
@@ -197,13 +211,37 @@ class _FooterRead:
 
     def __init__(self, footer: ParquetFooter) -> None:
         self.footer = footer
+        self.chunks = 1 + sum(len(group.chunks) for group in footer.groups)
         self.checked: set[tuple[int, int]] = set()
 
 
-@lru_cache(maxsize=16)
-def _known(path: Path, *identity: int) -> _FooterRead:
-    with open_plain(path, buffering=0) as file:
-        return _FooterRead(read_footer(file))
+class _Footers:
+    """The footers that were read last, of any file: a stream may have hundreds, and all of them are looked at for a question of a few steps."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[tuple[Path, FileStamp], _FooterRead] = {}
+        self._chunks = 0
+
+    def of(self, path: Path, file: BinaryIO) -> _FooterRead:
+        key = path, FileStamp.of(os.fstat(file.fileno()))
+        with self._lock:
+            found = self._known.pop(key, None)
+            if found is not None:
+                # The one asked for last is let go of last.
+                self._known[key] = found
+                return found
+        found = _FooterRead(read_footer(file))
+        with self._lock:
+            if key not in self._known:
+                self._known[key] = found
+                self._chunks += found.chunks
+            while self._chunks > _MOST_CHUNKS and len(self._known) > 1:
+                self._chunks -= self._known.pop(next(iter(self._known))).chunks
+        return found
+
+
+_FOOTERS = _Footers()
 
 
 class ParquetStream:
@@ -268,6 +306,18 @@ class ParquetStream:
         self.check_group(at, [name])
         for batch in self._parquet.iter_batches(_BATCH_ROWS, row_groups=[at], columns=[name]):
             yield batch.column(0)
+
+    def steps(self) -> tuple[int, int] | None:
+        """Return the least and the largest step, by the figures of the footer where it has them; None where there are no rows."""
+        found: list[int] = []
+        for at, group in enumerate(self.groups):
+            step = self.chunk("step", at)
+            if step.low is not None and step.high is not None:
+                found += [step.low, step.high]
+            elif group.rows:
+                figures = [pc.min_max(steps).as_py() for steps in self.column("step", at)]
+                found += [step for each in figures for step in each.values() if step is not None]
+        return (min(found), max(found)) if found else None
 
     def batches(self, stream: Stream, columns: list[str], query: Query) -> Iterator[pa.RecordBatch]:
         """Yield the rows that match with ``columns`` of the stream's types, a few MiB at a time.

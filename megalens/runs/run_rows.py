@@ -60,7 +60,8 @@ class ReceivedRows:
         query = query or Query()
         if self._recorded is not None and stream in self._recorded.streams:
             newest = self._recorded.newest_step(stream)
-            yield from self._recorded.batches(stream, query, columns)
+            # What is recorded from now on is in memory, too.
+            yield from self._recorded.batches(stream, query.before(newest + 1), columns)
             if query.last is not None and query.last <= newest:
                 return
             query = replace(query, first=max(newest + 1, query.first or newest + 1))

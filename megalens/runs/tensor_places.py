@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from ..protocol import in_ranges
+from ..protocol import Segment, in_ranges
 from .query import Query
 
-__all__ = ["PLACE_COLUMNS", "TensorPlaces", "places_of_kinds"]
+__all__ = ["PLACE_COLUMNS", "SegmentFile", "TensorPlaces"]
 
 PLACE_COLUMNS = ["step", "phase", "pass", "rank", "layer", "flag", "part"]
 _DISTINCT = ["flag", "phase", "pass", "part", "layer", "rank"]
@@ -24,40 +22,57 @@ _HELD_ROWS = 1 << 18
 Key = tuple[str, str, str]
 
 
+class SegmentFile(NamedTuple):
+    """A file of a stream. ``of`` tells it from another one in its place."""
+
+    segment: Segment
+    of: tuple[int, ...]
+
+    def goes_on(self, now: SegmentFile | None) -> bool:
+        """Whether the rows of this file are still there: it is the same, or was sealed."""
+        return now is not None and (now == self or (now.segment.sealed and not self.segment.sealed))
+
+
 class TensorPlaces:
     """Places of rows, without the rows. Any thread may ask."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._of: Any = None
         self._forget()
 
     def update(
-        self, of: Any, read: Callable[[int], Iterator[tuple[pa.RecordBatch | None, int]]]
+        self,
+        files: Sequence[SegmentFile],
+        read: Callable[[Segment, int], Iterator[tuple[pa.RecordBatch, int]]],
     ) -> TensorPlaces:
         """Take in rows that are not known yet, and return this.
 
         Parameters
         ----------
-        of : object
-            Which file they are of: where it is another one than last time, what was known is forgotten.
+        files : sequence of SegmentFile
+            Where the rows lie. What is sealed is read once, a tail from where it was read to. Where one is gone or another one took its place, what was known is forgotten.
         read : callable
-            Yields :data:`PLACE_COLUMNS` of the rows from a place of the file on, 0 at first, and after each batch the place from which to go on.
+            Yields :data:`PLACE_COLUMNS` of the rows of a segment from a place of its file on, and after each batch the place from which to go on.
         """
         with self._lock:
-            if of != self._of:
+            there = {file.segment.number: file for file in files}
+            if not all(file.goes_on(there.get(number)) for number, (file, _) in self._read.items()):
                 self._forget()
-                self._of = of
-            held: list[pa.RecordBatch] = []
-            for batch, at in read(self._at):
-                if batch is not None:
-                    held.append(batch)
-                if batch is None or sum(each.num_rows for each in held) >= _HELD_ROWS:
-                    self._add(held, at)
-                    held = []
-            if held:
-                self._add(held, at)
+            for number, file in there.items():
+                before, at = self._read.get(number, (None, 0))
+                if before != file:
+                    at = 0
+                elif file.segment.sealed:
+                    continue
+                self._read[number] = file, self._take(read(file.segment, at), at)
         return self
+
+    @classmethod
+    def of(cls, batches: Iterable[pa.RecordBatch]) -> TensorPlaces:
+        """Return what there is in rows, of which :data:`PLACE_COLUMNS` are given."""
+        found = cls()
+        found._take(((batch, 0) for batch in batches), 0)
+        return found
 
     @classmethod
     def joined(cls, parts: Sequence[tuple[TensorPlaces, int]]) -> TensorPlaces:
@@ -102,12 +117,23 @@ class TensorPlaces:
         return query.on_ranks(lowest)
 
     def _forget(self) -> None:
-        self._at = 0
+        self._read: dict[int, tuple[SegmentFile, int]] = {}
         self._places: set[tuple[Any, ...]] = set()
         self._steps: dict[Key, set[int]] = {}
 
-    def _add(self, batches: list[pa.RecordBatch], at: int) -> None:
-        self._at = at
+    def _take(self, read: Iterator[tuple[pa.RecordBatch, int]], at: int) -> int:
+        """Take in batches, and return the place that came with the last one, or ``at``."""
+        held, rows = list[pa.RecordBatch](), 0
+        for batch, place in read:
+            held.append(batch)
+            rows, at = rows + batch.num_rows, place
+            if rows >= _HELD_ROWS:
+                self._add(held)
+                held, rows = [], 0
+        self._add(held)
+        return at
+
+    def _add(self, batches: list[pa.RecordBatch]) -> None:
         if not batches:
             return
         table = pa.Table.from_batches(batches)
@@ -118,26 +144,3 @@ class TensorPlaces:
             *(steps[name].to_pylist() for name in _STEP_KEYS), steps["step_distinct"], strict=True
         ):
             self._steps.setdefault((key[0], key[1], key[2]), set()).update(found.values.to_pylist())
-
-
-def places_of_kinds(messages: NDArray[np.int64], kinds: Mapping[int, pa.RecordBatch]) -> pa.RecordBatch:
-    """Return :data:`PLACE_COLUMNS` of rows that are as good as all rows of some messages: every place comes, and every step of all that steps are known of.
-
-    Parameters
-    ----------
-    messages : array
-        As of :meth:`ArrowsMap.indexed`, at least one.
-    kinds : mapping
-        Likewise.
-    """
-    pieces = []
-    for number in np.unique(messages[:, 4]).tolist():
-        steps = messages[messages[:, 4] == number, 2]
-        known = kinds[number].select(PLACE_COLUMNS[1:])
-        keys = zip(*(known.column(name).to_pylist() for name in _STEP_KEYS), strict=True)
-        firsts = list({key: place for place, key in enumerate(keys)}.values())
-        places = np.concatenate([np.arange(known.num_rows), np.tile(firsts, len(steps))])
-        step = np.concatenate([np.full(known.num_rows, steps[0]), np.repeat(steps, len(firsts))])
-        found = known.take(pa.array(places, pa.int64()))
-        pieces.append(pa.RecordBatch.from_arrays([pa.array(step), *found.columns], PLACE_COLUMNS))
-    return pa.concat_batches(pieces)

@@ -18,7 +18,7 @@ from ...protocol import parse_json
 from ..errors import ClientError
 from ..lines import gap_starts, line_order, thin_line
 from ..query import Query
-from .selection import StreamRows, check_cancelled, distinct_batches
+from .selection import StreamRows, check_cancelled
 from .stream_query import whole_number
 from .trend_answer import TrendQuery, axes_of, read_trend
 
@@ -104,7 +104,7 @@ def read_scalars(rows: StreamRows, asked: ScalarQuery, cancelled: threading.Even
     pieces: dict[str, list[NDArray[Any]]] = {name: [] for name in ("of", "step", "time", "value")}
     units: dict[str, str] = {}
     query = Query(name=asked.names, first=asked.first, last=asked.last)
-    for batch in distinct_batches(rows, "scalars", ["name", "unit"]):
+    for batch in rows.batches("scalars", None, ["name", "unit"]):
         check_cancelled(cancelled)
         for pair in pa.Table.from_batches([batch]).group_by(["name", "unit"]).aggregate([]).to_pylist():
             units[pair["name"]] = pair["unit"] or units.get(pair["name"], "")

@@ -26,7 +26,6 @@ __all__ = [
     "SelectedRows",
     "StreamRows",
     "check_cancelled",
-    "distinct_batches",
     "on_lowest_rank",
     "read_selection",
     "tensor_index",
@@ -124,12 +123,12 @@ def _places(rows: StreamRows, cancelled: threading.Event) -> TensorPlaces:
     if isinstance(rows, RunFolder):
         return rows.tensor_places(check)
 
-    def read(_at: int) -> Iterator[tuple[pa.RecordBatch | None, int]]:
+    def read() -> Iterator[pa.RecordBatch]:
         for batch in rows.batches("tensors", None, PLACE_COLUMNS):
             check()
-            yield batch, 0
+            yield batch
 
-    return TensorPlaces().update(None, read)
+    return TensorPlaces.of(read())
 
 
 def _written(
@@ -167,13 +166,6 @@ def _batches(rows: StreamRows, asked: StreamQuery, query: Query) -> Iterator[pa.
 def tensor_index(rows: StreamRows, cancelled: threading.Event) -> list[dict[str, Any]]:
     """Return what a run has of each flag, phase and pass: parts, layers, ranks and steps, ascending."""
     return _places(rows, cancelled).index()
-
-
-def distinct_batches(rows: StreamRows, stream: str, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    """Yield rows among which each that differs in some columns, of text or numbers of 32 bits, comes at least once, in the order in which they first came."""
-    if isinstance(rows, RunFolder):
-        return rows.distinct_batches(stream, columns)
-    return rows.batches(stream, None, columns)
 
 
 def _distinct_of(rows: StreamRows, query: Query, columns: list[str], cancelled: threading.Event) -> pa.Table:

@@ -1,0 +1,301 @@
+"""Reading the streams of one run folder, segment by segment, whatever becomes of the files meanwhile."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..protocol import Segment, Stream, Streams, stream_segments
+from .errors import ClientError
+from .query import Query
+from .recorded_arrow import ArrowStream, arrows_identity
+from .recorded_parquet import DAMAGE, FileStamp, opened_parquet
+from .run_header import query_from_one, rows_from_zero, unreadable
+from .shapes import check_shapes
+from .tensor_places import PLACE_COLUMNS, SegmentFile, TensorPlaces
+
+__all__ = ["KnownFiles", "RecordedStreams", "StreamEnd"]
+
+_TENSORS = "tensors"
+Found = TypeVar("Found")
+
+
+class StreamEnd(NamedTuple):
+    """How far a stream goes, or one of its files.
+
+    Attributes
+    ----------
+    first_step, last_step : int or None
+        Least and largest step that is recorded; None where there is none.
+    cut : bool
+        Whether a file ends within a message, or cannot be read to its end.
+    """
+
+    first_step: int | None = None
+    last_step: int | None = None
+    cut: bool = False
+
+    def joined(self, other: StreamEnd) -> StreamEnd:
+        """Return that of both together."""
+        steps = [step for step in (*self[:2], *other[:2]) if step is not None]
+        return StreamEnd(min(steps, default=None), max(steps, default=None), self.cut or other.cut)
+
+    def may_have(self, query: Query) -> bool:
+        """Whether there may be rows of a query's steps."""
+        if self.first_step is None or self.last_step is None:
+            return False
+        late = query.last is not None and self.first_step > query.last
+        return not late and not (query.first is not None and self.last_step < query.first)
+
+
+class _KnownEnd(NamedTuple):
+    stamp: FileStamp
+    end: StreamEnd
+    # Of a file that grows: which one it is, and where its last whole message ends.
+    identity: tuple[int, int] = (0, 0)
+    read_to: int = 0
+
+
+@dataclass
+class KnownFiles:
+    """What is known of a run folder's files, so that only what came since is read. Any thread may ask.
+
+    Attributes
+    ----------
+    ends : dict
+        How far each file goes.
+    damaged : dict
+        Files in which a reading ended early, and what they were then: one that has grown since may have ended within a message that was being written.
+    places : TensorPlaces
+        What there is of traced tensors.
+    """
+
+    ends: dict[Path, _KnownEnd] = field(default_factory=dict)
+    damaged: dict[Path, FileStamp] = field(default_factory=dict)
+    places: TensorPlaces = field(default_factory=TensorPlaces)
+
+
+class RecordedStreams:
+    """Reads the files of a run folder's streams, without those of earlier attempts.
+
+    Parameters
+    ----------
+    folder : Path
+        The run folder.
+    streams : Streams
+        What it may have.
+    layers_from_one : bool
+        Whether it counts layers as recordings of format 1 do.
+    known : KnownFiles
+        What is known of it.
+    """
+
+    def __init__(self, folder: Path, streams: Streams, layers_from_one: bool, known: KnownFiles) -> None:
+        self._folder = folder
+        self._streams = streams
+        self._layers_from_one = layers_from_one
+        self.known = known
+
+    def bytes(self) -> int:
+        """Return the size of all files."""
+        total = 0
+        for segment in (segment for stream in self._streams for segment in self._segments(stream)):
+            # One that is gone was sealed meanwhile, or given up.
+            with suppress(FileNotFoundError):
+                total += segment.path.stat().st_size
+        return total
+
+    def batches(self, stream: str, query: Query, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that match, in the order in which they were recorded. Files that have none of the query's steps are not opened once that is known of them."""
+        declared = self._streams.named(stream)
+        if self._layers_from_one:
+            query = query_from_one(query)
+        for batch, _ in self._in_order(stream, lambda each: self._rows(each, declared, query, columns)):
+            yield batch
+
+    def end(self, stream: str) -> StreamEnd:
+        """Return how far a stream goes, by the footers of its sealed files; of one that grows what came since is read."""
+        found = StreamEnd()
+        for end in self._in_order(stream, lambda each: iter([self._end(each, self._streams[stream])])):
+            found = found.joined(end)
+        return found
+
+    def is_cut(self, stream: str) -> bool:
+        """Whether a file of a stream ends within a message, or was found damaged."""
+        damaged = self.known.damaged
+        return self.end(stream).cut or any(
+            segment.path in damaged and damaged[segment.path] == _stamp(segment.path)
+            for segment in self._segments(stream)
+        )
+
+    def places(self, check: Callable[[], None]) -> TensorPlaces:
+        """Return what there is of traced tensors; ``check`` raises where the reading is to be given up."""
+        stream = self._streams[_TENSORS]
+
+        def read(segment: Segment, since: int) -> Iterator[tuple[pa.RecordBatch, int]]:
+            for batch, at in self._rows(segment, stream, Query(), PLACE_COLUMNS, since):
+                check()
+                yield batch, at
+
+        segments = self._segments(_TENSORS)
+        while True:
+            try:
+                return self.known.places.update([_file_of(segment) for segment in segments], read)
+            except FileNotFoundError as error:
+                # It was sealed meanwhile, or given up.
+                before, segments = segments, self._segments(_TENSORS)
+                if segments == before:
+                    raise unreadable_file(segments[0].path, error) from error
+
+    def _segments(self, stream: str) -> list[Segment]:
+        try:
+            return stream_segments(self._folder, stream)
+        except OSError as error:
+            raise unreadable_file(self._folder / stream, error) from error
+
+    def _in_order(self, stream: str, read: Callable[[Segment], Iterator[Found]]) -> Iterator[Found]:
+        """Yield what each segment gives. Where a file is gone, it was sealed meanwhile, or given up: the segments are looked at again, and read on from that one.
+
+        A file that is gone has given nothing yet, since an open one can be read to its end.
+        """
+        done, gone = -2, None
+        while True:
+            for segment in self._segments(stream):
+                if segment.number <= done:
+                    continue
+                try:
+                    yield from read(segment)
+                except FileNotFoundError as error:
+                    if segment.path == gone:
+                        raise unreadable_file(segment.path, error) from error
+                    gone = segment.path
+                    break
+                done = segment.number
+            else:
+                return
+
+    def _rows(
+        self, segment: Segment, stream: Stream, query: Query, columns: list[str] | None, since: int = 0
+    ) -> Iterator[tuple[pa.RecordBatch, int]]:
+        """Yield the rows of a file that match, and to where it is read; 0 of a sealed one."""
+        names = stream.schema.names if columns is None else columns
+        wanted = pa.schema([stream.schema.field(name) for name in names])
+        read = self._sealed_rows if segment.sealed else self._tail_rows
+        for batch, at in read(segment, stream, query, names, since):
+            kept = batch if batch.schema.names == names else batch.select(names)
+            if kept.num_rows:
+                kept = kept.replace_schema_metadata(None).cast(wanted)
+                check_shapes(kept, stream, segment.path.name)
+                yield rows_from_zero(stream, kept) if self._layers_from_one else kept, at
+
+    def _sealed_rows(
+        self, segment: Segment, stream: Stream, query: Query, columns: list[str], since: int
+    ) -> Iterator[tuple[pa.RecordBatch, int]]:
+        if (query.first, query.last) != (None, None) and not self._end(segment, stream).may_have(query):
+            return
+        try:
+            with opened_parquet(segment.path) as file:
+                names = file.schema.names
+                _check_columns(segment.path, stream, names)
+                if query.measured and "compression_error" not in names:
+                    return
+                for batch in file.batches(stream, [name for name in columns if name in names], query):
+                    yield stream.with_later_columns(batch, columns), 0
+        except FileNotFoundError:
+            raise
+        except DAMAGE as error:
+            raise unreadable_file(segment.path, error) from error
+
+    def _tail_rows(
+        self, segment: Segment, stream: Stream, query: Query, columns: list[str], since: int
+    ) -> Iterator[tuple[pa.RecordBatch, int]]:
+        reading = ArrowStream(segment.path, stream, query, columns)
+        try:
+            for batch in reading.batches(since or self._begin(segment.path, query)):
+                yield batch, reading.read_to
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise unreadable_file(segment.path, error) from error
+        finally:
+            stamp = _stamp(segment.path) if reading.cut else None
+            if stamp is not None:
+                self.known.damaged[segment.path] = stamp
+
+    def _begin(self, path: Path, query: Query) -> int:
+        """Return where in a file that grows to begin: what is known to be of earlier steps than the query's is passed over."""
+        known = self.known.ends.get(path)
+        if known is None or known.end.may_have(Query(first=query.first)):
+            return 0
+        return known.read_to if known.identity == arrows_identity(path) else 0
+
+    def _end(self, segment: Segment, stream: Stream) -> StreamEnd:
+        path = segment.path
+        try:
+            stamp = FileStamp.of(path.stat())
+            known = self.known.ends.get(path)
+            if known is None or known.stamp != stamp:
+                look = _sealed_end if segment.sealed else _tail_end
+                known = self.known.ends[path] = look(path, stream, stamp, known)
+            return known.end
+        except FileNotFoundError:
+            raise
+        except DAMAGE as error:
+            raise unreadable_file(path, error) from error
+
+
+def _sealed_end(path: Path, stream: Stream, stamp: FileStamp, known: _KnownEnd | None) -> _KnownEnd:
+    with opened_parquet(path) as file:
+        _check_columns(path, stream, file.schema.names)
+        return _KnownEnd(stamp, StreamEnd(*(file.steps() or ())))
+
+
+def _tail_end(path: Path, stream: Stream, stamp: FileStamp, known: _KnownEnd | None) -> _KnownEnd:
+    identity = arrows_identity(path)
+    end, since = StreamEnd(), 0
+    if known is not None and known.identity == identity and known.read_to <= stamp.size:
+        end, since = known.end._replace(cut=False), known.read_to
+    reading = ArrowStream(path, stream, Query(), ["step"])
+    for batch in reading.batches(since):
+        steps = pc.min_max(batch.column("step")).as_py()
+        end = end.joined(StreamEnd(steps["min"], steps["max"]))
+    return _KnownEnd(stamp, end._replace(cut=reading.cut), identity, reading.read_to)
+
+
+def _check_columns(path: Path, stream: Stream, names: list[str]) -> None:
+    missing = stream.lacking(names)
+    if missing:
+        raise unreadable(f"{path.name} lacks the columns {', '.join(missing)}.")
+
+
+def _stamp(path: Path) -> FileStamp | None:
+    try:
+        return FileStamp.of(path.stat())
+    except OSError:
+        return None
+
+
+def _file_of(segment: Segment) -> SegmentFile:
+    """Return what tells a segment's file from another one in its place."""
+    try:
+        of = FileStamp.of(segment.path.stat()) if segment.sealed else arrows_identity(segment.path)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise unreadable_file(segment.path, error) from error
+    return SegmentFile(segment, of)
+
+
+def unreadable_file(path: Path, error: Exception) -> ClientError:
+    """Return the error for a file of a run folder that cannot be read."""
+    if isinstance(error, PermissionError):
+        return unreadable(f"{path.name}: {os.strerror(errno.EACCES)}. You need the permission to read it.")
+    return unreadable(f"{path.name}: {str(error).replace(str(path.parent), '…')[:300]}")
