@@ -19,11 +19,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from bench.common import Row, write_results
 from bench.recordings import ITEMS
-from megalens.hub.stream_file import StreamFile
-from megalens.protocol import STREAMS, FrameChecker, FrameTemplate, decode_frame, stream_schema
+from megalens.protocol import segment_name, stream_schema
+from megalens.runs import RunFolder
 
 __all__ = ["main"]
 
@@ -31,6 +32,9 @@ _STARTED = 1_795_000_000.0
 _LAYERS = 32
 _FLAG = "MLP1_mat_mul"
 _MOST_SECONDS = 2.0
+# Of a segment before it is packed, and of its row groups.
+_SEGMENT_BYTES = 32_000_000
+_GROUP_BYTES = 16_000_000
 
 # What is asked of each stream, in a process of its own that has opened nothing before: the words of the result, and the question.
 _QUESTIONS: dict[str, dict[str, str]] = {
@@ -107,7 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> Path:
         "Questions to long recordings that nobody closed",
         rows,
         how=(
-            "Made-up recordings as a hub that was killed leaves them, written by the recorder's own class, in the system's file cache and on the disk. Each question is asked in a process of its own, which has loaded its "
+            "Made-up recordings as a hub that was killed leaves them, sealed segments and the tail of what is newer, in the system's file cache and on the disk. Each question is asked in a process of its own, which has loaded its "
             f"libraries and opens the run first; the worst of {rounds} counts. Before it began, {load:.1f} other processes on average wanted a processor."
         ),
         quick=options.quick,
@@ -182,7 +186,7 @@ def _batch(stream: str, rows: int, **columns: Any) -> pa.RecordBatch:
 
 def _write(folder: Path, stream: str, steps: int, batch: pa.RecordBatch) -> int:
     """Write a run folder with the rows of every step, and return the bytes of its stream."""
-    folder.mkdir()
+    (folder / stream).mkdir(parents=True)
     flags = [
         {
             "name": name,
@@ -204,17 +208,27 @@ def _write(folder: Path, stream: str, steps: int, batch: pa.RecordBatch) -> int:
         "missing_steps": [],
     }
     (folder / "run.json").write_text(json.dumps(header), encoding="utf-8")
-    template, checker = FrameTemplate(stream, batch), FrameChecker()
-    steps_of = template.block(["step"])
-    file = StreamFile(folder / f"{stream}.arrows", STREAMS[stream])
-    for at in range(1, steps + 1):
-        steps_of[:] = at
-        data = template.frame(step=at, seq=at)
-        file.append(checker.check(decode_frame(data), data))
-    file.close()
+    together = max(1, _SEGMENT_BYTES // batch.nbytes)
+    for number, first in enumerate(range(1, steps + 1, together)):
+        messages = [_of_step(batch, at) for at in range(first, min(first + together, steps + 1))]
+        place = folder / stream / segment_name(number, first, "")
+        if len(messages) == together:
+            table = pa.Table.from_batches(messages)
+            size = max(1, _GROUP_BYTES // batch.nbytes) * batch.num_rows
+            pq.write_table(table, place.with_suffix(".parquet"), compression="zstd", row_group_size=size)
+        else:
+            # Without the mark of an end.
+            with place.with_suffix(".arrows").open("wb") as file:
+                file.writelines([batch.schema.serialize(), *(each.serialize() for each in messages)])
     # Whoever asks has no part in writing to the disk what was just made.
     os.sync()
-    return file.bytes
+    return RunFolder(folder).bytes()
+
+
+def _of_step(batch: pa.RecordBatch, step: int) -> pa.RecordBatch:
+    at = batch.schema.get_field_index("step")
+    field = batch.schema.field(at)
+    return batch.set_column(at, field, pa.array(np.full(batch.num_rows, step), field.type))
 
 
 def _asked(folder: Path, newest: int, question: str) -> float:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from megalens.hub.recording_folder import pack_stream
-from megalens.protocol import stream_schema
+from megalens.hub.segment_file import seal_tail
+from megalens.protocol import STREAMS, stream_schema
 
 __all__ = ["ITEMS", "write_recording"]
 
@@ -84,5 +84,5 @@ def write_recording(folder: Path, series: int, steps: int) -> Path:
                 "loss_scale": np.ones(rows),
             }
             writer.write_table(pa.table(columns, schema=schema))
-    pack_stream(path, "moments")
+    seal_tail(path, STREAMS["moments"])
     return folder

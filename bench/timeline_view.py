@@ -15,8 +15,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from megalens.hub.recording_folder import pack_stream
-from megalens.protocol import stream_schema
+from megalens.hub.segment_file import seal_tail
+from megalens.protocol import STREAMS, stream_schema
 from tests.kit.simulated_jobs import Fault, Job, simulate
 
 from .common import write_results
@@ -74,7 +74,7 @@ def _recorded(folder: Path, job: Job) -> tuple[Path, int]:
     path = folder / "spans.arrows"
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, schema) as writer:
         writer.write_table(table, max_chunksize=_TOGETHER)
-    pack_stream(path, "spans")
+    seal_tail(path, STREAMS["spans"])
     return folder, table.num_rows
 
 

@@ -42,6 +42,9 @@ class Slice:
     answers : mapping
         What a view may ask of a run, by name: called with its rows, the request, the run's id and the event
         that cancels; gives JSON.
+    exports : mapping
+        Files that ``run.export`` writes, by the name of their format: a
+        :class:`~megalens.runs.exports.Format`.
     opens : str
         A :class:`~megalens.runs.foreign_files.ForeignFiles`: files of other tools that are opened as a run.
     endpoints : str
@@ -55,6 +58,7 @@ class Slice:
     run: Mapping[str, str] = field(default_factory=dict)
     notebook: Mapping[str, str] = field(default_factory=dict)
     answers: Mapping[str, str] = field(default_factory=dict)
+    exports: Mapping[str, str] = field(default_factory=dict)
     opens: str = ""
     endpoints: str = ""
     commands: str = ""
@@ -97,7 +101,7 @@ def load(path: str) -> Any:
 
 
 def named(part: str) -> dict[str, str]:
-    """Return what all slices name in one of their mappings: ``run``, ``notebook`` or ``answers``."""
+    """Return what all slices name in one of their mappings: ``run``, ``notebook``, ``answers`` or ``exports``."""
     return {name: path for each in find_slices() for name, path in getattr(each, part).items()}
 
 

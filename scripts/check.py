@@ -37,7 +37,7 @@ class Check:
     fast : bool
         Whether ``make test-fast`` runs it.
     suite : bool
-        Whether it has processes, sockets and time limits of its own: suites run one at a time. They often wait; what time they leave
+        Whether it has processes, sockets and time limits of its own. Suites of Python run beside those of the page, since both often wait; what time they leave
         over goes, at the lowest priority, to the other checks.
     """
 
@@ -70,7 +70,7 @@ CHECKS = (
     Check(
         "jest, fast",
         (*JEST, "--testPathIgnorePatterns", "fuzz", "\\.slow\\."),
-        240,
+        480,
         suite=True,
     ),
     Check(
@@ -83,7 +83,7 @@ CHECKS = (
     Check(
         "pytest, fast",
         (PYTHON, "-m", "pytest", "-n", "2", *SHARED, "-m", "not slow", "--hypothesis-profile", "fast"),
-        300,
+        480,
         suite=True,
     ),
     Check(
@@ -120,8 +120,6 @@ NAMED = (
     re.compile(r"^ +● (?P<name>.+ › .+)$", re.M),
     re.compile(r"^ +\d+\) (?P<name>.+ › .+?)(?: ─+)?$", re.M),
 )
-# More than this did not fail by chance.
-MOST_BRITTLE = 5
 # The exit status of pytest where it collected no test.
 NO_TESTS = 5
 COLOR = re.compile(r"\x1b\[[0-9;]*m")
@@ -225,12 +223,6 @@ def run(check: Check) -> Outcome:
     passed, failed = counted(output, code)
     if failed:
         print(output.rstrip()[-20_000:])
-    if check.name == "pytest" and 0 < failed <= MOST_BRITTLE:
-        # Two tests still depend on the load of the machine. Until they do not, what failed is run once more, and named.
-        again, code = executed(replace(check, command=(*check.command, "--last-failed")))
-        if code == 0 and counted(again, 0)[0] >= failed:
-            print("brittle, passed at the second try:", *named(output), sep="\n  ")
-            passed, failed = passed + failed, 0
     seconds = time.monotonic() - started
     print(
         f"{'ok  ' if not failed else 'FAIL'} {check.name}: {passed} passed, {failed} failed in {seconds:.0f} s",
@@ -286,10 +278,17 @@ def main(arguments: list[str]) -> int:
     """Run the checks that were asked for."""
     checks = chosen(arguments)
     started = time.monotonic()
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        beside = pool.map(run, [check for check in checks if not check.suite])
-        results = [run(check) for check in checks if check.suite]
-        results += beside
+    lanes = (
+        [check for check in checks if check.suite and check.name.startswith("pytest")],
+        [check for check in checks if check.suite and not check.name.startswith("pytest")],
+        [check for check in checks if not check.suite],
+    )
+    with ThreadPoolExecutor(max_workers=len(lanes)) as pool:
+        results = [
+            outcome
+            for lane in pool.map(lambda lane: [run(check) for check in lane], lanes)
+            for outcome in lane
+        ]
     passed, failed = sum(one.passed for one in results), sum(one.failed for one in results)
     print("slowest:")
     for seconds, name in slowest("\n".join(one.output for one in results)):

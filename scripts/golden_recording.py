@@ -9,11 +9,12 @@ import zlib
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from scripts.golden_frame import arrow_schema, arrow_table, rows_as_json
 
-__all__ = ["growing_file", "index_entries", "packed_file", "read_rows"]
+__all__ = ["growing_file", "index_entries", "packed_file", "read_rows", "sealed_file", "tail_file"]
 
 Rows = list[dict[str, Any]]
 
@@ -46,6 +47,22 @@ def packed_file(stream: str, frames: list[Rows]) -> bytes:
     file = io.BytesIO()
     pq.write_table(arrow_table(stream, [row for rows in frames for row in rows]), file, compression="zstd")
     return file.getvalue()
+
+
+def sealed_file(stream: str, frames: list[Rows]) -> bytes:
+    """Return a sealed segment with the rows of some frames: sorted by step, a row group for each step, texts that repeat as dictionaries."""
+    rows = sorted((row for rows in frames for row in rows), key=lambda row: row["step"])
+    words = [each.name for each in arrow_schema(stream) if each.type == pa.utf8()]
+    file, table = io.BytesIO(), arrow_table(stream, rows)
+    with pq.ParquetWriter(file, table.schema, compression="zstd", use_dictionary=words) as writer:
+        for step in sorted({row["step"] for row in rows}):
+            writer.write_table(table.filter(pc.field("step") == step))
+    return file.getvalue()
+
+
+def tail_file(stream: str, frames: list[Rows]) -> bytes:
+    """Return a tail: the schema, and one message for each frame."""
+    return growing_file(stream, frames)[0]
 
 
 def read_rows(name: str, data: bytes) -> Rows:

@@ -1,4 +1,4 @@
-"""The golden recordings: one that grows, the same one packed, and one whose training went back to a checkpoint."""
+"""The golden recordings: one in segments, of those from before there were segments one that grows and the same one packed, and one whose training went back to a checkpoint."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from scripts.frame_fixtures import tensor_row
-from scripts.golden_recording import Rows, growing_file, packed_file
+from scripts.golden_recording import Rows, growing_file, packed_file, sealed_file, tail_file
 
 __all__ = ["recorded_frames", "recording_files"]
 
@@ -30,10 +30,19 @@ def recording_files() -> dict[str, bytes]:
     """Return the files by their path under ``recordings``."""
     frames = recorded_frames()
     files = {"growing/run.json": _run(frames, state="training", ended=None)}
+    files["segments/run.json"] = files["growing/run.json"]
     files["finished/run.json"] = _run(frames, state="finished", ended=_STARTED + 5)
     for stream, each in frames.items():
         files[f"growing/{stream}.arrows"], files[f"growing/{stream}.index"] = growing_file(stream, each)
         files[f"finished/{stream}.parquet"] = packed_file(stream, each)
+        # Two sealed segments, one of them beside its tail, which nobody removed yet, and the tail of what is newer.
+        parts = [each[:2], each[2:3], each[3:]]
+        for number, part in enumerate(parts):
+            place = f"segments/{stream}/{number:06d}-step-{part[0][0]['step']}"
+            if part is not parts[-1]:
+                files[f"{place}.parquet"] = sealed_file(stream, part)
+            if number:
+                files[f"{place}.arrows"] = tail_file(stream, part)
     # Four steps, back to the checkpoint after the second, and three more.
     first = {"scalars": [_losses(step) for step in range(1, 5)]}
     again = {"scalars": [_losses(step, better=0.5) for step in range(3, 6)]}

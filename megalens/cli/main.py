@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ..protocol.version import own_version
 from ..slices import Commands, find_slices, load
-from . import dialects, hub, replay
+from . import dialects, export, hub, replay
 
 __all__ = ["main"]
 
@@ -17,7 +17,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="megalens", description="See inside a transformer's training run.")
     parser.add_argument("--version", action="version", version=f"megalens {own_version()}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    adding: list[Commands] = [hub.add_commands, dialects.add_commands, replay.add_commands]
+    adding: list[Commands] = [each.add_commands for each in (hub, dialects, replay, export)]
     for add in [*adding, *(load(each.commands) for each in find_slices() if each.commands)]:
         add(commands)
     parsed = parser.parse_args(arguments)

@@ -82,6 +82,7 @@ class Recorder:
         self._work: deque[_Item] = deque()
         self._waiting_bytes = 0
         self._redescribe = False
+        self._unsealed: str | None = None
         self._closing = False
         self._retry_seconds = retry_seconds
         self._tries = 0
@@ -144,7 +145,7 @@ class Recorder:
             return result
 
     def close(self, description: RunFile) -> None:
-        """Write what waits, pack the streams to Parquet and end the thread. Blocks; called again it brings
+        """Write what waits, seal what takes no time and end the thread. Blocks; called again it brings
         ``run.json`` up to date.
         """
         with self._lock:
@@ -223,6 +224,7 @@ class Recorder:
                     self._work.popleft()
                     self._waiting_bytes -= size
                 self._keep_newest()
+            self._seal()
         except OSError as error:
             self._fail(error.strerror or str(error))
             return
@@ -238,6 +240,13 @@ class Recorder:
             self._lost.steps.add(given.first_step, given.last_step)
             self.message = f"The recording may take {(self._limit or 0) / 1e6:,.0f} MB: its oldest steps are given up for newer ones."
             self._redescribe = True
+
+    def _seal(self) -> None:
+        unsealed = self._folder.seal()
+        if unsealed != self._unsealed:
+            with self._lock:
+                self._unsealed = unsealed
+                self.message = unsealed or self.message
 
     def _deleted(self) -> bool:
         """Whether somebody deleted the recording, of which nothing new has come since: then it stays
@@ -305,14 +314,10 @@ class Recorder:
             return
         self._write_all(describe=True)
         if self.state == "on":
-            try:
-                self._folder.pack()
-                with self._lock:
-                    self.state = "closed"
-            except (OSError, pa.ArrowException) as error:
-                with self._lock:
-                    self.state = "failed"
-                    self.message = f"The recording is complete but could not be packed: {error}. It stays readable as it is."
+            unsealed = self._folder.finish()
+            with self._lock:
+                self.state = "closed"
+                self.message = unsealed or self.message
         else:
             with self._lock:
                 # Nobody tries again: what waits is lost.

@@ -4,148 +4,28 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
-from ..protocol import (
-    MOMENT_INDEX,
-    MOMENT_SAME,
-    STREAMS,
-    CheckedBody,
-    MomentIndex,
-    Stream,
-    index_path,
-    replace_file,
-)
+from ..protocol import CheckedBody, replace_file
+from .options import HubError
+from .sealer import Sealer, seal_detached
+from .segment_file import seal_tail
 from .stream_file import StreamFile
+from .stream_folder import StreamFolder
 
-__all__ = ["GivenUp", "RecordingFolder", "pack_stream"]
+__all__ = ["GivenUp", "RecordingFolder"]
 
-_PIECES = 256
-"""A bounded recording gives up its oldest rows in pieces of about one part in so many of its bytes."""
-_DICTIONARY_BYTES = 16 * 1024 * 1024
-# What else a reader wants to know of a stream before it reads its rows: the stream's own business.
-_INDEXES = {"moments": MomentIndex}
-
-
-def pack_stream(source: Path, stream: str | Stream) -> Path:
-    """Write the rows of ``source`` to Parquet beside it, and remove ``source`` once they are safely on disk.
-
-    Parameters
-    ----------
-    source : Path
-        The ``.arrows`` file. One that was cut short is packed up to its last whole message.
-    stream : str or Stream
-        Its stream, one of ``streams.json`` by its name.
-
-    Returns
-    -------
-    Path
-        The Parquet file.
-
-    Raises
-    ------
-    OSError
-        When the disk is full or fails. ``source`` is then as it was.
-    """
-    declared = STREAMS.named(stream) if isinstance(stream, str) else stream
-    target = source.with_suffix(".parquet")
-    partial = source.with_suffix(".parquet.partial")
-    try:
-        with pa.OSFile(str(source), "rb") as file:
-            _copy_rows(file, partial, declared)
-        descriptor = os.open(partial, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        os.replace(partial, target)
-        sync_folder(target.parent)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
-    source.unlink()
-    index_path(source).unlink(missing_ok=True)
-    return target
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the folder's own entries safe on disk, where the system can."""
-    if os.name != "posix":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _copy_rows(file: pa.NativeFile, partial: Path, stream: Stream) -> None:
-    # Only the end of a recording needs it, and the start should not wait for it.
-    import pyarrow.parquet as pq
-
-    policy = stream.policy
-    index = _INDEXES[stream.name]() if stream.name in _INDEXES else None
-    schema = stream.schema
-    if not policy.null_marks:
-        # No row has nulls, and marks of which there are none would cost as much to read as the numbers.
-        schema = pa.schema([field.with_nullable(False) for field in schema])
-    batches: list[pa.RecordBatch] = []
-    rows = size = 0
-    with (
-        pa.ipc.open_stream(file) as reader,
-        pq.ParquetWriter(
-            partial,
-            schema,
-            **_codecs(policy.fast, schema.names),
-            use_dictionary=True if policy.dictionary is None else list(policy.dictionary),
-            dictionary_pagesize_limit=_DICTIONARY_BYTES,
-        ) as writer,
-    ):
-
-        def flush() -> None:
-            nonlocal rows, size
-            if batches:
-                writer.write_table(
-                    pa.Table.from_batches(batches).cast(schema), row_group_size=policy.group_rows
-                )
-            batches.clear()
-            rows = size = 0
-
-        while True:
-            try:
-                batch = reader.read_next_batch()
-            except StopIteration:
-                break
-            except (pa.ArrowInvalid, OSError) as error:
-                if isinstance(error, OSError) and error.errno is not None:
-                    raise
-                break
-            batches.append(batch)
-            rows += batch.num_rows
-            size += batch.nbytes
-            if index is not None:
-                index.add(batch)
-            if rows >= policy.group_rows or size >= policy.group_bytes:
-                flush()
-        flush()
-        if index is not None:
-            writer.add_key_value_metadata({MOMENT_INDEX: index.text(), MOMENT_SAME: index.same_text()})
-
-
-def _codecs(fast: tuple[str, ...], columns: list[str]) -> dict[str, Any]:
-    if not fast:
-        return {"compression": "zstd", "compression_level": 3}
-    return {
-        # Of numbers of which hardly any comes twice there is nothing to compress but repetitions, which the
-        # fastest codec finds as well and undoes at no cost.
-        "compression": {name: "lz4" if name in fast else "zstd" for name in columns},
-        "compression_level": {name: 3 for name in columns if name not in fast},
-    }
+_TAIL_BYTES = 32 * 1024 * 1024
+_PARTS = 32
+"""A bounded recording gives up about one part in so many of its bytes at a time."""
+_CLOSE_SECONDS = 0.5
+_SEALED_PER_SECOND = 32 * 1024 * 1024
+"""What is sealed at least, in bytes, unless every core is busy."""
 
 
 @dataclass(frozen=True)
@@ -185,8 +65,10 @@ class RecordingFolder:
 
     def __init__(self, path: Path, limit_bytes: int | None = None, *, resumes: bool = False) -> None:
         self.path = path
-        self.streams: dict[str, StreamFile] = {}
+        self.streams: dict[str, StreamFolder] = {}
         self._limit = limit_bytes
+        self._began = time.monotonic()
+        self._sealer = Sealer()
         path.mkdir(parents=True, exist_ok=resumes)
 
     def deleted(self) -> bool:
@@ -203,77 +85,107 @@ class RecordingFolder:
             When it cannot be made.
         """
         self.path.mkdir(parents=True, exist_ok=True)
-        gone = [file for file in self.streams.values() if not file.there()]
+        gone = [file for stream in self.streams.values() for file in stream.gone()]
         for file in gone:
-            file.close()
-            del self.streams[file.stream.name]
+            self._sealer.forget(file)
         return gone
 
     def append(self, body: CheckedBody) -> None:
-        """Add rows to their stream's file, made when its first rows come."""
+        """Add rows to their stream's folder, made when its first rows come."""
         stream = body.declared
-        file = self.streams.get(stream.name)
-        if file is None:
-            pieces = self._limit is not None and stream.policy.keep == "newest"
-            file = StreamFile(
-                self.path / f"{stream.name}.arrows", stream, (self._limit or 0) // _PIECES if pieces else None
-            )
-            self.streams[stream.name] = file
-        file.append(body)
+        folder = self.streams.get(stream.name)
+        if folder is None:
+            size = _TAIL_BYTES if self._limit is None else min(_TAIL_BYTES, self._limit // _PARTS)
+            folder = StreamFolder(self.path, stream, size, self._began, self._sealer.add)
+            self.streams[stream.name] = folder
+        folder.append(body)
+
+    def seal(self) -> str | None:
+        """Have the tails sealed that wait for it, without waiting for them. Return a sentence about those
+        that cannot be; None where there are none.
+        """
+        self._sealer.poll()
+        return self._unsealed_words(self._sealer.failed)
 
     def keep_newest(self) -> GivenUp | None:
-        """Give up the oldest steps of the streams of which only the newest rows are kept, where the recording
-        takes more than it may; None where nothing was.
+        """Give up the oldest segments of the streams of which only the newest rows are kept, where the
+        recording takes more than it may; None where nothing was.
 
-        A quarter of the limit is made free at once, since what stays is copied. Streams that are kept whole
+        A quarter of the limit is made free at once, so that this comes seldom. Streams that are kept whole
         (scalars, audit) stay.
 
         Raises
         ------
         OSError
-            When the disk is full or fails.
+            When a file cannot be removed.
         """
         if self._limit is None or self.bytes <= self._limit:
             return None
         excess = self.bytes - self._limit * 3 // 4
-        oldest = sorted(
-            (piece.last_step, piece.bytes) for file in self.streams.values() for piece in file.pieces[:-1]
-        )
-        last = None
-        for step, size in oldest:
+        bounded = [folder for folder in self.streams.values() if folder.stream.policy.keep == "newest"]
+        files = [(file, folder) for folder in bounded for file in folder.closed_files()]
+        gone: list[StreamFile] = []
+        for file, folder in sorted(
+            files, key=lambda each: -1 if each[0].last_step is None else each[0].last_step
+        ):
             if excess <= 0:
                 break
-            last, excess = step, excess - size
-        if last is None:
-            return None
-        gone = [piece for file in self.streams.values() for piece in file.give_up(last)]
+            folder.remove(file)
+            self._sealer.forget(file)
+            gone.append(file)
+            excess -= file.bytes
+        steps = [step for file in gone for step in (file.first_step, file.last_step) if step is not None]
         if not gone:
             return None
-        first = min(piece.first_step for piece in gone)
-        return GivenUp(
-            sum(piece.rows for piece in gone), max(0, first), max(piece.last_step for piece in gone)
-        )
+        return GivenUp(sum(file.rows for file in gone), min(steps, default=0), max(steps, default=0))
 
     @property
     def bytes(self) -> int:
-        """Bytes written so far."""
-        return sum(file.bytes for file in self.streams.values())
+        """Bytes that the streams take."""
+        # Other threads ask too.
+        return sum(file.bytes for folder in list(self.streams.values()) for file in list(folder.files))
 
     def write_description(self, description: Mapping[str, object]) -> None:
         """Replace ``run.json`` atomically, adding what the streams hold."""
-        streams = {name: file.summary() for name, file in self.streams.items()}
+        streams = {name: folder.summary() for name, folder in self.streams.items()}
         text = json.dumps({**description, "streams": streams}, ensure_ascii=False, allow_nan=False, indent=1)
         replace_file(self.path / "run.json", f"{text}\n".encode(), sync=True)
 
-    def pack(self) -> None:
-        """Close every stream and turn it into Parquet."""
-        for file in self.streams.values():
-            file.sync()
-            file.close()
-            pack_stream(file.path, file.stream)
-        sync_folder(self.path)
+    def finish(self) -> str | None:
+        """Close every stream and seal what is sealed within half a second; a process that goes on by itself
+        seals the rest. Return a sentence about tails that cannot be sealed; None where there are none.
+        """
+        until = time.monotonic() + _CLOSE_SECONDS
+        for folder in self.streams.values():
+            folder.close()
+        rest: list[StreamFile] = []
+        failed: dict[StreamFile, str] = {}
+        for tail in sorted(self._sealer.close(), key=lambda file: file.bytes):
+            if tail.bytes > (until - time.monotonic()) * _SEALED_PER_SECOND:
+                rest.append(tail)
+                continue
+            try:
+                segment = seal_tail(tail.path, tail.stream, rows=tail.rows, identity=tail.identity)
+                tail.become(segment, segment.stat().st_size)
+            except (OSError, HubError, pa.ArrowException) as error:
+                failed[tail] = getattr(error, "strerror", None) or str(error)
+        if rest:
+            try:
+                seal_detached(rest)
+            except OSError as error:
+                failed |= dict.fromkeys(rest, error.strerror or str(error))
+        return self._unsealed_words(failed)
 
     def close(self) -> None:
         """Close the files as they are. Safe twice."""
-        for file in self.streams.values():
-            file.close()
+        for folder in self.streams.values():
+            folder.close()
+        self._sealer.close()
+
+    def _unsealed_words(self, failed: Mapping[StreamFile, str]) -> str | None:
+        if not failed:
+            return None
+        tail, why = next(iter(failed.items()))
+        name = tail.path.relative_to(self.path)
+        others = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
+        return f"{name}{others} could not be sealed to Parquet: {why}. It stays readable as it is."

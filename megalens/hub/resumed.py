@@ -16,6 +16,7 @@ from ..protocol import (
     ProtocolError,
     attempt_folders,
     check_definition,
+    is_stream_file,
     read_json_file,
     replace_file,
     shown_text,
@@ -23,6 +24,7 @@ from ..protocol import (
 from ..protocol.messages_generated import Announce, RunFile
 from .discovery import HubEntry, live_hubs
 from .options import HubError
+from .segment_file import clear_leftovers
 
 __all__ = ["other_words", "read_resumed", "set_aside"]
 
@@ -115,13 +117,23 @@ def set_aside(folder: Path, header: RunFile, first_step: int) -> None:
         attempt.mkdir(parents=True)
         text = json.dumps(superseded, ensure_ascii=False, allow_nan=False, indent=1)
         replace_file(attempt / "run.json", f"{text}\n".encode(), sync=True)
-        for file in sorted(folder.iterdir()):
-            if file.suffix in _FILES and file.is_file() and not file.is_symlink():
-                os.replace(file, attempt / file.name)
+        for place in sorted(folder.iterdir()):
+            if _has_rows(place):
+                if place.is_dir():
+                    clear_leftovers(folder, place.name)
+                os.replace(place, attempt / place.name)
     except OSError as error:
         raise HubError(
             f"Could not go on with the recording in {shown_text(str(folder), 200)}: {error.strerror or error}."
         ) from error
+
+
+def _has_rows(place: Path) -> bool:
+    if place.is_symlink():
+        return False
+    if place.is_dir():
+        return any(is_stream_file(each.name) for each in place.iterdir())
+    return place.suffix in _FILES and place.is_file()
 
 
 def other_words(header: Mapping[str, Any], message: Announce) -> str | None:

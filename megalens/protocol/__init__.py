@@ -57,10 +57,8 @@ _LATER = (
     "frame_checker",
     "hub_reader",
     "moments",
-    "moment_index",
     "readings",
     "segments",
-    "stream_index",
     "tensor_name",
 )
 if TYPE_CHECKING:
@@ -68,33 +66,27 @@ if TYPE_CHECKING:
         frame,
         frame_checker,
         hub_reader,
-        moment_index,
         moments,
         readings,
         segments,
-        stream_index,
         streams,
         tensor_name,
     )
     from .frame import *
     from .frame_checker import *
     from .hub_reader import *
-    from .moment_index import *
     from .moments import *
     from .readings import *
     from .segments import *
-    from .stream_index import *
     from .streams import *
     from .tensor_name import *
 
     __all__ += frame.__all__
     __all__ += frame_checker.__all__
     __all__ += hub_reader.__all__
-    __all__ += moment_index.__all__
     __all__ += moments.__all__
     __all__ += readings.__all__
     __all__ += segments.__all__
-    __all__ += stream_index.__all__
     __all__ += streams.__all__
     __all__ += tensor_name.__all__
 

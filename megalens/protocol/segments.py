@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Segment", "segment_name", "stream_segments"]
+__all__ = ["PARTIAL", "SEALED", "TAIL", "Segment", "is_stream_file", "segment_name", "stream_segments"]
 
-SEALED, TAIL = ".parquet", ".arrows"
+SEALED, TAIL, PARTIAL = ".parquet", ".arrows", ".partial"
 _NAME = re.compile(r"(?P<number>[0-9]{6,9})-step-(?P<first>[0-9]{1,16})(?P<suffix>\.parquet|\.arrows)")
 
 
@@ -43,6 +42,11 @@ def segment_name(number: int, first_step: int, suffix: str) -> str:
     return f"{number:06d}-step-{max(0, first_step)}{suffix}"
 
 
+def is_stream_file(name: str) -> bool:
+    """Return whether a recorder gives files in a stream's folder such a name: a segment, a tail, or half a segment."""
+    return _NAME.fullmatch(name.removesuffix(PARTIAL)) is not None
+
+
 def stream_segments(folder: Path, stream: str) -> list[Segment]:
     """Return the files of a stream in a run folder, in the order in which they were recorded.
 
@@ -61,16 +65,11 @@ def stream_segments(folder: Path, stream: str) -> list[Segment]:
     OSError
         When the folder cannot be listed.
     """
-    found = _listed(folder, stream)
-    # A large folder is listed in parts: a tail that is sealed meanwhile may be in none of them, and its number is missing. Or rows were given up.
-    while not _in_a_row(found) and found != (again := _listed(folder, stream)):
-        found = again
+    found, before = _listed(folder, stream), None
+    # A folder is listed in parts: a tail that is sealed meanwhile may be in none of them under either name. Once it is sealed it is found.
+    while found != before:
+        found, before = _listed(folder, stream), found
     return [found[number] for number in sorted(found)]
-
-
-def _in_a_row(numbers: Iterable[int]) -> bool:
-    own = [number for number in numbers if number >= 0]
-    return not own or max(own) - min(own) + 1 == len(own)
 
 
 def _listed(folder: Path, stream: str) -> dict[int, Segment]:

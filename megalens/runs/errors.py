@@ -64,7 +64,7 @@ class ClientError(MegalensError, RuntimeError):
         One to three sentences for a person.
     code : str
         Stable machine-readable reason: ``not-found``, ``unreadable``, ``version-mismatch``, ``bad-parameter``, ``unauthorized``,
-        ``timeout``, ``disconnected``, ``recorded`` or ``closed``.
+        ``timeout``, ``disconnected``, ``recorded``, ``closed``, ``not-installed`` or ``unwritable``.
     field : str, optional
         The argument at fault.
     """

@@ -106,9 +106,9 @@ class RecordedRun(Run):
     def moment_source(self) -> MomentSource:
         """What can be asked of the statistics; read on the first use."""
         if self._moments is None:
-            from .moments import MomentSource, recorded_rows
+            from .moments import MomentSource, RecordedRows
 
-            self._moments = MomentSource(recorded_rows(self._folder.path))
+            self._moments = MomentSource(RecordedRows(self._folder.path))
             self._moments.refresh()
         return self._moments
 

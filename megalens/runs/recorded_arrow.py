@@ -78,9 +78,9 @@ class ArrowStream:
         self.read_to = since
         held: list[pa.RecordBatch] = []
         size = 0
-        for batch, end in self._messages(since):
+        for batch, end, unfolded in self._messages(since):
             held.append(batch)
-            size += batch.nbytes
+            size += unfolded
             if size >= _TOGETHER_BYTES or len(held) == _TOGETHER:
                 self.read_to = end
                 yield from self._matching(held)
@@ -89,8 +89,8 @@ class ArrowStream:
             self.read_to = end
             yield from self._matching(held)
 
-    def _messages(self, since: int) -> Iterator[tuple[pa.RecordBatch, int]]:
-        """Yield the columns of each whole message, checked, and where it ends."""
+    def _messages(self, since: int) -> Iterator[tuple[pa.RecordBatch, int, int]]:
+        """Yield the columns of each whole message, checked, where it ends, and how many bytes it unfolds to."""
         with open_plain(self._path) as file:
             # What comes while it is read is left to the next reading, so that a message that is not whole is the last one.
             size = os.fstat(file.fileno()).st_size
@@ -98,25 +98,26 @@ class ArrowStream:
             if reader is None:
                 self.cut = True
                 return
-            kept = [name for name in reader.schema.names if name in self._columns]
+            names = reader.schema.names
+            kept = [name for name in names if name in self._columns]
             at = max(since, file.tell())
             while at < size:
                 try:
-                    check_message_size(file, self._path.name, at, size)
+                    unfolded = check_message_size(file, self._path.name, at, size)
                     file.seek(at)
                     batch = reader.read_next_batch()
                     at = file.tell()
                     if at >= size:
                         # A crash of the machine may leave the last message half written at its full length: all of it is checked.
                         batch.validate(full=True)
-                    batch = batch.select(kept)
+                    batch = batch if kept == names else batch.select(kept)
                     batch.validate(full=True)
                 except StopIteration:
                     return
                 except (*DAMAGE, struct.error):
                     self.cut = True
                     return
-                yield batch, at
+                yield batch, at, unfolded
 
     def _opened(self, file: BinaryIO) -> pa.RecordBatchStreamReader | None:
         """Return a reader; None where not even the schema is whole: nothing had been recorded when the hub went."""
@@ -155,8 +156,8 @@ def arrows_identity(path: Path) -> tuple[int, int]:
         return os.fstat(file.fileno()).st_ino, zlib.crc32(head) if len(head) == _HEAD_BYTES else 0
 
 
-def check_message_size(file: BinaryIO, name: str, at: int, size: int) -> None:
-    """Refuse a message whose compressed buffers say that they unfold to too much: Arrow takes that memory before it looks at them.
+def check_message_size(file: BinaryIO, name: str, at: int, size: int) -> int:
+    """Refuse a message whose compressed buffers say that they unfold to too much: Arrow takes that memory before it looks at them. Return how many bytes its body unfolds to.
 
     Parameters
     ----------
@@ -177,12 +178,12 @@ def check_message_size(file: BinaryIO, name: str, at: int, size: int) -> None:
         When the message is not whole.
     """
     if at == size:
-        return
+        return 0
     file.seek(at)
     marker, length = MESSAGE_PREFIX.unpack(file.read(8))
     if marker != CONTINUATION or length <= 0:
         # The mark of the end, or what Arrow refuses.
-        return
+        return 0
     if at + 8 + length > size:
         raise struct.error
     head = memoryview(file.read(length))
@@ -191,7 +192,7 @@ def check_message_size(file: BinaryIO, name: str, at: int, size: int) -> None:
     if body < 0 or begin + body > size:
         raise struct.error
     if kind != _RECORD_BATCH or not table_field(head, batch, 3):
-        return
+        return body
     vector = table_field(head, batch, 2)
     if not vector:
         raise struct.error
@@ -204,3 +205,4 @@ def check_message_size(file: BinaryIO, name: str, at: int, size: int) -> None:
             said = _LONG.unpack(file.read(8))[0]
             unfolded += stored if said == _AS_IT_IS else max(0, said)
     check_unfolded(name, unfolded, body)
+    return unfolded

@@ -231,9 +231,9 @@ class RecordedStreams:
                 self.known.damaged[segment.path] = stamp
 
     def _begin(self, path: Path, query: Query) -> int:
-        """Return where in a file that grows to begin: what is known to be of earlier steps than the query's is passed over."""
+        """Return where in a file that grows to begin: what is known to be of other steps than the query's is passed over."""
         known = self.known.ends.get(path)
-        if known is None or known.end.may_have(Query(first=query.first)):
+        if known is None or known.end.may_have(query):
             return 0
         return known.read_to if known.identity == arrows_identity(path) else 0
 

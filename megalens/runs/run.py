@@ -363,6 +363,64 @@ class Run(Controls):
         source.refresh()
         return own_readings(source, kind)
 
+    def sql(self, query: str) -> DataFrame:
+        """Answer a query in SQL, as DuckDB understands it: ``run.sql("from scalars where name = 'loss'")``.
+
+        Parameters
+        ----------
+        query : str
+            One ``SELECT``, ``WITH``, ``FROM``, ``DESCRIBE`` or ``SUMMARIZE``. Each stream of the run is a table of its name: ``tensors``, ``moments``, ``scalars`` and so on. Steps that were trained again are there once, as they were trained last.
+
+        Returns
+        -------
+        pandas.DataFrame
+            What it gives. Values that are not finite stay, and lists stay lists.
+
+        Raises
+        ------
+        ClientError
+            ``bad-parameter`` with DuckDB's own words and the names of the tables. A query reads the run alone: other files, the network and variables of the notebook are out of its reach.
+        """
+        from .run_rows import all_rows
+        from .sql import sql_frame
+
+        return sql_frame(all_rows(self), query)
+
+    def export(
+        self,
+        to: str,
+        path: str | os.PathLike[str] | None = None,
+        streams: str | Iterable[str] | None = None,
+        force: bool = False,
+    ) -> dict[str, int]:
+        """Write the run as files that other tools read, into a folder. A line of text shows how far it is; interrupt it to cancel, which leaves nothing behind.
+
+        Parameters
+        ----------
+        to : str
+            ``parquet`` or ``csv``, a file for each stream, by step; ``tensorboard``, scalars and statistics; ``safetensors``, traced tensors as arrays; ``perfetto``, spans and alarms.
+        path : str or path, optional
+            The folder, which is made; ``<run id>-<to>`` when absent.
+        streams : str or iterable of str, optional
+            Of these streams alone.
+        force : bool
+            Replace a folder that an export wrote.
+
+        Returns
+        -------
+        dict
+            Rows that were written, by stream.
+
+        Raises
+        ------
+        ClientError
+            ``bad-parameter``, naming the argument; ``not-found`` where there are no rows; ``not-installed``, naming what installs it; ``unwritable``.
+        """
+        from .exports import export_run
+        from .run_rows import all_rows
+
+        return export_run(self._hello["run"], all_rows(self), to, path, streams, force=force)
+
     def audit(self) -> pa.Table:
         """Return who changed what, and the step at which it took effect."""
         return self._read("audit", Query())

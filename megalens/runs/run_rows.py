@@ -5,17 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import pyarrow as pa
 
-from ..protocol import Streams
+from ..protocol import STREAMS, Streams
 from .answers.selection import NoRows, StreamRows
 from .query import Query
 from .run_folder import RunFolder
 from .status import RunStatus
 
-__all__ = ["ReceivedRows", "rows_of"]
+if TYPE_CHECKING:
+    from .moments import MomentSource
+
+__all__ = ["ReceivedRows", "all_rows", "rows_of"]
+
+_CHUNK_ROWS = 500_000
 
 
 class _RowsRun(Protocol):
@@ -29,6 +34,8 @@ class _RowsRun(Protocol):
     def status(self) -> RunStatus: ...
     @property
     def folder(self) -> Path | None: ...
+    @property
+    def moment_source(self) -> MomentSource: ...
     @property
     def _streams(self) -> Streams: ...
     def _read(self, stream: str, query: Query) -> pa.Table: ...
@@ -77,3 +84,39 @@ def rows_of(run: _RowsRun) -> StreamRows:
     if run.folder is not None and not failed and (run.folder / "run.json").is_file():
         return RunFolder(run.folder)
     return ReceivedRows(run)
+
+
+def all_rows(run: _RowsRun) -> StreamRows:
+    """Return where the rows of a run lie, as :func:`rows_of` does; those of files of statistics too."""
+    return rows_of(run) if run.has_streams else _StatisticsRows(run.moment_source)
+
+
+class _StatisticsRows:
+    """Statistics that another logger wrote, as the stream ``moments``: ordered by step, and no other stream."""
+
+    streams = Streams([STREAMS["moments"]])
+    missing_steps: ClassVar[list[list[int]]] = []
+
+    def __init__(self, source: MomentSource) -> None:
+        source.refresh()
+        self._source = source
+
+    def batches(
+        self, stream: str, query: Query | None = None, columns: list[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Give the rows of some steps at a time."""
+        query = query or Query()
+        index = self._source.index()
+        stats = [stat["stat"] for stat in index["stats"]]
+        names = pa.array(index["names"], pa.utf8())
+        first = max(query.first or 0, min((stat["first"] for stat in index["stats"]), default=0))
+        last = max((stat["last"] for stat in index["stats"]), default=-1)
+        last = last if query.last is None else min(last, query.last)
+        rows = sum(stat["rows"] / (stat["last"] - stat["first"] + 1) for stat in index["stats"])
+        steps = max(1, int(_CHUNK_ROWS / max(rows, 1)))
+        for begin in range(first, last + 1, steps):
+            table = self._source.rows(stats, steps=(begin, min(begin + steps - 1, last)))
+            at = table.schema.get_field_index("name_id")
+            table = table.set_column(at, "name", names.take(table["name_id"].combine_chunks()))
+            table = query.filter(table.cast(self.streams.named(stream).schema))
+            yield from (table if columns is None else table.select(columns)).to_batches()

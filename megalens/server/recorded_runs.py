@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from ..protocol import shown_text
+from ..protocol import shown_text, stream_segments
 from ..runs import ClientError, RunFolder
 from ..runs.query import Query
 from .errors import closed_words
@@ -103,12 +103,11 @@ def _last_loss(folder: RunFolder) -> dict[str, Any] | None:
 
 
 def _stamp(folder: RunFolder) -> tuple[int, int] | None:
-    for end in (".parquet", ".arrows"):
-        try:
-            info = (folder.path / f"scalars{end}").lstat()
-        except OSError:
-            continue
-        return info.st_mtime_ns, info.st_size
+    newest = stream_segments(folder.path, "scalars")[-1:]
+    with contextlib.suppress(OSError):
+        for segment in newest:
+            info = segment.path.lstat()
+            return info.st_mtime_ns, info.st_size
     return None
 
 

@@ -18,7 +18,7 @@ from ..protocol import attempt_folders, shown_text
 from ..runs import ClientError, RunFolder
 from ..runs.answers import NoRows, StreamRows
 from ..runs.foreign_files import foreign_recording
-from ..runs.moments import MomentSource, recorded_rows, rows_of
+from ..runs.moments import MomentSource, RecordedRows, rows_of
 from .errors import ServerError, some_of
 from .hub_target import AllowedHubs, HubTarget
 from .recorded_runs import RecordedRuns, RunSummaries
@@ -256,7 +256,7 @@ class RunRegistry:
             404 when there is no such run, or it is live and not recorded.
         """
         found = self.statistics.get(run_id)
-        return MomentSource(rows_of(found.tree) if found else recorded_rows(self.folder(run_id).path))
+        return MomentSource(rows_of(found.tree) if found else RecordedRows(self.folder(run_id).path))
 
     def statistics_path(self, run_id: str) -> Path:
         """Return where the statistics of a run lie. Raises as :meth:`moments`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -11,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ..protocol import ProtocolError, check_definition, read_json_file, replace_file
+from ..protocol import ProtocolError, check_definition, is_stream_file, read_json_file, replace_file
 from ..protocol.messages_generated import RunNotes
 from ..runs import RunFolder
 from .errors import ServerError
@@ -34,26 +35,39 @@ _RULES = {
 }
 
 _HEADER = "run.json"
+_PLACE = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 # Files that a recorder, a packer or this server left half written.
 _HALF_WRITTEN = re.compile(r"run\.json\.partial|\.(run|notes)\.json\.[0-9a-f]{8}")
 
 
 # What a recorded run takes on the disk, and how it is deleted.
 def recording_bytes(folder: Path) -> int:
-    """Return the bytes of the plain files right in a folder; links are not followed."""
+    """Return the bytes of the plain files right in a folder, and of those of streams in the folders in it; links are not followed."""
     total = 0
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             with contextlib.suppress(OSError):
-                info = entry.stat(follow_symlinks=False)
-                total += info.st_size if stat.S_ISREG(info.st_mode) else 0
+                if entry.is_dir(follow_symlinks=False):
+                    with os.scandir(entry) as files:
+                        total += sum(_plain_bytes(file) for file in files if is_stream_file(file.name))
+                else:
+                    total += _plain_bytes(entry)
     return total
+
+
+def _plain_bytes(entry: os.DirEntry[str]) -> int:
+    try:
+        info = entry.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        # A tail that was sealed a moment ago.
+        return 0
+    return info.st_size if stat.S_ISREG(info.st_mode) else 0
 
 
 def remove_recording(folder: Path, streams: Iterable[str]) -> bool:
     """Delete a recording's own files, and its folder where nothing else lies there; return whether the folder is gone.
 
-    Only names that a recorder writes are deleted, in this very folder: whatever else somebody put there stays. No link is followed, and the folder itself must not be one. ``run.json``
+    Only names that a recorder writes are deleted, in this very folder and in those of the streams: whatever else somebody put there stays. No link is followed, and the folder itself must not be one. ``run.json``
     goes last, so that what was interrupted is still listed and can be deleted again.
 
     Parameters
@@ -68,18 +82,19 @@ def remove_recording(folder: Path, streams: Iterable[str]) -> bool:
     ServerError
         409 when a file cannot be deleted.
     """
+    named = set(streams)
     ours = {
-        f"{stream}{end}"
-        for stream in streams
-        for end in (".arrows", ".index", ".parquet", ".parquet.partial")
+        f"{stream}{end}" for stream in named for end in (".arrows", ".index", ".parquet", ".parquet.partial")
     }
     ours.add(NOTES_FILE)
     try:
         # Whatever takes the folder's place after this, the files are deleted where they were looked at.
-        place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        place = os.open(folder, _PLACE)
         try:
             for name in os.listdir(place):
-                if name in ours or _HALF_WRITTEN.fullmatch(name):
+                if name in named:
+                    _delete_stream(name, place)
+                elif name in ours or _HALF_WRITTEN.fullmatch(name):
                     _delete(name, place)
             _delete(_HEADER, place)
             left = os.listdir(place)
@@ -91,6 +106,23 @@ def remove_recording(folder: Path, streams: Iterable[str]) -> bool:
     except OSError as error:
         raise ServerError(409, "refused", f"Could not delete the recording: {error.strerror}.") from error
     return True
+
+
+def _delete_stream(stream: str, run: int) -> None:
+    try:
+        place = os.open(stream, _PLACE, dir_fd=run)
+    except OSError as error:
+        if error.errno in (errno.ENOTDIR, errno.ELOOP):
+            return
+        raise
+    try:
+        for name in filter(is_stream_file, os.listdir(place)):
+            _delete(name, place)
+        if os.listdir(place):
+            return
+    finally:
+        os.close(place)
+    os.rmdir(stream, dir_fd=run)
 
 
 def _delete(name: str, place: int) -> None:

@@ -5,6 +5,7 @@ import math
 import pyarrow.parquet as pq
 import pytest
 from hub_process import moments, scalars, tensors
+from recorded_files import segments_of
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +35,7 @@ def test_statistics_are_announced_sent_recorded_and_kept_for_who_comes_later(sta
     }
     producer.send({"type": "goodbye", "reason": "finished"})
     viewer.wait("status", lambda m: m["recording"]["state"] == "closed")
-    packed = pq.ParquetFile(hub.record / "moments.parquet")
+    packed = pq.ParquetFile(*segments_of(hub.record, "moments"))
     group = packed.metadata.row_group(0)
     columns = {group.column(n).path_in_schema: group.column(n) for n in range(group.num_columns)}
     assert packed.metadata.num_rows == 8 * 80

@@ -74,7 +74,7 @@ def test_tensors_without_values_and_the_largest_numbers_are_passed_on_and_record
     assert frame.table().column("values").to_pylist() == [[], []]
     producer.send({"type": "goodbye", "reason": "finished"})
     viewer.wait("status", lambda m: m["recording"]["state"] == "closed")
-    table = pq.read_table(hub.record / "tensors.parquet")
+    table = pq.read_table(hub.record / "tensors")
     assert table.column("layer").to_pylist() == [0, largest]
     assert json.loads((hub.record / "run.json").read_text())["streams"]["tensors"]["last_step"] == 2**53 - 1
 

@@ -7,26 +7,15 @@ import subprocess
 import sys
 import time
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hub_process import WAIT, HubProcess, announce, scalars, tensors
+from recorded_files import file_names, read_arrows, recorded_table, tails_of
 
 from megalens.hub.recorder import Recorder
 from megalens.protocol import FrameChecker, decode_frame, stream_schema
 
 pytestmark = pytest.mark.slow
-
-
-def read_arrows(path):
-    """Read a growing stream up to its last whole message, as a reader after a crash does."""
-    with pa.OSFile(str(path)) as file, pa.ipc.open_stream(file) as reader:
-        batches = []
-        while True:
-            try:
-                batches.append(reader.read_next_batch())
-            except (StopIteration, pa.ArrowInvalid, OSError):
-                return pa.Table.from_batches(batches, reader.schema)
 
 
 def wait_until(test, what):
@@ -52,16 +41,16 @@ def test_a_finished_run_is_packed_and_says_what_it_is(start_hub, tmp_path):
     viewer.wait("status", lambda m: m["recording"]["state"] == "closed")
     folder = hub.record
     assert folder == tmp_path / "runs" / hub.ready["id"]
-    assert sorted(path.name for path in folder.iterdir()) == [
-        "audit.parquet",
-        "run.json",
-        "scalars.parquet",
-        "tensors.parquet",
+    assert sorted(path.name for path in folder.iterdir()) == ["audit", "run.json", "scalars", "tensors"]
+    assert [file_names(folder, stream) for stream in ("audit", "scalars", "tensors")] == [
+        ["000000-step-0.parquet"],
+        ["000000-step-1.parquet"],
+        ["000000-step-1.parquet"],
     ]
-    table = pq.read_table(folder / "tensors.parquet")
+    table = pq.read_table(folder / "tensors")
     assert table.schema.equals(stream_schema("tensors"))
     assert table.column("step").to_pylist() == [step for step in range(1, 51) for _ in (1, 2)]
-    values = pq.read_table(folder / "scalars.parquet").column("value").to_pylist()
+    values = pq.read_table(folder / "scalars").column("value").to_pylist()
     assert values[2] == 3.0
     assert values[1] != values[1]
     run = json.loads((folder / "run.json").read_text())
@@ -76,30 +65,32 @@ def test_a_finished_run_is_packed_and_says_what_it_is(start_hub, tmp_path):
     assert hub.process.wait(WAIT) == 0
 
 
+def rows_of(folder, stream="tensors"):
+    return recorded_table(folder, stream).num_rows if tails_of(folder, stream) else 0
+
+
 def test_killing_the_hub_leaves_every_frame_that_was_written(start_hub, tmp_path):
     hub = start_hub("--record", tmp_path)
     record(hub, 30)
-    path = hub.record / "tensors.arrows"
-    wait_until(lambda: path.exists() and read_arrows(path).num_rows == 60, "the rows were not written")
+    wait_until(lambda: rows_of(hub.record) == 60, "the rows were not written")
     hub.process.kill()
     hub.process.wait(WAIT)
-    assert read_arrows(path).column("step").to_pylist()[-1] == 30
+    assert recorded_table(hub.record, "tensors").column("step").to_pylist()[-1] == 30
     assert json.loads((hub.record / "run.json").read_text())["run"]["id"] == hub.ready["id"]
 
 
 def test_killing_the_hub_in_full_flow_leaves_a_readable_prefix(start_hub, tmp_path):
     hub = start_hub("--record", tmp_path)
     producer = hub.producer()
-    path = hub.record / "tensors.arrows"
     frames = [tensors(step, size=20_000) for step in range(1, 200)]
     for frame in frames[:20]:
         producer.send(frame)
-    wait_until(path.exists, "no file")
+    wait_until(lambda: tails_of(hub.record, "tensors"), "no file")
     for frame in frames[20:60]:
         producer.send(frame)
     hub.process.kill()
     hub.process.wait(WAIT)
-    steps = read_arrows(path).column("step").to_pylist()
+    steps = recorded_table(hub.record, "tensors").column("step").to_pylist()
     assert steps == [step for step in range(1, len(steps) // 2 + 1) for _ in (1, 2)]
 
 
@@ -109,15 +100,15 @@ def test_a_lost_trainer_closes_the_recording_as_lost(start_hub, tmp_path):
     producer.socket.socket.close()
     viewer.wait("status", lambda m: m["recording"]["state"] == "closed")
     assert json.loads((hub.record / "run.json").read_text())["state"] == "lost"
-    assert pq.read_table(hub.record / "scalars.parquet").num_rows == 3
+    assert pq.read_table(hub.record / "scalars").num_rows == 3
 
 
 def test_ending_the_hub_closes_the_recording(start_hub, tmp_path):
     hub = start_hub("--record", tmp_path)
     record(hub, 5)
     assert hub.terminate(signal.SIGINT) == 0
-    assert pq.read_table(hub.record / "tensors.parquet").num_rows == 10
-    assert not (hub.record / "tensors.arrows").exists()
+    assert pq.read_table(hub.record / "tensors").num_rows == 10
+    assert not tails_of(hub.record, "tensors")
 
 
 def test_a_rank_that_comes_after_the_recording_closed_is_counted_as_missing(start_hub, tmp_path):
@@ -147,7 +138,7 @@ def test_a_full_disk_ends_the_recording_and_nothing_else(runtime, tmp_path):
         viewer.wait_frames(100)
         assert "recording stopped" in status["recording"]["message"]
         assert str(tmp_path) not in status["recording"]["message"]
-        rows = read_arrows(hub.record / "tensors.arrows")
+        rows = recorded_table(hub.record, "tensors")
         steps = sorted(set(rows.column("step").to_pylist()))
         assert 0 < len(steps) < 100
         status = viewer.wait("status", lambda m: m["recording"].get("missing_steps", [[0, 0]])[-1][1] == 100)
@@ -205,7 +196,7 @@ except OSError:
 """
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "run")], timeout=WAIT)
     assert done.returncode == 3
-    path = tmp_path / "run" / "scalars.arrows"
+    (path,) = tails_of(tmp_path / "run", "scalars")
     assert read_arrows(path).num_rows == 1
     # It ends exactly with the message: what is added later can be read.
     with open(path, "ab") as file:

@@ -6,6 +6,7 @@ import time
 import pyarrow.parquet as pq
 import pytest
 from hub_process import WAIT, announce, scalars, tensors
+from recorded_files import segments_of, tails_of
 from weight_norms import DECLARED, NAMES, NORMS, norms, rows
 
 from megalens.hub.replay import serve
@@ -143,7 +144,7 @@ def test_it_is_recorded_packed_opened_and_replayed(start_hub, tmp_path, monkeypa
         producer.send({"type": "goodbye", "reason": "finished"})
         viewer = hub.viewer()
         viewer.wait("status", lambda m: m["recording"]["state"] == "closed")
-    packed = pq.ParquetFile(hub.record / "weight_norms.parquet")
+    packed = pq.ParquetFile(*segments_of(hub.record, "weight_norms"))
     columns = packed.metadata.row_group(0)
     assert columns.column(2).compression == "LZ4"
     expected = [row for step in range(1, 9) for row in rows(step)]
@@ -180,7 +181,7 @@ def test_a_recording_that_was_cut_is_read_as_far_as_it_goes(start_hub, tmp_path,
         time.sleep(0.05)
     hub.process.kill()
     hub.process.wait(WAIT)
-    path = hub.record / "weight_norms.arrows"
+    (path,) = tails_of(hub.record, "weight_norms")
     path.write_bytes(path.read_bytes()[:-20])
     with open_run(hub.record) as run:
         assert run.table("weight_norms")["step"].to_pylist()[::2] == list(range(1, 8))

@@ -6,10 +6,10 @@ import os
 import shutil
 import time
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hub_process import WAIT, scalars, tensors
+from recorded_files import recorded_table, tails_of
 
 from megalens.hub.recorder import Recorder
 from megalens.protocol import FrameChecker, decode_frame
@@ -80,9 +80,8 @@ def until(test, what):
 
 
 def written(recorder, steps):
-    path = recorder._folder.path / "scalars.arrows"
     until(
-        lambda: path.exists() and path.stat().st_size > 0 and recorder._waiting_bytes == 0,
+        lambda: tails_of(recorder._folder.path, "scalars") and recorder._waiting_bytes == 0,
         f"{steps} not written",
     )
 
@@ -93,7 +92,7 @@ def finish(recorder):
 
 
 def steps_of(recorder, stream="scalars"):
-    return pq.read_table(recorder._folder.path / f"{stream}.parquet").column("step").to_pylist()
+    return pq.read_table(recorder._folder.path / stream).column("step").to_pylist()
 
 
 @pytest.mark.parametrize(
@@ -187,8 +186,7 @@ def test_a_disk_that_stays_full_to_the_end_is_said_with_every_step(recorder, dis
     run = finish(recording)
     assert run["missing_steps"] == [[2, 3]]
     assert "tried again" not in recording.status()["message"]
-    with pa.OSFile(str(recording._folder.path / "scalars.arrows")) as file:
-        assert pa.ipc.open_stream(file).read_next_batch().column("step").to_pylist() == [1]
+    assert recorded_table(recording._folder.path, "scalars").column("step").to_pylist() == [1]
 
 
 def test_a_recording_never_says_that_it_has_ended_while_rows_wait(recorder, disk):

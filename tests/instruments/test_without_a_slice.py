@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -82,11 +83,11 @@ def run(where: Path, *command: str | Path, **variables: str) -> str:
     return done.stdout
 
 
-def without(name: str, to: Path) -> Path:
-    """Copy the checkout, all but a slice on both sides, with what git does not know of it and Python needs to run."""
-    run(ROOT, "node", "scripts/without-slice.mjs", name, to)
+def without(names: Sequence[str], to: Path) -> Path:
+    """Copy the checkout, all but slices on both sides, with what git does not know of it and Python needs to run."""
+    run(ROOT, "node", "scripts/without-slice.mjs", *names, to)
     for side in ("megalens", "src", "tests"):
-        assert not (to / side / "instruments" / name).exists()
+        assert not any((to / side / "instruments" / name).exists() for name in names)
     built = [each for pattern in BUILT for each in (ROOT / "megalens").glob(pattern)]
     for file in (file for each in built for file in ([each] if each.is_file() else each.rglob("*"))):
         place = to / file.relative_to(ROOT)
@@ -99,12 +100,8 @@ def without(name: str, to: Path) -> Path:
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("name", sorted(ATTRIBUTES))
 def test_the_rest_stands_without_a_slice(name: str, tmp_path: Path) -> None:
-    root = without(name, tmp_path / "copy")
-    environment = {
-        "PYTHONPATH": str(root),
-        "MEGALENS_RUNTIME_DIR": str(tmp_path / "runtime"),
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }
+    root = without([name], tmp_path / "copy")
+    environment = {"PYTHONPATH": str(root), "MEGALENS_RUNTIME_DIR": str(tmp_path / "runtime")}
 
     def python(*arguments: str) -> str:
         return run(root, sys.executable, *arguments, **environment)
@@ -113,9 +110,12 @@ def test_the_rest_stands_without_a_slice(name: str, tmp_path: Path) -> None:
     assert "usage: megalens" in python("-m", "megalens", "--help")
     python("-c", textwrap.dedent(TRAINS), str(tmp_path / "runs"), *ATTRIBUTES[name])
     python(
-        *("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", "not slow", "tests/test_imports.py"),
-        *("tests/test_slices.py", "tests/protocol/test_streams.py", "tests/protocol/test_settings.py"),
-        "tests/runs/test_recorded_run.py",
+        *("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", "not slow", "tests/test_slices.py"),
+        *(
+            "tests/protocol/test_streams.py",
+            "tests/protocol/test_settings.py",
+            "tests/runs/test_recorded_run.py",
+        ),
     )
 
 
@@ -123,9 +123,19 @@ def test_the_rest_stands_without_a_slice(name: str, tmp_path: Path) -> None:
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("name", sorted(ATTRIBUTES))
 def test_the_page_builds_without_a_slice(name: str, tmp_path: Path) -> None:
-    root = without(name, tmp_path / "copy")
-    programs = ROOT / "node_modules" / ".bin"
+    root = without([name], tmp_path / "copy")
     assert f"./{name}'" not in (root / "src/instruments/slices.generated.ts").read_text(encoding="utf-8")
-    run(root, programs / "tsc", "--noEmit")
     run(root, "node", "scripts/build-bundles.mjs")
-    run(root, programs / "jest", "src/__tests__/imports.spec.ts", "src/views/__tests__/still.spec.ts")
+    run(
+        root,
+        ROOT / "node_modules/.bin/jest",
+        "src/__tests__/imports.spec.ts",
+        "src/views/__tests__/still.spec.ts",
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_the_core_is_typed_without_any_slice(tmp_path: Path) -> None:
+    # No slice imports another, so what is left has its types where each of them is gone.
+    run(without(sorted(ATTRIBUTES), tmp_path / "copy"), ROOT / "node_modules/.bin/tsc", "--noEmit")

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from megalens.protocol import STREAMS, stream_schema
+from megalens.protocol import STREAMS, segment_name, stream_schema
 
 MIB = 1 << 20
 
@@ -66,9 +66,24 @@ def _lists(values, lengths):
     return pa.ListArray.from_arrays(pa.array(offsets), values)
 
 
+def sealed(path, stream="tensors"):
+    """Return where the first sealed segment of a stream lies."""
+    return _segment(path, stream, ".parquet")
+
+
+def tail(path, stream="tensors"):
+    """Return where the first tail of a stream lies."""
+    return _segment(path, stream, ".arrows")
+
+
+def _segment(path, stream, suffix):
+    (path / stream).mkdir(exist_ok=True)
+    return path / stream / segment_name(0, 1, suffix)
+
+
 def text_bomb(path):
     """9,000 rows with a text of 1 MB, of which the file has one."""
-    pq.write_table(tensors(9000, part=_words("x" * MIB, 9000)), path / "tensors.parquet", compression="none")
+    pq.write_table(tensors(9000, part=_words("x" * MIB, 9000)), sealed(path), compression="none")
 
 
 def label_bomb(path):
@@ -77,13 +92,13 @@ def label_bomb(path):
     schema = stream_schema("tensors")
     at = schema.get_field_index("labels")
     table = tensors(1).set_column(at, "labels", labels)
-    pq.write_table(table, path / "tensors.parquet", compression="zstd")
+    pq.write_table(table, sealed(path), compression="zstd")
 
 
 def page_bomb(path):
     """Texts without a dictionary that zstd folds to nothing: 160 MiB."""
     with pq.ParquetWriter(
-        path / "tensors.parquet", stream_schema("tensors"), compression="zstd", use_dictionary=False
+        sealed(path), stream_schema("tensors"), compression="zstd", use_dictionary=False
     ) as writer:
         piece = tensors(80, part="x" * MIB)
         writer.write_table(pa.concat_tables([piece] * 2).cast(stream_schema("tensors")))
@@ -92,18 +107,16 @@ def page_bomb(path):
 def value_bomb(path):
     """One row with 20 million zeros."""
     values = _lists(pa.array(np.zeros(20_000_000, np.float32)), [20_000_000])
-    pq.write_table(
-        tensors(1, values=values, shape=[1, 20_000_000]), path / "tensors.parquet", compression="zstd"
-    )
+    pq.write_table(tensors(1, values=values, shape=[1, 20_000_000]), sealed(path), compression="zstd")
 
 
 def row_bomb(path):
     """Rows that are all the same, of which the footer says that there are a hundred billion."""
     schema = pa.schema([field for field in stream_schema("tensors") if not pa.types.is_list(field.type)])
     piece = tensors(400_000).select(schema.names)
-    with pq.ParquetWriter(path / "tensors.parquet", piece.schema, compression="zstd") as writer:
+    with pq.ParquetWriter(sealed(path), piece.schema, compression="zstd") as writer:
         writer.write_table(piece)
-    _lie_about_rows(path / "tensors.parquet", 400_000, 100_000_000_000)
+    _lie_about_rows(sealed(path), 400_000, 100_000_000_000)
 
 
 def _lie_about_rows(path, old, new):
@@ -125,20 +138,20 @@ def _varint(value):
 def shape_that_lies(path):
     """Rows that say that they are small, with many values."""
     values = _lists(pa.array(np.random.default_rng(1).random(1_000_000, np.float32)), [50_000] * 20)
-    pq.write_table(tensors(20, values=values, shape=[1, 1]), path / "tensors.parquet")
+    pq.write_table(tensors(20, values=values, shape=[1, 1]), sealed(path))
 
 
 def many_columns(path):
     """Three thousand columns."""
     table = pa.table({f"c{number}": pa.array([1], pa.int8()) for number in range(3000)})
-    pq.write_table(table, path / "tensors.parquet", compression="none", store_schema=False)
+    pq.write_table(table, sealed(path), compression="none", store_schema=False)
 
 
 def footer_of_lists(path):
     """A footer of 20 MB that lists nothing but empty structs."""
     count = 20_000_000
     foot = b"\x15\x02\x19\xfc" + _varint(count) + b"\0" * count
-    (path / "tensors.parquet").write_bytes(b"PAR1" + foot + struct.pack("<I", len(foot)) + b"PAR1")
+    (sealed(path)).write_bytes(b"PAR1" + foot + struct.pack("<I", len(foot)) + b"PAR1")
 
 
 def arrow_bomb(codec):
@@ -148,7 +161,7 @@ def arrow_bomb(codec):
         values = _lists(pa.array(np.zeros(40_000_000, np.float32)), [40_000_000])
         table = tensors(1, values=values, shape=[1, 40_000_000]).cast(stream_schema("tensors"))
         options = pa.ipc.IpcWriteOptions(compression=codec)
-        with pa.ipc.new_stream(path / "tensors.arrows", table.schema, options=options) as writer:
+        with pa.ipc.new_stream(tail(path), table.schema, options=options) as writer:
             writer.write_table(table)
 
     write.__name__ = f"arrow_bomb_{codec}"
@@ -158,7 +171,7 @@ def arrow_bomb(codec):
 def arrow_length(path):
     """A compressed buffer that says that it unfolds to 2 TB."""
     arrow_bomb("zstd")(path)
-    file = path / "tensors.arrows"
+    file = tail(path)
     file.write_bytes(file.read_bytes().replace(struct.pack("<q", 160_000_000), struct.pack("<q", 1 << 41)))
 
 
@@ -173,7 +186,7 @@ def moment_text_bomb(path):
             columns.append(_words("grad", 9000))
         else:
             columns.append(pa.array(np.ones(9000), pa.float64()).cast(field.type))
-    pq.write_table(pa.table(columns, names=schema.names), path / "moments.parquet", compression="none")
+    pq.write_table(pa.table(columns, names=schema.names), sealed(path, "moments"), compression="none")
 
 
 BOMBS = [

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hostile_streams import BOMBS, ask_everything, mutated_stream, tensors
+from hostile_streams import BOMBS, ask_everything, mutated_stream, sealed, tail, tensors
 from recorded_run import write_run
 
 from megalens.protocol import stream_schema
@@ -65,11 +65,11 @@ def test_small_files_take_little_memory_and_time(template, tmp_path):
 @pytest.mark.parametrize("stream", ["tensors", "scalars"])
 def test_streams_with_any_bytes_changed_are_read_or_refused(template, tmp_path, stream, form):
     folder = copied(template, tmp_path / "run")
-    whole = folder / f"{stream}.parquet"
+    whole = (folder / f"{stream}.parquet").rename(sealed(folder, stream))
     if form == "arrows":
         table = pq.read_table(whole).cast(stream_schema(stream))
         whole.unlink()
-        whole = folder / f"{stream}.arrows"
+        whole = tail(folder, stream)
         with pa.ipc.new_stream(whole, table.schema) as writer:
             writer.write_table(table, max_chunksize=4)
     data = whole.read_bytes()

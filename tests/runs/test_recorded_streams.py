@@ -126,7 +126,7 @@ def said_places(run: RunFolder) -> list[tuple[str, list[int], list[int]]]:
 KINDS = st.sampled_from(["sealed", "tail", "both"])
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(
     old=st.sampled_from([None, ".parquet", ".arrows"]),
     kinds=st.lists(KINDS, max_size=6),

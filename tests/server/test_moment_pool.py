@@ -160,13 +160,16 @@ async def test_a_question_is_given_up_when_who_asked_it_goes(make_pool, here):
     async with pool.share("a") as shared:
         assert await shared.opened(30, here)
 
-        def endless(source):
-            with source._connection() as connect:
-                connection = connect()
+        def endless(wanted):
+            chunks = [*TableRows.chunks(rows["a"], wanted)]
+            while True:
                 asking.set()
-                connection.execute("SELECT count(*) FROM range(100000000000) a, range(1000000) b").fetchall()
+                yield from chunks
 
-        question = asyncio.ensure_future(shared.ask(endless, here))
+        rows["a"].chunks = endless
+        question = asyncio.ensure_future(
+            shared.ask(lambda source: source.groups(MomentQuery.of("param", "l2", [])), here)
+        )
         await reached(asking)
         behind = asyncio.ensure_future(shared.ask(lambda source: source.index(), here))
         here.set()
@@ -174,6 +177,7 @@ async def test_a_question_is_given_up_when_who_asked_it_goes(make_pool, here):
             await question
         with pytest.raises(ServerError, match="cancelled"):
             await behind
+        del rows["a"].chunks
         groups = await shared.ask(lambda source: source.groups(MomentQuery.of("param", "l2", [])), None)
         assert groups.table.num_rows == 2
 

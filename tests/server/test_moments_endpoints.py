@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 from recorded_moments import LAYERS, NAMES, SITES, moment_table, write_moments
 
-from megalens.hub.recording_folder import pack_stream
-from megalens.protocol import encode_frame, merge_moments, read_moments, stream_schema
+from megalens.hub.segment_file import seal_tail
+from megalens.protocol import STREAMS, encode_frame, merge_moments, read_moments, stream_schema
 
 RUN = "20261120-101500-gpt-demo"
 
@@ -306,7 +306,7 @@ def test_the_libraries_of_questions_are_all_loaded_before_the_first(tmp_path):
     (tmp_path / RUN).mkdir()
     with pa.ipc.new_stream(tmp_path / RUN / "moments.arrows", rows.schema) as writer:
         writer.write_table(rows)
-    pack_stream(tmp_path / RUN / "moments.arrows", "moments")
+    seal_tail(tmp_path / RUN / "moments.arrows", STREAMS["moments"])
     program = """
 import sys
 from pathlib import Path

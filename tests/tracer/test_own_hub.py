@@ -6,9 +6,11 @@ import re
 import resource
 import signal
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
+from recorded_files import tails_of
 
 from megalens import Tile, trace
 from megalens.runs import open_run
@@ -62,7 +64,7 @@ def test_a_recording_is_whole_when_the_tracer_is_closed_and_until_then_known_to_
         assert tracer.connected(20)
         folder = tmp_path / tracer.run_id
         steps(tracer, gpt, ids, 5)
-        until((folder / "tensors.arrows").is_file)
+        until(partial(tails_of, folder, "tensors"))
         with open_run(folder) as run:
             assert run.state != "lost"
             assert run.warnings == ["The recording is still being written: its hub runs."]
@@ -70,7 +72,7 @@ def test_a_recording_is_whole_when_the_tracer_is_closed_and_until_then_known_to_
         tracer.close()
         with open_run(folder) as run:
             assert (run.state, run.step, run.warnings) == ("finished", 5, [])
-        assert not list(folder.glob("*.arrows"))
+        assert not list(folder.rglob("*.arrows"))
 
 
 def test_a_recording_says_what_was_warned_of_and_a_hub_that_was_killed_is_lost(
@@ -98,7 +100,7 @@ def test_a_recording_says_what_was_warned_of_and_a_hub_that_was_killed_is_lost(
     assert tracer.connected(20)
     folder = tmp_path / tracer.run_id
     steps(tracer, gpt, ids, 2)
-    until(lambda: (folder / "tensors.arrows").is_file())
+    until(lambda: tails_of(folder, "tensors"))
     os.kill(tracer.hub_pid, signal.SIGKILL)
 
     def state_now() -> str:

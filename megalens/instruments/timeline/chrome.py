@@ -6,7 +6,7 @@ import gzip
 import io
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -270,7 +270,7 @@ def _with_steps(rows: list[SpanRow]) -> list[SpanRow]:
     ]
 
 
-def write_chrome_trace(analysis: Analysis, path: Path) -> int:
+def write_chrome_trace(analysis: Analysis, path: Path, alarms: Sequence[Mapping[str, Any]] = ()) -> int:
     """Write a trace and return how many spans it has. Each rank is a process; what goes on beside its passes, such as asynchronous collectives, is a second thread; messages have arrows. Under ``metadata.megalens`` stand the clocks: by how much each rank's times were shifted, and how surely.
 
     Parameters
@@ -278,6 +278,8 @@ def write_chrome_trace(analysis: Analysis, path: Path) -> int:
     analysis : Analysis
     path : pathlib.Path
         Compressed where it ends in ``.gz``.
+    alarms : sequence of mapping
+        Rows of the stream ``alarms``: instants at the end of their rank's step. Those of steps that were not timed are left out.
 
     Raises
     ------
@@ -292,7 +294,7 @@ def write_chrome_trace(analysis: Analysis, path: Path) -> int:
             json.dump({"megalens": _manifest(analysis)}, file)
             file.write(',"traceEvents":[')
             before = ""
-            for events in _events(analysis):
+            for events in _events(analysis, alarms):
                 file.write(before + ",\n".join(events))
                 before = ",\n"
             file.write("]}\n")
@@ -317,7 +319,7 @@ def _manifest(analysis: Analysis) -> dict[str, Any]:
     }
 
 
-def _events(analysis: Analysis) -> Iterator[list[str]]:
+def _events(analysis: Analysis, alarms: Sequence[Mapping[str, Any]]) -> Iterator[list[str]]:
     spans, clocks = analysis.spans, analysis.clocks
     yield [json.dumps(event) for event in _processes(analysis)]
     start = clocks.aligned(spans.rank, spans.start)
@@ -345,6 +347,33 @@ def _events(analysis: Analysis) -> Iterator[list[str]]:
             )
         ]
     yield from _arrows(analysis, start, beside)
+    if instants := list(_instants(analysis, start, alarms)):
+        yield instants
+
+
+def _instants(analysis: Analysis, start: Any, alarms: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Give an instant for each alarm, where its rank's step ended."""
+    spans = analysis.spans
+    steps = np.flatnonzero(spans.of_kind("step"))
+    ended = {
+        (int(spans.rank[at]), int(spans.step[at])): int(start[at] + spans.end[at] - spans.start[at])
+        for at in steps
+    }
+    for alarm in alarms:
+        time = ended.get((alarm["rank"], alarm["step"]))
+        if time is not None:
+            yield json.dumps(
+                {
+                    "ph": "i",
+                    "s": "p",
+                    "name": alarm["rule"],
+                    "cat": "alarm",
+                    "pid": alarm["rank"],
+                    "tid": _OWN,
+                    "ts": time / 1000,
+                    "args": {name: alarm[name] for name in ("step", "severity", "name", "sentence")},
+                }
+            )
 
 
 def _span(

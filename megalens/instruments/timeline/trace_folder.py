@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ...protocol import replace_file, shown_text, stream_schema
+from ...protocol import replace_file, segment_name, shown_text, stream_schema
 from ...runs.errors import ClientError
 from ...runs.foreign_files import ForeignFiles
 from ...runs.moments.rows.cache_folder import cache_folder, locked, trim_cache
@@ -37,7 +37,7 @@ _ENDINGS = (".json", ".json.gz")
 
 Progress = Callable[[int, int, str], object]
 
-_VERSION = 3
+_VERSION = 4
 """Rises when the same files give other rows."""
 _MOST_TOLD = 200
 
@@ -102,7 +102,8 @@ def _write(folder: Path, mark: str, path: Path, traces: Traces, files: list[Path
     written = max(file.stat().st_mtime for file in files)
     steps = traces.table["step"].to_numpy()
     try:
-        pq.write_table(traces.table, folder / "spans.parquet", compression="zstd", row_group_size=1 << 16)
+        spans = _segment(folder, "spans", int(steps[0]))
+        pq.write_table(traces.table, spans, compression="zstd", row_group_size=1 << 16)
         warnings = [
             {
                 "step": int(steps[0]),
@@ -114,9 +115,8 @@ def _write(folder: Path, mark: str, path: Path, traces: Traces, files: list[Path
             for text in traces.problems[:_MOST_TOLD]
         ]
         if warnings:
-            pq.write_table(
-                pa.Table.from_pylist(warnings, schema=stream_schema("audit")), folder / "audit.parquet"
-            )
+            told = pa.Table.from_pylist(warnings, schema=stream_schema("audit"))
+            pq.write_table(told, _segment(folder, "audit", int(steps[0])))
         header: dict[str, Any] = {
             "format": 2,
             "run": {"id": f"trace-{mark[:16]}", "name": path.name, "started": written},
@@ -128,7 +128,7 @@ def _write(folder: Path, mark: str, path: Path, traces: Traces, files: list[Path
             "streams": {
                 "spans": {
                     "rows": len(traces.table),
-                    "bytes": (folder / "spans.parquet").stat().st_size,
+                    "bytes": spans.stat().st_size,
                     "first_step": int(steps[0]),
                     "last_step": int(steps[-1]),
                 }
@@ -140,6 +140,11 @@ def _write(folder: Path, mark: str, path: Path, traces: Traces, files: list[Path
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
+
+
+def _segment(folder: Path, stream: str, first_step: int) -> Path:
+    (folder / stream).mkdir(exist_ok=True)
+    return folder / stream / segment_name(0, first_step, ".parquet")
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,12 @@
 
 from .frame import moment_frame
 from .grouping.answer import MomentGroups
-from .grouping.group_keys import GROUP_COLUMNS
-from .grouping.query import MomentQuery
+from .grouping.query import GROUP_COLUMNS, MomentQuery
 from .jsonl.jsonl_rows import rows_of
 from .jsonl.tree import StatisticsFile, StatisticsTree, find_trees, holds_statistics
 from .progress_bar import ProgressBar
 from .rows.libraries import load_libraries
-from .rows.live_rows import LiveRows, recorded_rows
+from .rows.live_rows import LiveRows
 from .rows.moment_rows import Progress
 from .rows.recorded_rows import RecordedRows
 from .rows.table_rows import TableRows
@@ -23,7 +22,6 @@ __all__ = [
     "Progress",
     "ProgressBar",
     "RecordedRows",
-    "recorded_rows",
     "StatisticsFile",
     "StatisticsTree",
     "TableRows",

@@ -11,23 +11,31 @@ __all__ = ["ProgressBar"]
 
 _AFTER_SECONDS = 0.7
 _EVERY_SECONDS = 0.2
-_LEAST_BYTES = 8_000_000
+_UNITS = {"MB": 1e6, "rows": 1}
+_LEAST = 8
 _WIDTH = 24
 
 
 class ProgressBar:
-    """A line on stderr that is drawn over again; work of less than a moment draws none. Interrupt the cell or the program to cancel."""
+    """A line on stderr that is drawn over again; work of less than a moment draws none. Interrupt the cell or the program to cancel.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    unit : str
+        What is counted: ``MB``, of which it is told bytes, or ``rows``.
+    """
+
+    def __init__(self, unit: str = "MB") -> None:
+        self._unit, self._one = unit, _UNITS[unit]
         self._began = self._drawn = time.monotonic()
         self._shown = False
 
     def __call__(self, done: int, total: int, what: str) -> None:
-        """Draw ``done`` of ``total`` bytes."""
+        """Draw ``done`` of ``total``."""
         now = time.monotonic()
         last = done >= total
         if (
-            total < _LEAST_BYTES
+            total < _LEAST * self._one
             or now - self._began < _AFTER_SECONDS
             or (not last and now - self._drawn < _EVERY_SECONDS)
         ):
@@ -37,7 +45,7 @@ class ProgressBar:
         bar = "█" * round(share * _WIDTH)
         left = (now - self._began) * (1 - share) / share if share else 0.0
         sys.stderr.write(
-            f"\r{bar:·<{_WIDTH}} {share:4.0%} of {total / 1e6:.0f} MB · {shown_text(what)[:40]:<40} · {left:.0f} s left "
+            f"\r{bar:·<{_WIDTH}} {share:4.0%} of {total / self._one:,.0f} {self._unit} · {shown_text(what)[:40]:<40} · {left:.0f} s left "
         )
         sys.stderr.flush()
 

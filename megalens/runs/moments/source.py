@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from ...protocol import MOMENT_STATS, StatIndex
+from ...protocol import MOMENT_STATS
 from ..errors import ClientError
 from ..recorded_parquet import DAMAGE
-from .grouping.answer import MomentGroups, answer_groups, given_up
+from .grouping.answer import MomentGroups, answer_groups, until_stopped
 from .grouping.name_filter import NameFilter, NameTable, Where
 from .grouping.query import MomentQuery, check_stat
-from .rows.duck import LateCursor, duck_errors, rows_sql
-from .rows.moment_rows import ROWS_SCHEMA, MomentRows, Progress
-from .rows.recorded_rows import RecordedRows
+from .rows.moment_rows import (
+    ROWS_SCHEMA,
+    STAGE,
+    STAGES,
+    Chunk,
+    MomentRows,
+    Progress,
+    StatIndex,
+    Wanted,
+    read_ahead,
+)
 
 __all__ = ["MomentSource"]
+
+_COLUMNS = tuple(name for name in ROWS_SCHEMA.names if name not in ("step", "name_id", "stat"))
 
 
 class MomentSource:
@@ -36,7 +46,6 @@ class MomentSource:
         self._rows = rows
         self._names = NameTable()
         self._lock = threading.RLock()
-        self._asking: LateCursor | None = None
         self._stop = threading.Event()
         self._closed = False
 
@@ -104,39 +113,53 @@ class MomentSource:
         """
         chosen = [check_stat(stat) for stat in stats]
         found = NameFilter(where)
-        with self._lock, self._connection() as connect:
+        with self._lock, self._answering():
             known = self._stats()
             if found.all_names and not found.rows and steps == (None, None):
                 # Whoever opens a large run asks for everything first: it is known how much that is.
                 _check_count(sum(known[stat].rows for stat in chosen if stat in known), limit)
-            names = sorted(
-                {name for stat in chosen if stat in known for name in known[stat].names}, key=self._names.id
-            )
-            kept = [name for name, keep in zip(names, found.keep(names), strict=True) if keep]
-            ids = np.array(list(map(self._names.id, kept)), np.int32)
-            if isinstance(self._rows, RecordedRows):
-                selection = self._rows.select(
-                    chosen, pa.array(kept, pa.utf8()), ids, found.rows, *steps, limit
-                )
-                if selection is not None:
-                    _check_count(selection[1], limit)
-                    return selection[0]
-            connection = connect()
-            connection.register(
-                "chosen",
-                pa.table(
-                    {
-                        "name": pa.array(kept, pa.utf8()),
-                        "name_id": pa.array(ids),
-                    }
-                ),
-            )
-            selected = rows_sql(self._rows.relation(connection), "chosen", chosen, found.rows, *steps)
-            if limit is not None:
-                _check_count(connection.execute(f"SELECT count(*) FROM ({selected})").fetchall()[0][0], limit)
-            columns = ", ".join(f'"{name}"' for name in ROWS_SCHEMA.names)
-            table = connection.sql(f"SELECT {columns} FROM ({selected}) ORDER BY step").to_arrow_table()
-        return table.cast(ROWS_SCHEMA)
+            names: dict[str, list[str]] = {}
+            for stat in (stat for stat in chosen if stat in known):
+                of = known[stat].names
+                names[stat] = [name for name, keep in zip(of, found.keep(of), strict=True) if keep]
+            wanted = Wanted(names, _COLUMNS, found.rows, *steps)
+            chunks, count = list[Chunk](), 0
+            for chunk in until_stopped(read_ahead(self._rows.chunks(wanted)), self._stop):
+                count += len(chunk["step"])
+                if limit is None or count <= limit:
+                    chunks.append(chunk)
+                else:
+                    chunks.clear()
+            _check_count(count, limit)
+            return self._table(chunks, names)
+
+    def _table(self, chunks: Sequence[Chunk], names: Mapping[str, Sequence[str]]) -> pa.Table:
+        """Return chunks of all columns as rows."""
+        ids = np.array([self._names.id(name) for of in names.values() for name in of], np.int32)
+        stat = np.repeat(np.arange(len(names), dtype=np.int32), [len(of) for of in names.values()])
+        texts = {"stat": list(names), STAGE: list(STAGES)}
+        columns = []
+        for field in ROWS_SCHEMA:
+            pieces = [
+                ids[chunk["place"]]
+                if field.name == "name_id"
+                else stat[chunk["place"]]
+                if field.name == "stat"
+                else chunk[field.name].astype(np.int32)
+                if field.name == STAGE
+                else chunk[field.name]
+                for chunk in chunks
+            ]
+            arrays = [pa.array(piece) for piece in pieces]
+            if field.name in texts:
+                known = pa.array(texts[field.name], pa.utf8())
+                arrays = [pa.DictionaryArray.from_arrays(array, known) for array in arrays]
+            columns.append(pa.chunked_array(arrays, field.type))
+        table = pa.Table.from_arrays(columns, schema=ROWS_SCHEMA)
+        step = table["step"].to_numpy()
+        if (step[1:] < step[:-1]).any():
+            table = table.take(pa.array(np.argsort(step, kind="stable")))
+        return table
 
     def groups(self, query: MomentQuery) -> MomentGroups:
         """Return merged groups: see :class:`MomentGroups`.
@@ -146,16 +169,12 @@ class MomentSource:
         ClientError
             ``mixed`` when a group would hold both inputs and outputs of modules.
         """
-        with self._lock, self._connection() as connect:
-            stats = self._stats()
-            return answer_groups(connect, self._rows, stats, query, self._stop)
+        with self._lock, self._answering():
+            return answer_groups(self._rows, self._stats(), query, self._stop)
 
     def interrupt(self) -> None:
         """End the question that is being answered, if there is one: who asked is told ``cancelled``. Does not wait."""
-        asking = self._asking
-        if asking is not None:
-            self._stop.set()
-            asking.interrupt()
+        self._stop.set()
 
     def close(self) -> None:
         """Let go of everything. Safe twice."""
@@ -171,21 +190,14 @@ class MomentSource:
         return ordered
 
     @contextmanager
-    def _connection(self) -> Iterator[LateCursor]:
+    def _answering(self) -> Iterator[None]:
         if self._closed:
             raise ClientError("This run was closed. Open it again.", code="closed")
         self._stop.clear()
-        # What a query registers goes with its cursor.
-        cursor = self._asking = LateCursor()
         try:
-            yield cursor
+            yield
         except DAMAGE as error:
             raise _changed() from error
-        except duck_errors() as error:
-            raise (given_up() if self._stop.is_set() else _changed()) from error
-        finally:
-            self._asking = None
-            cursor.close()
 
 
 def _changed() -> ClientError:

@@ -115,7 +115,7 @@ describe('code for arquero', () => {
       external: ['arquero'],
       outfile: join(room, 'aggregate.mjs')
     });
-    writeFileSync(join(folder, 'moments.arrows'), arrowOf(ROWS));
+    writeFileSync(join(folder, 'moments.arrow'), arrowOf(ROWS));
   });
 
   const node = (file: string): string =>

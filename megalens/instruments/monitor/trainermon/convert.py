@@ -23,10 +23,10 @@ from pandas import DataFrame
 
 from ....protocol import MegalensError, is_whole
 from ....protocol.outside import parse_json
+from ....runs.exports.event_files import EventFile
 from ....runs.moments import find_trees
 from ....runs.moments.trainermon.files import KINDS, read_csv_table
 from .config import STAMP, ConfigValueError, read_time
-from .writing import EventFile
 
 __all__ = ["csv2tensorboard_by_step", "write_database"]
 

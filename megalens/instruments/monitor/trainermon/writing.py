@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
 import io
-import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ....protocol import MegalensError
+from ....runs.exports.event_files import EventFile, needed_module
 from .config import STAMP, MonitorConfig
 
 if TYPE_CHECKING:
@@ -27,7 +24,6 @@ __all__ = [
     "COMMUNICATION",
     "ApiWriter",
     "CsvWriter",
-    "EventFile",
     "Line",
     "TensorBoardWriter",
     "Writer",
@@ -46,67 +42,6 @@ COMMUNICATION = "cc"
 
 _CELL, _WIDE = 8, 480
 _MARGIN = 40
-_FLUSH_SECONDS = 2.0
-
-
-class EventFile:
-    """One file of events, made when the first is written.
-
-    Parameters
-    ----------
-    folder : Path
-        Where; made with it.
-
-    Raises
-    ------
-    MegalensError
-        Where the packages are not installed, with what installs them.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._events, self._summaries = (
-            _module("tensorboardX.event_file_writer"),
-            _module("tensorboardX.proto"),
-        )
-        self._writer: Any = None
-        self._flushed = time.monotonic()
-
-    def scalars(self, step: int, values: Mapping[str, float]) -> None:
-        """Write the numbers of a step, by tag; an OSError is the caller's."""
-        value = self._summaries.summary_pb2.Summary.Value
-        self._write(step, [value(tag=tag, simple_value=number) for tag, number in values.items()])
-
-    def picture(self, step: int, tag: str, png: bytes, width: int, height: int) -> None:
-        """Write a PNG picture."""
-        summary = self._summaries.summary_pb2.Summary
-        image = summary.Image(width=width, height=height, colorspace=3, encoded_image_string=png)
-        self._write(step, [summary.Value(tag=tag, image=image)])
-
-    def _write(self, step: int, values: Sequence[Any]) -> None:
-        if self._writer is None:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            # Files of one second have one name otherwise, and the second would take the place of the first.
-            self._writer = self._events.EventsWriter(str(self._folder / "events"), f".{uuid4().hex[:8]}")
-        summary = self._summaries.summary_pb2.Summary(value=values)
-        event = self._summaries.event_pb2.Event(wall_time=time.time(), step=step, summary=summary)
-        try:
-            self._writer.write_event(event)
-            if time.monotonic() - self._flushed > _FLUSH_SECONDS:
-                self._flushed = time.monotonic()
-                self._writer.flush()
-        except OSError:
-            # Nothing after half an event can be read: what follows is a file of its own.
-            writer, self._writer = self._writer, None
-            with suppress(OSError):
-                writer.close()
-            raise
-
-    def close(self) -> None:
-        """Finish the file. Safe twice."""
-        writer, self._writer = self._writer, None
-        if writer is not None:
-            writer.close()
 
 
 class TensorBoardWriter:
@@ -162,7 +97,7 @@ def histogram_picture(columns: Iterable[NDArray[np.float64]]) -> tuple[bytes, in
     columns : sequence of ndarray
         Counts ``[bins]`` of each step, oldest first.
     """
-    images, draws = _module("PIL.Image"), _module("PIL.ImageDraw")
+    images, draws = needed_module("PIL.Image"), needed_module("PIL.ImageDraw")
     counts = np.stack([*columns], axis=1)
     cell = max(1, min(_CELL, _WIDE // counts.shape[1]))
     part = counts / max(counts.max(), 1)
@@ -188,18 +123,7 @@ def histogram_picture(columns: Iterable[NDArray[np.float64]]) -> tuple[bytes, in
 def need_tensorboard() -> None:
     """Raise a MegalensError with what installs them where packages are missing that write numbers or draw pictures."""
     for name in ("tensorboardX.event_file_writer", "tensorboardX.proto", "PIL.Image"):
-        _module(name)
-
-
-def _module(name: str) -> Any:
-    try:
-        if name == "tensorboardX.proto":
-            importlib.import_module("tensorboardX.proto.event_pb2")
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise MegalensError(
-            f"Files of TensorBoard need {name.partition('.')[0].replace('PIL', 'pillow')}: pip install 'megalens[tensorboard]'."
-        ) from error
+        needed_module(name)
 
 
 _FILES = {COMMUNICATION: "other"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,19 +11,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ....protocol import StatIndex, parse_name
+from ....protocol import parse_name
 from ...errors import ClientError
-from ..rows.moment_rows import STAGE, STAGES, Chunk, MomentRows, Wanted, read_ahead
+from ...gathering import trailing_mean
+from ..rows.moment_rows import STAGE, STAGES, Chunk, MomentRows, StatIndex, Wanted, read_ahead
 from .cells import CellKeys, Cells, merge_cells, wanted_columns
-from .group_keys import Key, key_order
-from .grouped import Grouped
 from .name_filter import module_of
-from .parts import MERGED, Part, chosen_columns, read_part
-from .query import MomentQuery
-from .shaping import shape_values
-from .thinning import Thinner, keep_extremes, stretches
+from .query import Key, MomentQuery, key_order
+from .series import MERGED, Grouped, Part, Thinner, chosen_columns, keep_extremes, read_part, stretches
 
-__all__ = ["MomentGroups", "answer_groups", "given_up"]
+__all__ = ["MomentGroups", "answer_groups", "until_stopped"]
 
 _WHOLE = ("layer", "expert", "rank", "stage")
 
@@ -100,13 +97,15 @@ class _Side:
     keys: list[Key]
 
 
-def given_up() -> ClientError:
-    """Return the error of a question that was cancelled."""
-    return ClientError("The question was given up.", code="cancelled")
+def until_stopped(chunks: Iterator[Chunk], stop: threading.Event) -> Iterator[Chunk]:
+    """Yield chunks; raises ClientError ``cancelled`` soon after ``stop`` was set."""
+    for chunk in chunks:
+        if stop.is_set():
+            raise ClientError("The question was given up.", code="cancelled")
+        yield chunk
 
 
 def answer_groups(
-    connect: Callable[[], Any],
     rows: MomentRows,
     stats: Mapping[str, StatIndex],
     query: MomentQuery,
@@ -121,7 +120,7 @@ def answer_groups(
     """
     sides = _sides(stats, query)
     order = sorted({key for side in sides for key in side.keys}, key=key_order)
-    columns, totals = _Answer(connect, rows, stats, query, sides, order, stop).picked()
+    columns, totals = _Answer(rows, stats, query, sides, order, stop).picked()
     return _shape(columns, totals, order, query)
 
 
@@ -130,7 +129,6 @@ class _Answer:
 
     def __init__(
         self,
-        connect: Callable[[], Any],
         rows: MomentRows,
         stats: Mapping[str, StatIndex],
         query: MomentQuery,
@@ -138,7 +136,6 @@ class _Answer:
         order: list[Key],
         stop: threading.Event,
     ) -> None:
-        self._connect = connect
         self._stop = stop
         self._rows = rows
         self._query = query
@@ -209,14 +206,8 @@ class _Answer:
         )
         first = None if query.shaped else query.first
         wanted = Wanted(self._names, columns, query.where.rows, first, query.last)
-        chunks = self._until_stopped(read_ahead(self._rows.chunks(self._connect, wanted)))
+        chunks = until_stopped(read_ahead(self._rows.chunks(wanted)), self._stop)
         return merge_cells(chunks, self._keys, columns)
-
-    def _until_stopped(self, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
-        for chunk in chunks:
-            if self._stop.is_set():
-                raise given_up()
-            yield chunk
 
 
 def _sides(stats: Mapping[str, StatIndex], query: MomentQuery) -> list[_Side]:
@@ -264,6 +255,53 @@ def _refuse_mixed(side: _Side) -> None:
                 code="mixed",
                 field="mixed",
             )
+
+
+# How values are shown: against the first one of their group, and as a trailing mean. The twin of ``src/aggregate/moment-tables.ts``.
+def shape_values(
+    starts: NDArray[np.int64], value: Column, show: str, smoothing: int
+) -> tuple[Column, Column]:
+    """Return the values as they are shown, and by what their errors are multiplied.
+
+    Over a first value of 0 there is nothing. A trailing mean is over finite values; what is not finite stays as it is.
+
+    Parameters
+    ----------
+    starts : ndarray
+        Where each group begins, from 0.
+    value : ndarray
+        The values of every step, ordered by group, then step.
+    show : str
+        One of :data:`SHOWS`.
+    smoothing : int
+        How many steps a mean is over; 0 and 1 leave the values as they are.
+    """
+    if not len(value):
+        return value, value
+    ends = np.append(starts[1:], len(value))
+    shown, scale = value, np.ones(len(value))
+    with np.errstate(all="ignore"):
+        if show != "raw":
+            first = np.repeat(_firsts(value, starts), ends - starts)
+            if show == "delta":
+                shown = value - first
+            else:
+                scale = np.where(first == 0, np.nan, 1 / first)
+                shown = value * scale if show == "relative" else (value - first) * 100 * np.abs(scale)
+                scale = np.abs(scale) * (100 if show == "percent" else 1)
+        if smoothing > 1:
+            raw, shown = shown, np.empty_like(shown)
+            for begin, end in zip(starts, ends, strict=True):
+                part = raw[begin:end]
+                shown[begin:end] = np.where(np.isfinite(part), trailing_mean(part, smoothing), part)
+    return shown, scale
+
+
+def _firsts(values: Column, starts: NDArray[np.int64]) -> Column:
+    """Return the first finite value of each group, NaN where there is none."""
+    nowhere = len(values)
+    places = np.minimum.reduceat(np.where(np.isfinite(values), np.arange(nowhere), nowhere), starts)
+    return np.append(values, np.nan)[places]
 
 
 def _shape(

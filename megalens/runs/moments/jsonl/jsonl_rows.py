@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ....protocol import MOMENT_STATS, StatIndex, shown_text
+from ....protocol import MOMENT_STATS, shown_text
 from ...errors import ClientError
 from ..rows.cache_folder import trim_cache
-from ..rows.duck import duck_cursor, quoted_path, sql_chunks
-from ..rows.moment_rows import Chunk, MomentRows, Progress, Wanted
+from ..rows.moment_rows import Chunk, MomentRows, Progress, StatIndex, Wanted
 from ..trainermon.trainermon_rows import TrainerMonRows
 from .cached_file import CachedFile
+from .duck import duck_cursor, duck_errors, quoted_path, sql_chunks
 from .ingest import bring_up_to_date
 from .tree import StatisticsTree
 
@@ -229,7 +229,7 @@ class JsonlRows:
         """Return what there is."""
         return self._stats
 
-    def relation(self, connection: Any) -> str:
+    def _relation(self, connection: Any) -> str:
         """Return SQL for the rows, without those that are superseded."""
         whole: list[str] = []
         pieces = []
@@ -256,10 +256,13 @@ class JsonlRows:
         union = " UNION ALL ".join(f"SELECT {_COLUMNS} FROM ({piece})" for piece in pieces)
         return union or f"SELECT {_COLUMNS} FROM ({_EMPTY})"
 
-    def chunks(self, connect: Callable[[], Any], wanted: Wanted) -> Iterator[Chunk]:
+    def chunks(self, wanted: Wanted) -> Iterator[Chunk]:
         """Read rows in chunks of whole steps."""
-        connection = connect()
-        return sql_chunks(connection, self.relation(connection), self._stats, wanted)
+        with duck_cursor() as connection:
+            try:
+                yield from sql_chunks(connection, self._relation(connection), self._stats, wanted)
+            except duck_errors() as error:
+                raise OSError(f"The cache of these files could not be read: {error}") from error
 
     def close(self) -> None:
         """Let go of what is held. Safe twice."""
@@ -314,7 +317,7 @@ class JsonlRows:
     def _unscaled(self, stat: str) -> bool:
         with duck_cursor() as connection:
             found = connection.execute(
-                f"SELECT 1 FROM ({self.relation(connection)}) WHERE stat = '{stat}' AND isnan(loss_scale) LIMIT 1"
+                f"SELECT 1 FROM ({self._relation(connection)}) WHERE stat = '{stat}' AND isnan(loss_scale) LIMIT 1"
             ).fetchall()
         return bool(found)
 

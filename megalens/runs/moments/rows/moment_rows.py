@@ -12,12 +12,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ....protocol import Ranges, StatIndex, stream_schema
+from ....protocol import Ranges, stream_schema
 
 __all__ = [
     "ROWS_SCHEMA",
     "MomentRows",
     "Progress",
+    "StatIndex",
     "STAGE",
     "STAGES",
     "stage_codes",
@@ -80,6 +81,18 @@ class Wanted:
         return found
 
 
+@dataclass(frozen=True)
+class StatIndex:
+    """What there is of one stat: rows, the first and last step, how many steps, and the names."""
+
+    stat: str
+    rows: int
+    first: int
+    last: int
+    steps: int
+    names: list[str]
+
+
 def read_ahead(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
     """Read the next chunks, in a thread, while the caller works on this one: one, or a few small ones, which do not all take equally long."""
     with ThreadPoolExecutor(1, "megalens-moments") as thread:
@@ -110,7 +123,7 @@ Progress = Callable[[int, int, str], object]
 
 
 class MomentRows(Protocol):
-    """Rows that DuckDB can read, wherever they lie, and that may become more."""
+    """Rows, wherever they lie, that may become more."""
 
     @property
     def version(self) -> str:
@@ -130,11 +143,8 @@ class MomentRows(Protocol):
     def stats(self) -> list[StatIndex]:
         """Return what there is, as it was found by the last refresh."""
 
-    def relation(self, connection: Any) -> str:
-        """Return SQL for the rows, with every column of the stream, after registering with ``connection`` what it needs."""
-
-    def chunks(self, connect: Callable[[], Any], wanted: Wanted) -> Iterator[Chunk]:
-        """Read rows in chunks of whole steps, in the order of their steps. ``connect``: returns a connection, which belongs to the reading until it ends."""
+    def chunks(self, wanted: Wanted) -> Iterator[Chunk]:
+        """Read rows in chunks of whole steps, in the order of their steps."""
 
     def close(self) -> None:
         """Let go of files. Safe twice."""

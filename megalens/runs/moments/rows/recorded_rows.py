@@ -1,150 +1,266 @@
-"""The stream ``moments`` of a run folder: packed to Parquet, or still growing as an Arrow stream."""
+"""The stream ``moments`` of a run folder: sealed segments, and tails that may still grow."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+import struct
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import BinaryIO
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from ....protocol import STREAMS, MomentIndex, StatIndex, stream_schema
+from ....protocol import LAST_STEP, STREAMS, open_plain, stream_schema, stream_segments
 from ...errors import ClientError
-from ...recorded_parquet import DAMAGE, opened_parquet
-from .duck import duck_cursor, duck_errors, quoted_path, sql_chunks, stats_of
-from .growing_rows import GrowingRows
-from .moment_rows import Chunk, Progress, Wanted
-from .packed_chunks import PackedChunks
+from ...recorded_arrow import check_message_size
+from ...recorded_parquet import DAMAGE
+from ...run_folder import RunFolder
+from .moment_rows import Chunk, Progress, StatIndex, Wanted
+from .pieces import HeldPiece, Piece, Reading, SealedPiece, found_stats, whole_steps
 
 __all__ = ["RecordedRows"]
 
-_STREAM = "moments"
-# A recorder's own groups are smaller, and other programs' have rows that take their place on disk.
+_STREAM = STREAMS["moments"]
+# A recorder's own groups are smaller; one is in memory at a time.
 _GROUP_ROWS = 4_000_000
 _LEAST_PACKED_BYTES = 8
+# Batches of a tail are joined to pieces of about as many rows: a training step has few, and each piece costs every question a little.
+_HELD_ROWS = 65_536
+_SEALED_MEANWHILE = 5
 
 
 class RecordedRows:
-    """Rows of a run folder. Of a file that grows only what was appended is read again.
+    """Rows of a run folder, those of earlier attempts among them. Sealed segments are listed once, and of a tail only what was appended is read.
 
     Parameters
     ----------
     folder : Path
-        The run folder.
+        The run folder. Where its training went back to a checkpoint, each step is of the attempt that trained it last.
     """
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._packed: tuple[int, int] | None = None
-        self._stats: list[StatIndex] = []
-        self._samples = False
-        self._checked = False
-        growing = folder / f"{_STREAM}.arrows"
-        self._growing = GrowingRows(
-            growing, lambda: _unreadable(growing, "Its columns are not those of the stream moments.")
-        )
+        earlier = RunFolder(folder).earlier if (folder / "attempts").is_dir() else []
+        self._attempts = [
+            *(_Attempt(part.path, until) for part, until in earlier),
+            _Attempt(folder, LAST_STEP + 1),
+        ]
+        self._changes = 0
+        self._stats: list[StatIndex] | None = []
 
     @property
     def version(self) -> str:
         """Changes whenever there is more."""
-        if self._packed is not None:
-            return f"p{self._packed[0]:x}-{self._packed[1]:x}"
-        return f"a{self._growing.version}"
+        return str(self._changes)
 
     @property
     def samples(self) -> bool:
         """Whether steps are known as samples too."""
-        return self._samples if self._packed is not None else self._growing.samples
+        return any(piece.samples for piece in self.pieces())
 
     @property
     def warnings(self) -> list[str]:
-        """What is cut short."""
+        """What is cut short of the newest attempt."""
+        cut = self._attempts[-1].cut
         return (
-            ["The moments stream ends within a message; it is read up to its last whole one."]
-            if self._packed is None and self._growing.cut
-            else []
+            ["The moments stream ends within a message; it is read up to its last whole one."] if cut else []
         )
 
     def refresh(self, progress: Progress | None = None) -> bool:
-        """Look for what is new, and say whether there was any."""
-        packed = self._folder / f"{_STREAM}.parquet"
-        if packed.is_file() and not packed.is_symlink():
-            return self._refresh_packed(packed)
-        return self._growing.refresh(progress)
+        """Look for what is new, and say whether there was any.
+
+        Raises
+        ------
+        ClientError
+            ``unreadable`` when a file is no recording of this stream.
+        """
+        found = [attempt.refresh(progress) for attempt in self._attempts]
+        if any(found):
+            self._changes += 1
+            self._stats = None
+        return any(found)
+
+    def pieces(self) -> list[Piece]:
+        """Return the rows, in the order in which they were recorded."""
+        return [piece for attempt in self._attempts for piece in attempt.pieces()]
 
     def stats(self) -> list[StatIndex]:
         """Return what there is."""
-        return self._stats if self._packed is not None else self._growing.stats()
+        if self._stats is None:
+            self._stats = found_stats(self.pieces())
+        return self._stats
 
-    def relation(self, connection: Any, first: int | None = None) -> str:
-        """Return SQL for the rows; where a step is said, for those from it on and others."""
-        return self._growing.relation(connection, first) if self._packed is None else self._packed_relation()
-
-    def chunks(self, connect: Callable[[], Any], wanted: Wanted) -> Iterator[Chunk]:
+    def chunks(self, wanted: Wanted) -> Iterator[Chunk]:
         """Read rows in chunks of whole steps."""
-        if self._packed is None:
-            return self._growing.chunks(wanted)
-        packed = PackedChunks(self._folder / f"{_STREAM}.parquet")
-        if packed.ordered:
-            return packed.read(wanted)
-        connection = connect()
-        return sql_chunks(connection, self.relation(connection), self._stats, wanted)
-
-    def select(self, *asked: Any) -> tuple[pa.Table, int] | None:
-        """Return rows as :meth:`GrowingRows.select` does; None where the recording is packed, and is asked by SQL."""
-        return self._growing.select(*asked) if self._packed is None else None
+        return whole_steps(self.pieces(), wanted)
 
     def close(self) -> None:
-        """Let go of the file. Safe twice."""
-        self._growing.close()
+        """Let go of the rows. Safe twice."""
+        for attempt in self._attempts:
+            attempt.close()
+        self._stats = []
 
-    def _packed_relation(self) -> str:
-        path = self._folder / f"{_STREAM}.parquet"
-        if not self._checked:
-            try:
-                with opened_parquet(path) as file:
-                    for at in range(len(file.groups)):
-                        file.check_group(at, stream_schema(_STREAM).names)
-            except DAMAGE as error:
-                raise _unreadable(path, str(error)) from error
-            self._checked = True
-        # A stage is a word. One of a MiB in every row would be so many MiB as soon as rows are sorted.
-        stage = "left(gradient_stage, 40) AS gradient_stage"
-        return f"SELECT * REPLACE ({stage}) FROM read_parquet({quoted_path(path)})"
 
-    def _refresh_packed(self, path: Path) -> bool:
-        found = path.stat()
-        identity = (found.st_mtime_ns, found.st_size)
-        if identity == self._packed:
-            return False
-        self._checked = False
+class _Attempt:
+    """The files of one folder. ``until``: rows of this step and later ones do not count."""
+
+    def __init__(self, folder: Path, until: int) -> None:
+        self._folder, self._until = folder, until
+        self._files: dict[Path, _Sealed | _Tail] = {}
+        self._more = False
+
+    @property
+    def cut(self) -> bool:
+        """Whether a tail ends within a message, or before damage."""
+        return any(file.cut for file in self._files.values())
+
+    def pieces(self) -> list[Piece]:
+        """Return the rows."""
+        return [piece for file in self._files.values() for piece in file.pieces]
+
+    def refresh(self, progress: Progress | None) -> bool:
+        """Read what is new, and say whether there was any."""
+        for _ in range(_SEALED_MEANWHILE):
+            # A tail may be sealed, and old segments dropped, after they were listed. Then a new listing is looked at: no row is missing in it, and none is there twice.
+            with suppress(FileNotFoundError):
+                self._look(progress)
+                break
+        more, self._more = self._more, False
+        return more
+
+    def _look(self, progress: Progress | None) -> None:
+        listed = [(segment, segment.path.stat()) for segment in stream_segments(self._folder, _STREAM.name)]
+        total, done = sum(about.st_size for _, about in listed), 0
+        files: dict[Path, _Sealed | _Tail] = {}
+        for segment, about in listed:
+            file = self._files.get(segment.path)
+            if file is None or not file.same(about):
+                # A tail without rows says nothing new yet.
+                self._more = self._more or file is not None or segment.sealed
+                file = (_Sealed if segment.sealed else _Tail)(segment.path, about, self._until)
+            # What a tail has read is its own already, should a file behind it be gone.
+            self._more = file.refresh() or self._more
+            files[segment.path] = file
+            done += about.st_size
+            if progress is not None:
+                progress(done, total, "reading")
+        self._more = self._more or not self._files.keys() <= files.keys()
+        self._files = files
+
+    def close(self) -> None:
+        self._files = {}
+
+
+class _Sealed:
+    """A Parquet file."""
+
+    cut = False
+
+    def __init__(self, path: Path, found: os.stat_result, until: int) -> None:
+        self._identity = (found.st_ino, found.st_mtime_ns, found.st_size)
+        reading = Reading(Wanted({}, ()))
         try:
-            with opened_parquet(path) as file:
-                metadata = file.metadata
-                _check_schema(path, file.schema)
-                if any(
-                    group.rows > max(_GROUP_ROWS, file.size // _LEAST_PACKED_BYTES) for group in file.groups
-                ):
-                    raise _unreadable(path, "It must have row groups of fewer rows.")
-            known = MomentIndex.read(metadata.metadata)
-            if known is None or sum(one.rows for one in known[0]) != metadata.num_rows:
-                # Packed by another program, or the index is of other rows.
-                with duck_cursor() as connection:
-                    known = stats_of(connection, self._packed_relation())
-        except (*DAMAGE, *duck_errors()) as error:
+            file = reading.file(path)
+            _check_schema(path, file.schema)
+            most = max(_GROUP_ROWS, file.size // _LEAST_PACKED_BYTES)
+            if any(group.rows > most for group in file.groups):
+                raise _unreadable(path, "It must have row groups of fewer rows.")
+            groups = [at for at, group in enumerate(file.groups) if group.rows]
+            made = [SealedPiece(path, at, reading, until) for at in groups]
+        except FileNotFoundError:
+            raise
+        except DAMAGE as error:
             raise _unreadable(path, str(error)) from error
-        self._packed = identity
-        self._stats, self._samples = known
-        self._growing.close()
-        return True
+        finally:
+            reading.close()
+        self.pieces: list[Piece] = [piece for piece in made if piece.listed]
+
+    def same(self, found: os.stat_result) -> bool:
+        """Whether this is the file that was read."""
+        return self._identity == (found.st_ino, found.st_mtime_ns, found.st_size)
+
+    def refresh(self) -> bool:
+        """Nothing is looked for: it never changes."""
+        return False
+
+
+class _Tail:
+    """An Arrow stream, read on from where it was read to. Its rows stay in memory until it is sealed."""
+
+    def __init__(self, path: Path, found: os.stat_result, until: int) -> None:
+        self._path, self._until = path, until
+        self._inode = found.st_ino
+        self._read_to = 0
+        self.pieces: list[HeldPiece] = []
+        self.cut = False
+
+    def same(self, found: os.stat_result) -> bool:
+        """Whether this is the file that was read, or one that it has grown to."""
+        return self._inode == found.st_ino and found.st_size >= self._read_to
+
+    def refresh(self) -> bool:
+        """Read the messages that are whole and were not read, and say whether there were any."""
+        before, batches, rows = self._read_to, list[pa.RecordBatch](), 0
+        try:
+            with open_plain(self._path, buffering=0) as file:
+                for batch in self._messages(file, os.fstat(file.fileno()).st_size):
+                    batches.append(batch)
+                    rows += batch.num_rows
+                    if rows >= _HELD_ROWS:
+                        self._keep(batches)
+                        batches, rows = [], 0
+        finally:
+            self._keep(batches)
+        return self._read_to > before
+
+    def _messages(self, file: BinaryIO, size: int) -> Iterator[pa.RecordBatch]:
+        """Yield the whole messages that follow, and note how far that is."""
+        at, self.cut = self._read_to, False
+        if at == size:
+            return
+        source = pa.PythonFile(file, "r")
+        try:
+            check_message_size(file, self._path.name, 0, size)
+            source.seek(0)
+            reader = pa.ipc.open_stream(source)
+            if not reader.schema.equals(_STREAM.schema):
+                raise _unreadable(self._path, "Its columns are not those of the stream moments.")
+            at = at or source.tell()
+            while at < size:
+                check_message_size(file, self._path.name, at, size)
+                source.seek(at)
+                batch = reader.read_next_batch()
+                batch.validate(full=True)
+                at = self._read_to = source.tell()
+                yield batch
+        except StopIteration:
+            # The mark of the end.
+            self._read_to = size
+        except (*DAMAGE, struct.error):
+            # Within a message, which is read when it is whole.
+            self.cut = True
+
+    def _keep(self, batches: list[pa.RecordBatch]) -> None:
+        table = pa.Table.from_batches(batches, _STREAM.schema)
+        if self._until <= LAST_STEP:
+            table = table.filter(pc.less(table["step"], self._until))
+        if not table.num_rows:
+            return
+        piece = HeldPiece(table)
+        if self.pieces and self.pieces[-1].table.num_rows < _HELD_ROWS:
+            piece = HeldPiece(pa.concat_tables([self.pieces.pop().table, piece.table]))
+        self.pieces.append(piece)
 
 
 def _check_schema(path: Path, schema: pa.Schema) -> None:
     """Refuse columns that are missing, and ones of text where numbers are wanted."""
-    missing = STREAMS[_STREAM].lacking(schema.names)
+    missing = _STREAM.lacking(schema.names)
     if missing:
         raise _unreadable(path, f"It lacks the columns {', '.join(missing)}.")
-    for field in stream_schema(_STREAM):
+    for field in stream_schema(_STREAM.name):
+        if field.name not in schema.names:
+            continue
         found = schema.field(field.name).type
         found = found.value_type if pa.types.is_dictionary(found) else found
         fits = (

@@ -1,4 +1,4 @@
-"""Rows of the stream ``moments`` as they arrive."""
+"""Rows of the stream ``moments`` as they are appended."""
 
 from __future__ import annotations
 
@@ -6,22 +6,20 @@ import contextlib
 import os
 import socket
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ....protocol import MomentIndex, StatIndex, empty_table
 from .cache_folder import cache_folder
-from .duck import quoted_path, sql_chunks
-from .moment_rows import Chunk, Progress, Wanted
+from .moment_rows import Chunk, Progress, StatIndex, Wanted
+from .pieces import HeldPiece, Piece, Reading, SealedPiece, found_stats, whole_steps
 
 __all__ = ["TableRows"]
 
-_FEW_CHUNKS = 64
 _HELD_ROWS = 1_000_000
+_GROUP_ROWS = 200_000
 
 
 # Rows that do not stay in memory: files in the cache, for as long as this process wants them.
@@ -31,28 +29,31 @@ class SpilledRows:
     def __init__(self) -> None:
         self._files: list[Path] = []
 
-    def add(self, table: pa.Table) -> None:
-        """Write a table to a file of its own."""
+    def add(self, table: pa.Table) -> list[Piece]:
+        """Write a table to a file of its own, and return its row groups."""
         folder = cache_folder() / "spill"
         folder.mkdir(parents=True, exist_ok=True)
         if not self._files:
             _sweep(folder)
         path = folder / f"{_owner(os.getpid())}{uuid.uuid4().hex}.parquet"
+        reading = Reading(Wanted({}, ()))
         try:
             pq.write_table(
-                table,
+                table.sort_by("step"),
                 path,
                 compression="zstd",
                 use_dictionary=["step", "samples", "stat", "name", "gradient_stage"],
+                row_group_size=_GROUP_ROWS,
             )
+            groups = range(-(-table.num_rows // _GROUP_ROWS))
+            pieces: list[Piece] = [SealedPiece(path, at, reading) for at in groups]
         except BaseException:
             path.unlink(missing_ok=True)
             raise
+        finally:
+            reading.close()
         self._files.append(path)
-
-    def relations(self) -> list[str]:
-        """Return SQL for the rows of all files, in pieces to be united."""
-        return [f"SELECT * FROM read_parquet({quoted_path(path)})" for path in self._files]
+        return pieces
 
     def close(self) -> None:
         """Remove the files. Safe twice."""
@@ -89,11 +90,11 @@ def _sweep(folder: Path) -> None:
 
 
 class TableRows:
-    """Rows that are appended to, such as those of a recording that grows. Of many the older ones lie in files of the cache."""
+    """Rows that are appended to. Of many the older ones lie in files of the cache."""
 
     def __init__(self) -> None:
-        self._table = empty_table("moments")
-        self._index = MomentIndex()
+        self._sealed: list[Piece] = []
+        self._held: list[HeldPiece] = []
         self._spilled = SpilledRows()
         self._appended = 0
 
@@ -105,7 +106,7 @@ class TableRows:
     @property
     def samples(self) -> bool:
         """Whether steps are known as samples too."""
-        return self._index.samples
+        return any(piece.samples for piece in self._pieces())
 
     @property
     def warnings(self) -> list[str]:
@@ -114,14 +115,11 @@ class TableRows:
 
     def append(self, table: pa.Table) -> None:
         """Add rows at the end."""
-        for batch in table.to_batches():
-            self._index.add(batch)
-        self._table = pa.concat_tables([self._table, table])
-        if self._table.num_rows > _HELD_ROWS:
-            self._spilled.add(self._table)
-            self._table = empty_table("moments")
-        elif self._table.column(0).num_chunks > _FEW_CHUNKS:
-            self._table = self._table.combine_chunks()
+        if table.num_rows:
+            self._held.append(HeldPiece(table))
+        if sum(piece.table.num_rows for piece in self._held) > _HELD_ROWS:
+            self._sealed += self._spilled.add(pa.concat_tables([piece.table for piece in self._held]))
+            self._held = []
         self._appended += 1
 
     def refresh(self, progress: Progress | None = None) -> bool:
@@ -130,20 +128,17 @@ class TableRows:
 
     def stats(self) -> list[StatIndex]:
         """Return what there is."""
-        return self._index.stats()
+        return found_stats(self._pieces())
 
-    def relation(self, connection: Any) -> str:
-        """Return SQL for the rows."""
-        connection.register("memory", self._table)
-        return " UNION ALL ".join(["SELECT * FROM memory", *self._spilled.relations()])
-
-    def chunks(self, connect: Callable[[], Any], wanted: Wanted) -> Iterator[Chunk]:
+    def chunks(self, wanted: Wanted) -> Iterator[Chunk]:
         """Read rows in chunks of whole steps."""
-        connection = connect()
-        return sql_chunks(connection, self.relation(connection), self.stats(), wanted)
+        return whole_steps(self._pieces(), wanted)
 
     def close(self) -> None:
         """Let go of the rows. Safe twice."""
-        self._table, self._index = empty_table("moments"), MomentIndex()
+        self._sealed, self._held = [], []
         self._spilled.close()
         self._appended += 1
+
+    def _pieces(self) -> list[Piece]:
+        return [*self._sealed, *self._held]

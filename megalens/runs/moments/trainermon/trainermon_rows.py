@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ....protocol import MOMENT_COLUMNS, StatIndex, merge_moments, stream_schema
+from ....protocol import MOMENT_COLUMNS, merge_moments, stream_schema
 from ...errors import ClientError
 from ..jsonl.tree import StatisticsFile, StatisticsTree
-from ..rows.moment_rows import Chunk, Progress, Wanted
+from ..rows.moment_rows import Chunk, Progress, StatIndex, Wanted
 from ..rows.table_rows import TableRows
 from .files import KINDS, read_csv_table
 
@@ -326,13 +325,9 @@ class TrainerMonRows:
         """Return what there is."""
         return self._rows.stats()
 
-    def relation(self, connection: Any) -> str:
-        """Return SQL for the rows."""
-        return self._rows.relation(connection)
-
-    def chunks(self, connect: Callable[[], Any], wanted: Wanted) -> Iterator[Chunk]:
+    def chunks(self, wanted: Wanted) -> Iterator[Chunk]:
         """Read rows in chunks of whole steps."""
-        return self._rows.chunks(connect, wanted)
+        return self._rows.chunks(wanted)
 
     def close(self) -> None:
         """Let go of the rows. Safe twice."""

@@ -7,20 +7,19 @@ import re
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ....protocol import Ranges, StatIndex
-from .cache_folder import cache_folder
-from .moment_rows import STAGE, STAGES, Chunk, Wanted
+from ....protocol import Ranges
+from ..rows.cache_folder import cache_folder
+from ..rows.moment_rows import STAGE, STAGES, Chunk, StatIndex, Wanted
 
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["LateCursor", "duck_cursor", "duck_errors", "stats_of", "rows_sql", "sql_chunks", "quoted_path"]
+__all__ = ["duck_cursor", "duck_errors", "quoted_path", "sql_chunks"]
 
 _lock = threading.Lock()
 _shared: tuple[int, duckdb.DuckDBPyConnection] | None = None
@@ -64,7 +63,7 @@ def sql_chunks(connection: Any, relation: str, stats: Sequence[StatIndex], wante
         chosen = f"wanted_{stat}"
         places = pa.array(range(first, first + len(names)), pa.int32())
         connection.register(chosen, pa.table({"name": pa.array(names, pa.utf8()), "place": places}))
-        rows = rows_sql(relation, chosen, [stat], wanted.ranges, wanted.first, wanted.last)
+        rows = _rows_sql(relation, chosen, stat, wanted.ranges, wanted.first, wanted.last)
         pieces.append(f"SELECT {columns} FROM ({rows})")
     rows = " UNION ALL ".join(pieces)
     for begin, end in _ranges([one for one in stats if wanted.names.get(one.stat)], wanted):
@@ -88,30 +87,16 @@ def _ranges(stats: Sequence[StatIndex], wanted: Wanted) -> Iterator[tuple[int, i
         yield begin, min(begin + steps, last + 1)
 
 
-def rows_sql(
+def _rows_sql(
     relation: str,
     names: str,
-    stats: Sequence[str],
+    stat: str,
     ranges: Mapping[str, Ranges],
     first: int | None,
     last: int | None,
 ) -> str:
-    """Return the rows of some stats that a filter and bounds of the step leave.
-
-    Parameters
-    ----------
-    relation : str
-        All rows.
-    names : str
-        A table with ``name`` of what takes part and further columns that the rows get.
-    stats : sequence of str
-        Checked names of stats.
-    ranges : mapping
-        Ranges of ``rank`` and ``stage``.
-    first, last : int or None
-        Inclusive bounds.
-    """
-    conditions = [f"stat IN ({', '.join(repr(stat) for stat in stats)})" if stats else "false"]
+    """Return the rows of a stat that a filter and bounds of the step leave. ``names``: a table with ``name`` of what takes part and further columns that the rows get."""
+    conditions = [f"stat = {stat!r}"]
     if first is not None:
         conditions.append(f"step >= {first:d}")
     if last is not None:
@@ -120,31 +105,6 @@ def rows_sql(
         within = " OR ".join(f'"{column}" BETWEEN {low:d} AND {high:d}' for low, high in spans)
         conditions.append(f"({within or 'false'})")
     return f"SELECT * FROM ({relation}) JOIN {names} USING (name) WHERE {' AND '.join(conditions)}"
-
-
-def stats_of(connection: Any, relation: str) -> tuple[list[StatIndex], bool]:
-    """Return what there is of each stat, and whether steps are known as samples too, by asking the rows themselves."""
-    found: dict[str, list[tuple[str, int, int, int]]] = {}
-    samples = -1
-    for stat, name, rows, first, last, most in connection.execute(
-        f"SELECT stat, name, count(*), min(step), max(step), max(samples) FROM ({relation}) GROUP BY stat, name"
-    ).fetchall():
-        found.setdefault(stat, []).append((name, rows, first, last))
-        samples = max(samples, most)
-    steps = dict(
-        connection.execute(f"SELECT stat, count(DISTINCT step) FROM ({relation}) GROUP BY stat").fetchall()
-    )
-    return [
-        StatIndex(
-            stat,
-            sum(entry[1] for entry in entries),
-            min(entry[2] for entry in entries),
-            max(entry[3] for entry in entries),
-            steps[stat],
-            sorted(entry[0] for entry in entries),
-        )
-        for stat, entries in found.items()
-    ], samples >= 0
 
 
 def duck_cursor() -> duckdb.DuckDBPyConnection:
@@ -161,31 +121,6 @@ def duck_cursor() -> duckdb.DuckDBPyConnection:
             connection.execute(f"SET temp_directory = {literal(str(cache_folder() / 'spill'))}")
             _shared = (os.getpid(), connection)
         return _shared[1].cursor()
-
-
-class LateCursor:
-    """A connection as :func:`duck_cursor` returns, made when it is first used: most questions are answered without, and loading DuckDB takes 50 MB."""
-
-    def __init__(self) -> None:
-        self._cursor: duckdb.DuckDBPyConnection | None = None
-
-    def __call__(self) -> duckdb.DuckDBPyConnection:
-        """Return the connection."""
-        if self._cursor is None:
-            self._cursor = duck_cursor()
-        return self._cursor
-
-    def interrupt(self) -> None:
-        """End what it is doing, if it is doing anything."""
-        if self._cursor is not None:
-            # It may have been done this moment.
-            with suppress(*duck_errors()):
-                self._cursor.interrupt()
-
-    def close(self) -> None:
-        """Let go of it."""
-        if self._cursor is not None:
-            self._cursor.close()
 
 
 def duck_errors() -> tuple[type[Exception], ...]:

@@ -1,0 +1,198 @@
+"""The hub's side of sealing: which tails wait, and the child process that seals them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+from ..protocol import SEALED, STREAMS
+from .stream_file import StreamFile
+
+__all__ = ["Sealer", "seal_detached"]
+
+_HURRY_BYTES = 512 * 1024 * 1024
+"""When more waits than this, the child no longer waits for idle cores, until half of it is sealed."""
+_MOST_DEATHS = 3
+_KILL_SECONDS = 1.0
+
+
+class Sealer:
+    """Has tails sealed one after the other, and never waits for it.
+
+    A child that dies is started again, and a tail that cannot be sealed stays as it is. All methods are called by the recorder's thread.
+    """
+
+    def __init__(self) -> None:
+        self.failed: dict[StreamFile, str] = {}
+        """Tails that cannot be sealed, and why."""
+        self._waiting: deque[StreamFile] = deque()
+        self._sealing: StreamFile | None = None
+        self._unwanted = False
+        self._child: subprocess.Popen[bytes] | None = None
+        self._hurries = False
+        self._said = b""
+        self._deaths = 0
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of the tails that wait."""
+        return sum(file.bytes for file in self._all())
+
+    def add(self, tail: StreamFile) -> None:
+        """Have a tail sealed, to which nothing is added any more."""
+        self._waiting.append(tail)
+
+    def forget(self, tail: StreamFile) -> None:
+        """Let go of a tail that was removed."""
+        if tail is self._sealing:
+            self._unwanted = True
+        elif tail in self._waiting:
+            self._waiting.remove(tail)
+        self.failed.pop(tail, None)
+
+    def poll(self) -> None:
+        """Take what the child says, and give it what is next."""
+        if self._sealing is not None:
+            self._hear(self._sealing)
+        if self._sealing is None and not self._waiting:
+            return
+        waits = self.waiting_bytes
+        if waits > (_HURRY_BYTES // 2 if self._hurries else _HURRY_BYTES):
+            # A process may not raise its own priority: another one takes its place.
+            if not self._hurries:
+                self._end_child()
+                self._hurries = True
+        elif self._hurries and self._sealing is None:
+            self._end_child()
+            self._hurries = False
+        if self._sealing is None:
+            self._sealing = self._waiting.popleft()
+            self._send(self._sealing)
+
+    def close(self) -> list[StreamFile]:
+        """Leave the child alone, and return the tails that nobody seals, those included that could not be.
+
+        The child ends by itself once it has sealed what it is at, since nothing more comes.
+        """
+        self._let_go()
+        self._sealing = None
+        left = [*self._waiting, *self.failed]
+        self._waiting.clear()
+        self.failed.clear()
+        return left
+
+    def _all(self) -> Iterable[StreamFile]:
+        yield from self._waiting
+        if self._sealing is not None:
+            yield self._sealing
+
+    def _hear(self, tail: StreamFile) -> None:
+        assert self._child is not None
+        assert self._child.stdout is not None
+        try:
+            said = os.read(self._child.stdout.fileno(), 1 << 16)
+        except BlockingIOError:
+            return
+        self._said += said
+        if not said:
+            self._died(tail)
+        elif self._said.endswith(b"\n"):
+            answer, self._said = json.loads(self._said), b""
+            self._sealing, self._deaths = None, 0
+            if self._unwanted:
+                _remove_segment(tail)
+            elif "failed" in answer:
+                self.failed[tail] = answer["failed"]
+            else:
+                tail.become(tail.path.with_suffix(SEALED), answer["bytes"])
+            self._unwanted = False
+
+    def _send(self, tail: StreamFile) -> None:
+        try:
+            if self._child is None:
+                self._child = _start(self._hurries)
+            assert self._child.stdin is not None
+            # It waits for this line, so the pipe has room.
+            self._child.stdin.write(_job(tail))
+        except OSError:
+            self._died(tail)
+
+    def _died(self, tail: StreamFile) -> None:
+        self._deaths += 1
+        self._end_child()
+        if self._deaths >= _MOST_DEATHS and tail in self._waiting:
+            self._deaths = 0
+            self._waiting.remove(tail)
+            self.failed[tail] = "the process that seals it ends without a word"
+
+    def _end_child(self) -> None:
+        if self._child is not None:
+            self._child.kill()
+            # One that waits for a core to die on does nothing more.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._child.wait(_KILL_SECONDS)
+        self._let_go()
+        tail, self._sealing = self._sealing, None
+        if tail is None:
+            return
+        if self._unwanted:
+            _remove_segment(tail)
+        else:
+            # Where it was sealed just before, it only has to be said again.
+            self._waiting.appendleft(tail)
+        self._unwanted = False
+
+    def _let_go(self) -> None:
+        child, self._child, self._said = self._child, None, b""
+        for pipe in (child.stdin, child.stdout) if child is not None else ():
+            assert pipe is not None
+            with contextlib.suppress(OSError):
+                pipe.close()
+
+
+def seal_detached(tails: Iterable[StreamFile]) -> subprocess.Popen[bytes]:
+    """Have tails sealed by a process that goes on when this one has ended.
+
+    Raises
+    ------
+    OSError
+        When it cannot be started.
+    """
+    with tempfile.TemporaryFile() as jobs:
+        jobs.writelines(_job(tail) for tail in tails)
+        jobs.seek(0)
+        return _popen(["--hurry"], stdin=jobs, stdout=subprocess.DEVNULL)
+
+
+def _start(hurries: bool) -> subprocess.Popen[bytes]:
+    child = _popen(["--hurry"] if hurries else [], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    os.set_blocking(child.stdout.fileno(), False)
+    return child
+
+
+def _popen(options: list[str], **streams: Any) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "megalens.hub.sealing", *options]
+    # Ctrl+C in the terminal of a training is for the training. What it writes to stderr nobody reads.
+    return subprocess.Popen(command, bufsize=0, stderr=subprocess.DEVNULL, start_new_session=True, **streams)
+
+
+def _remove_segment(tail: StreamFile) -> None:
+    with contextlib.suppress(OSError):
+        tail.path.with_suffix(SEALED).unlink(missing_ok=True)
+
+
+def _job(tail: StreamFile) -> bytes:
+    stream = tail.stream
+    job: dict[str, Any] = {"tail": str(tail.path), "stream": stream.name}
+    job |= {"rows": tail.rows, "file": tail.identity}
+    if stream.name not in STREAMS:
+        job["declared"] = stream.declaration
+    return json.dumps(job).encode() + b"\n"

@@ -1,0 +1,243 @@
+"""Sealed segments: rows of a stream, sorted by step, as a Parquet file that never changes again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ..protocol import (
+    PARTIAL,
+    SEALED,
+    Stream,
+    StreamPolicy,
+    stream_segments,
+)
+from .options import HubError
+
+__all__ = ["clear_leftovers", "seal_tail", "sorted_by_step", "write_segment"]
+
+_DICTIONARY_BYTES = 16 * 1024 * 1024
+_LABEL_BYTES = 16
+
+
+def seal_tail(
+    tail: Path, stream: Stream, *, rows: int | None = None, identity: tuple[int, int] | None = None
+) -> Path:
+    """Write the rows of a tail to a Parquet segment beside it, and remove the tail once they are safely on disk.
+
+    Every file is named within the folder that was opened first: a folder that is moved meanwhile, because its training went back to a
+    checkpoint, is sealed where it is, and the files of the one that takes its place are not touched.
+
+    Parameters
+    ----------
+    tail : Path
+        The ``.arrows`` file, to which nothing is written any more.
+    stream : Stream
+        Its stream.
+    rows : int, optional
+        How many rows it must have. When absent, as of a hub that was killed, those up to the last whole message are taken, where no more
+        than one message can have been cut off.
+    identity : (int, int), optional
+        Device and number of the file that must lie there.
+
+    Returns
+    -------
+    Path
+        The segment.
+
+    Raises
+    ------
+    OSError
+        When the disk is full or fails, or the tail is gone. The tail is then as it was.
+    HubError
+        When the tail is damaged, or another file.
+    """
+    target, partial = tail.stem + SEALED, tail.stem + SEALED + PARTIAL
+    place = os.open(tail.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        try:
+            descriptor = os.open(tail.name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=place)
+        except FileNotFoundError:
+            # A sealer that was killed had done it all but for saying so.
+            os.stat(target, dir_fd=place, follow_symlinks=False)
+            return tail.with_name(target)
+        with open(descriptor, "rb") as file:
+            found = os.fstat(file.fileno())
+            if identity is not None and identity != (found.st_dev, found.st_ino):
+                raise HubError(f"{tail.name} is another file by now.")
+            table = _read_tail(file, tail.name, rows)
+        _remove(partial, place)
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+            with open(os.open(partial, flags, 0o644, dir_fd=place), "wb", buffering=1 << 20) as made:
+                write_segment(made, stream, table.schema, [sorted_by_step(table)])
+                made.flush()
+                os.fsync(made.fileno())
+                # The child of a hub that was killed may be at the same tail.
+                if not os.path.samestat(os.fstat(made.fileno()), os.stat(partial, dir_fd=place)):
+                    raise HubError(f"{tail.name} is being sealed by another process.")
+            # Who deleted the tail meanwhile deleted the rows.
+            os.stat(tail.name, dir_fd=place, follow_symlinks=False)
+            os.replace(partial, target, src_dir_fd=place, dst_dir_fd=place)
+        except BaseException:
+            _remove(partial, place)
+            raise
+        os.fsync(place)
+        _remove(tail.name, place)
+    finally:
+        os.close(place)
+    return tail.with_name(target)
+
+
+def clear_leftovers(folder: Path, stream: str) -> None:
+    """Remove what a sealer that was killed left of a stream in a run folder: half a segment, or a tail that is sealed.
+
+    Raises
+    ------
+    OSError
+        When a file cannot be removed.
+    """
+    counting = {each.path.name for each in stream_segments(folder, stream)}
+    sealed = {Path(name).stem for name in counting if name.endswith(SEALED)}
+    for path in (folder / stream).iterdir() if (folder / stream).is_dir() else ():
+        if path.name.endswith(SEALED + PARTIAL) or (path.stem in sealed and path.name not in counting):
+            path.unlink(missing_ok=True)
+
+
+def write_segment(file: BinaryIO, stream: Stream, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
+    """Write a segment as the policy of its stream says.
+
+    Parameters
+    ----------
+    file : binary file
+        Where to.
+    stream : Stream
+        The rows' stream.
+    schema : pyarrow.Schema
+        Their columns; those of an older recording may lack some.
+    tables : iterable of pyarrow.Table
+        The rows: sorted by step, no step in two of them.
+    """
+    # The hub itself seals when it ends; its start should not wait for the import.
+    import pyarrow.parquet as pq
+
+    policy = stream.policy
+    if not policy.null_marks:
+        # No row has nulls, and marks of which there are none would cost as much to read as the numbers.
+        schema = pa.schema([field.with_nullable(False) for field in schema])
+    codecs = _codecs(policy.fast, schema.names)
+    with pq.ParquetWriter(
+        file,
+        schema,
+        **codecs,
+        use_dictionary=_dictionaries(policy, schema),
+        dictionary_pagesize_limit=_DICTIONARY_BYTES,
+    ) as writer:
+        for table in tables:
+            for begin, end in _groups(table, policy):
+                group = table.slice(begin, end - begin).cast(schema)
+                writer.write_table(group, row_group_size=max(1, end - begin))
+
+
+def sorted_by_step(table: pa.Table) -> pa.Table:
+    """Return rows sorted by step, those of one step in the order in which they came."""
+    table = table.combine_chunks()
+    step = table["step"].to_numpy()
+    return table.take(np.argsort(step, kind="stable")) if (step[1:] < step[:-1]).any() else table
+
+
+def _read_tail(file: BinaryIO, name: str, rows: int | None) -> pa.Table:
+    source = pa.BufferReader(file.read())
+    batches: list[pa.RecordBatch] = []
+    begin = largest = 0
+    try:
+        reader = pa.ipc.open_stream(source)
+        begin = source.tell()
+        while True:
+            batches.append(reader.read_next_batch())
+            begin, largest = source.tell(), max(largest, source.tell() - begin)
+    except StopIteration:
+        pass
+    except (pa.ArrowInvalid, OSError) as error:
+        if begin == 0:
+            raise HubError(f"{name} is no stream of Arrow.") from error
+    table = pa.Table.from_batches(batches, reader.schema)
+    if rows is not None and rows != table.num_rows:
+        raise HubError(f"{name} is damaged: {table.num_rows} of its {rows} rows can be read.")
+    if rows is None and (left := source.size() - begin) > largest:
+        raise HubError(f"{name} is damaged: its last {left} bytes cannot be read.")
+    return table
+
+
+def _groups(table: pa.Table, policy: StreamPolicy) -> Iterator[tuple[int, int]]:
+    """Yield the first and past the last row of each row group: whole steps, unless one alone is more than a group may be."""
+    rows = table.num_rows
+    step = table["step"].to_numpy()
+    steps = np.append(np.flatnonzero(step[1:] != step[:-1]) + 1, rows)
+    ends = _row_ends(table)
+    begin = 0
+    while begin < rows:
+        before = ends[begin - 1] if begin else 0
+        most = int(np.searchsorted(ends, before + policy.group_bytes, "right"))
+        most = max(begin + 1, min(most, begin + policy.group_rows))
+        if begin and step[begin] == step[begin - 1]:
+            # The rest of a step that was cut has a group of its own.
+            end = min(most, int(steps[np.searchsorted(steps, begin, "right")]))
+        else:
+            last = int(steps[np.searchsorted(steps, most, "right") - 1])
+            end = last if begin < last <= most else most
+        yield begin, end
+        begin = end
+
+
+def _row_ends(table: pa.Table) -> NDArray[np.int64]:
+    """Return about how many bytes the rows up to each have, that one included."""
+    import pyarrow.compute as pc
+
+    size = np.zeros(table.num_rows, np.int64)
+    for column in table.columns:
+        kind = column.type
+        if pa.types.is_string(kind):
+            size += pc.binary_length(column).to_numpy() + 4
+        elif pa.types.is_list(kind):
+            texts = pa.types.is_string(kind.value_type)
+            each = _LABEL_BYTES if texts else kind.value_type.bit_width // 8
+            size += pc.list_value_length(column).to_numpy() * each + 4
+        else:
+            size += kind.bit_width // 8
+    return size.cumsum()
+
+
+def _dictionaries(policy: StreamPolicy, schema: pa.Schema) -> list[str]:
+    if policy.dictionary is not None:
+        return [name for name in policy.dictionary if name in schema.names]
+    found = []
+    for field in schema:
+        inner = field.type.value_type if pa.types.is_list(field.type) else field.type
+        # Measured numbers hardly ever come twice: a dictionary of them took 17 times as long and half as much space again.
+        if not pa.types.is_floating(inner):
+            found.append(f"{field.name}.list.element" if pa.types.is_list(field.type) else field.name)
+    return found
+
+
+def _codecs(fast: tuple[str, ...], columns: list[str]) -> dict[str, Any]:
+    if not fast:
+        return {"compression": "zstd", "compression_level": 3}
+    return {
+        # Of numbers of which hardly any comes twice there is nothing to compress but repetitions, which the
+        # fastest codec finds as well and undoes at no cost.
+        "compression": {name: "lz4" if name in fast else "zstd" for name in columns},
+        "compression_level": {name: 3 for name in columns if name not in fast},
+    }
+
+
+def _remove(name: str, place: int) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=place)

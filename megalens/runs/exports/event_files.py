@@ -1,0 +1,143 @@
+"""Numbers over steps as TensorBoard's files of events."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+
+from ...protocol import MOMENT_COLUMNS, read_moments
+from ..errors import ClientError
+from .export import Export, Format
+
+__all__ = ["TENSORBOARD", "EventFile", "needed_module"]
+
+_FLUSH_SECONDS = 2.0
+_STATISTICS = ("mean", "std", "rms", "min", "max", "skewness", "kurtosis", "nan_count", "inf_count")
+
+
+class EventFile:
+    """One file of events, made when the first is written.
+
+    Parameters
+    ----------
+    folder : Path
+        Where; made with it.
+
+    Raises
+    ------
+    ClientError
+        Where the packages are not installed, with what installs them.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._events, self._summaries = (
+            needed_module("tensorboardX.event_file_writer"),
+            needed_module("tensorboardX.proto"),
+        )
+        self._writer: Any = None
+        self._flushed = time.monotonic()
+
+    def scalars(self, step: int, values: Mapping[str, float], wall_time: float | None = None) -> None:
+        """Write the numbers of a step, by tag; an OSError is the caller's. They are of now when no time is given."""
+        value = self._summaries.summary_pb2.Summary.Value
+        self._write(step, [value(tag=tag, simple_value=number) for tag, number in values.items()], wall_time)
+
+    def picture(self, step: int, tag: str, png: bytes, width: int, height: int) -> None:
+        """Write a PNG picture."""
+        summary = self._summaries.summary_pb2.Summary
+        image = summary.Image(width=width, height=height, colorspace=3, encoded_image_string=png)
+        self._write(step, [summary.Value(tag=tag, image=image)])
+
+    def _write(self, step: int, values: Sequence[Any], wall_time: float | None = None) -> None:
+        if self._writer is None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            # Files of one second have one name otherwise, and the second would take the place of the first.
+            self._writer = self._events.EventsWriter(str(self._folder / "events"), f".{uuid4().hex[:8]}")
+        summary = self._summaries.summary_pb2.Summary(value=values)
+        event = self._summaries.event_pb2.Event(
+            wall_time=time.time() if wall_time is None else wall_time, step=step, summary=summary
+        )
+        try:
+            self._writer.write_event(event)
+            if time.monotonic() - self._flushed > _FLUSH_SECONDS:
+                self._flushed = time.monotonic()
+                self._writer.flush()
+        except OSError:
+            # Nothing after half an event can be read: what follows is a file of its own.
+            writer, self._writer = self._writer, None
+            with suppress(OSError):
+                writer.close()
+            raise
+
+    def close(self) -> None:
+        """Finish the file. Safe twice."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
+
+
+def needed_module(name: str) -> Any:
+    """Return a module that writes numbers or draws pictures of TensorBoard; raise a ClientError with what installs it where it is missing."""
+    try:
+        if name == "tensorboardX.proto":
+            importlib.import_module("tensorboardX.proto.event_pb2")
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise ClientError(
+            f"Files of TensorBoard need {name.partition('.')[0].replace('PIL', 'pillow')}: pip install 'megalens[tensorboard]'.",
+            code="not-installed",
+        ) from error
+
+
+Number = tuple[int, int, str, float, float | None]
+"""Step, rank, tag, value, and when it was told."""
+
+
+def _write_events(export: Export) -> None:
+    times: dict[int, float] = {}
+    with closing(EventFile(export.folder)) as file:
+        for stream, numbers_of in (("scalars", _scalars), ("moments", _moments)):
+            if stream not in export.streams:
+                continue
+            several = export.streams[stream].several("rank")
+            now = export.started
+            for batch in export.batches(stream):
+                for step, numbers in groupby(numbers_of(batch), itemgetter(0)):
+                    values = {}
+                    # Statistics have no time of their own: they are of their step's scalars, or of those before.
+                    now = times.get(step, now)
+                    for _, rank, tag, value, told in numbers:
+                        values[f"{tag}/rank{rank}" if several else tag] = value
+                        now = now if told is None else told
+                    times[step] = now
+                    file.scalars(step, values, now)
+
+
+def _scalars(batch: pa.RecordBatch) -> Iterator[Number]:
+    columns = (batch[name].to_pylist() for name in ("step", "rank", "name", "value", "time"))
+    return zip(*columns, strict=True)
+
+
+def _moments(batch: pa.RecordBatch) -> Iterator[Number]:
+    read = read_moments({name: batch[name].to_numpy() for name in MOMENT_COLUMNS})
+    columns = [read[name].tolist() for name in _STATISTICS]
+    places = (batch[name].to_pylist() for name in ("step", "rank", "stat", "name"))
+    for at, (step, rank, stat, name) in enumerate(zip(*places, strict=True)):
+        for statistic, column in zip(_STATISTICS, columns, strict=True):
+            # NaN is no answer here.
+            if not math.isnan(column[at]):
+                yield step, rank, f"moments/{stat}/{name}/{statistic}", column[at], None
+
+
+TENSORBOARD = Format(_write_events, ("scalars", "moments"))

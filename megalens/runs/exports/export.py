@@ -1,0 +1,188 @@
+"""Writing a run as files that other tools read: formats by name, whole folders or none."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, nullcontext, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+
+from ...protocol import parse_json
+from ...slices import load, named
+from ..errors import ClientError, bad_argument
+from .step_order import OrderedRows, look_over
+
+if TYPE_CHECKING:
+    from ...protocol.messages_generated import RunInfo
+    from ..answers.selection import StreamRows
+    from ..moments import Progress
+
+__all__ = ["Export", "Format", "export_run"]
+
+_HERE = "megalens.runs.exports"
+_FORMATS = {
+    "parquet": f"{_HERE}.table_files:PARQUET",
+    "csv": f"{_HERE}.table_files:CSV",
+    "tensorboard": f"{_HERE}.event_files:TENSORBOARD",
+    "safetensors": f"{_HERE}.tensor_files:SAFETENSORS",
+}
+# Says what an export wrote, so that another one may take its place.
+_SAYS = "export.json"
+# Rows become Python objects in some formats.
+_PIECE_ROWS = 20_000
+
+
+class Format(NamedTuple):
+    """How files of one kind are written.
+
+    Attributes
+    ----------
+    write : callable
+        Called with an :class:`Export`; writes files, and no folders, into its folder.
+    streams : sequence of str
+        The streams that these files can have; any when empty.
+    """
+
+    write: Callable[[Export], None]
+    streams: tuple[str, ...] = ()
+
+
+class Export:
+    """What is to be written.
+
+    Attributes
+    ----------
+    run : str
+        Id of the run.
+    started : float
+        When it began, seconds since the epoch.
+    folder : Path
+        Where files go. It is put in its place when all are written.
+    streams : mapping
+        Rows by stream, of those that were chosen and have any.
+    read : Counter
+        How many rows of each stream were taken.
+    """
+
+    def __init__(
+        self, run: RunInfo, folder: Path, streams: Mapping[str, OrderedRows], tell: Progress
+    ) -> None:
+        self.run, self.started = run["id"], run["started"]
+        self.folder, self.streams, self._tell = folder, streams, tell
+        self.read: Counter[str] = Counter()
+        self._total = sum(each.count for each in streams.values())
+
+    def schema(self, stream: str) -> pa.Schema:
+        """Return the columns of a stream."""
+        return self.streams[stream].schema
+
+    def batches(self, stream: str) -> Iterator[pa.RecordBatch]:
+        """Give the rows of a stream by step, a piece at a time; none of one that was not chosen."""
+        for batch in self.streams[stream].batches() if stream in self.streams else ():
+            for at in range(0, batch.num_rows, _PIECE_ROWS):
+                piece = batch.slice(at, _PIECE_ROWS)
+                yield piece
+                self.read[stream] += piece.num_rows
+                self._tell(self.read.total(), self._total, stream)
+
+
+def export_run(
+    run: RunInfo,
+    rows: StreamRows,
+    to: str,
+    path: str | os.PathLike[str] | None = None,
+    streams: str | Iterable[str] | None = None,
+    *,
+    force: bool = False,
+    progress: Progress | None = None,
+) -> dict[str, int]:
+    """Write a run as files of other tools; see :meth:`megalens.runs.run.Run.export`.
+
+    Parameters
+    ----------
+    progress : callable, optional
+        Called with (rows done, rows in all, the stream); raise from it to cancel. A line of text when absent.
+    """
+    formats = {**_FORMATS, **named("exports")}
+    if to not in formats:
+        raise bad_argument("to", f"one of {', '.join(formats)}", to)
+    form: Format = load(formats[to])
+    target = Path(f"{run['id']}-{to}" if path is None else path).expanduser().resolve()
+    _check_free(target, force)
+    found = _found(rows, to, form, streams)
+    partial = target.with_name(f".{target.name}.partial-{os.getpid()}")
+    from ..moments import ProgressBar
+
+    try:
+        partial.mkdir(parents=True)
+        with closing(ProgressBar("rows")) if progress is None else nullcontext(progress) as tell:
+            export = Export(run, partial, found, tell)
+            form.write(export)
+        _put(partial, target, run["id"], to, export.read)
+    except OSError as error:
+        raise ClientError(
+            f"{target} cannot be written: {error.strerror or error}.", code="unwritable", field="path"
+        ) from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return dict(export.read)
+
+
+def _found(
+    rows: StreamRows, to: str, form: Format, streams: str | Iterable[str] | None
+) -> dict[str, OrderedRows]:
+    """Return the rows of the streams that are chosen and have any."""
+    able = [name for name in rows.streams if not form.streams or name in form.streams]
+    chosen = able if streams is None else [streams] if isinstance(streams, str) else [*streams]
+    for name in chosen:
+        if name not in able:
+            raise bad_argument("streams", f"any of {', '.join(able)} with {to}", name)
+    looked = {name: look_over(rows, name) for name in chosen}
+    found = {name: each for name, each in looked.items() if each.count}
+    if not found:
+        raise ClientError(
+            f"The run has no rows of {', '.join(chosen) or 'such streams'}, so there is nothing to export to {to}.",
+            field="streams",
+        )
+    return found
+
+
+def _check_free(target: Path, force: bool) -> None:
+    """Raise where something is in the way: anything, or with ``force`` anything but what an export wrote."""
+    if not target.exists() or (target.is_dir() and not os.listdir(target)):
+        return
+    if not force:
+        why = "is there already. Give another folder, or replace it with force=True (--force)"
+    elif {*_written(target), _SAYS} == ({*os.listdir(target)} if target.is_dir() else None):
+        return
+    else:
+        why = "holds more than an export wrote, so it is not replaced. Give another folder"
+    raise ClientError(f"{target} {why}.", code="bad-parameter", field="path")
+
+
+def _written(folder: Path) -> list[str]:
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        return [str(name) for name in parse_json((folder / _SAYS).read_bytes())["files"]]
+    return []
+
+
+def _put(partial: Path, target: Path, run: str, to: str, rows: Mapping[str, int]) -> None:
+    """Say what was written, and put it in the place of what was there."""
+    said = {"run": run, "to": to, "rows": dict(rows), "files": sorted(os.listdir(partial))}
+    (partial / _SAYS).write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
+    old = partial.with_name(f"{partial.name}.old")
+    if target.exists():
+        target.rename(old)
+    try:
+        partial.rename(target)
+    except BaseException:
+        if old.exists():
+            old.rename(target)
+        raise
+    shutil.rmtree(old, ignore_errors=True)

@@ -1,0 +1,381 @@
+"""Rows of the stream ``moments`` in pieces, row groups of Parquet files and batches in memory, read in chunks of whole steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from ....protocol import LAST_STEP, MOMENT_STATS, STREAMS, stream_schema
+from ...recorded_parquet import ParquetStream, opened_parquet
+from .moment_rows import STAGE, Chunk, StatIndex, Wanted, stage_codes
+
+__all__ = ["HeldPiece", "Listed", "Piece", "Reading", "SealedPiece", "found_stats", "whole_steps"]
+
+_SCHEMA = stream_schema("moments")
+_WORDS = [field.name for field in _SCHEMA if pa.types.is_string(field.type)]
+_LISTED = ["step", "stat", "name"]
+
+
+@dataclass(frozen=True)
+class Listed:
+    """What a piece has of one stat.
+
+    Attributes
+    ----------
+    rows : int
+        How many.
+    steps : ndarray
+        The different steps, ascending.
+    names : tuple of str
+        The different names; the same object where another piece has the same.
+    """
+
+    rows: int
+    steps: NDArray[np.int64]
+    names: tuple[str, ...]
+
+
+class Piece:
+    """Rows that lie together and never change.
+
+    Attributes
+    ----------
+    low, high : int
+        First and last step.
+    samples : bool
+        Whether steps are known as samples too.
+    listed : mapping
+        What it has, by stat; nothing where none of its rows counts.
+    """
+
+    low: int
+    high: int
+    samples: bool
+    listed: Mapping[str, Listed]
+
+    def read(self, reading: Reading) -> Chunk:
+        """Return the rows that are wanted, ordered by step."""
+        raise NotImplementedError
+
+
+class Reading:
+    """One question to pieces: what is wanted, and the file that was opened last.
+
+    Parameters
+    ----------
+    wanted : Wanted
+        What is asked for.
+    """
+
+    def __init__(self, wanted: Wanted) -> None:
+        self.wanted = wanted
+        self._of = [
+            (stat, first, pa.array(wanted.names[stat], pa.utf8()))
+            for stat, first in wanted.first_places().items()
+        ]
+        self._dictionary: pa.Array | None = None
+        self._tables: dict[str, NDArray[np.int32]] = {}
+        self._path: Path | None = None
+        self._files = ExitStack()
+
+    def file(self, path: Path) -> ParquetStream:
+        """Return a file, open until another one is asked for: the next row group is mostly one of the same.
+
+        Raises
+        ------
+        OSError, ValueError, pyarrow.ArrowException, ClientError
+            When it is gone or damaged.
+        """
+        # Only who reads sealed rows needs it, and the start should not wait for it.
+        import pyarrow.parquet as pq
+
+        if path != self._path:
+            self.close()
+            self._checked = self._files.enter_context(opened_parquet(path))
+            self._parquet = self._files.enter_context(
+                pq.ParquetFile(path, read_dictionary=_WORDS, metadata=self._checked.metadata)
+            )
+            self._path, self._there = path, set(self._checked.schema.names)
+        return self._checked
+
+    def table(self, path: Path, group: int, columns: Sequence[str]) -> pa.Table:
+        """Return columns of a row group, after a look at what they unfold to; raises as :meth:`file`."""
+        file = self.file(path)
+        there = [name for name in columns if name in self._there]
+        file.check_group(group, there)
+        return self._parquet.read_row_group(group, columns=there)
+
+    def close(self) -> None:
+        """Let go of the file. Safe twice."""
+        self._files.close()
+        self._path = None
+
+    def columns(self) -> list[str]:
+        """Return the columns that have to be read."""
+        wanted = self.wanted
+        return list(dict.fromkeys(["step", "stat", "name", *wanted.columns, *wanted.ranges]))
+
+    def chunk(self, table: pa.Table) -> Chunk:
+        """Return the rows of a table that are wanted, ordered by step."""
+        wanted, step = self.wanted, _numbers(table, "step")
+        place = self.places(_coded(table["stat"]), _coded(table["name"]))
+        keep = place >= 0
+        if wanted.first is not None:
+            keep &= step >= wanted.first
+        if wanted.last is not None:
+            keep &= step <= wanted.last
+        for name, ranges in wanted.ranges.items():
+            column = _numbers(table, name)
+            keep &= np.any([(column >= low) & (column <= high) for low, high in ranges], axis=0)
+        columns = {
+            name: stage_codes(_coded(table[name])) if name == STAGE else _numbers(table, name)
+            for name in wanted.columns
+        }
+        chunk: Chunk = {"place": place, "step": step, **columns}
+        if not keep.all():
+            chunk = {name: column[keep] for name, column in chunk.items()}
+        return _by_step(chunk)
+
+    def places(self, stats: pa.DictionaryArray, names: pa.DictionaryArray) -> NDArray[np.int32]:
+        """Return the place of each row in :attr:`Wanted.names`; -1 where it is not wanted. Names are looked up once for each dictionary, not for each row."""
+        if self._dictionary is None or not names.dictionary.equals(self._dictionary):
+            self._dictionary = names.dictionary
+            self._tables = {stat: self._table(first, wanted) for stat, first, wanted in self._of}
+        name, known = _codes(names), stats.dictionary.to_pylist()
+        if len(known) == 1 and not stats.null_count:
+            table = self._tables.get(known[0])
+            return np.full(len(name), -1, np.int32) if table is None else table[name]
+        stat, found = _codes(stats), np.full(len(name), -1, np.int32)
+        for code, text in enumerate(known):
+            if text in self._tables:
+                of = stat == code
+                found[of] = self._tables[text][name[of]]
+        return found
+
+    def _table(self, first: int, wanted: pa.Array) -> NDArray[np.int32]:
+        assert self._dictionary is not None
+        found = pc.fill_null(pc.index_in(self._dictionary.cast(pa.utf8()), value_set=wanted), -1 - first)
+        # Behind all names is the place of a row without one, whose code is -1.
+        return np.append(found.to_numpy() + first, -1).astype(np.int32)
+
+
+class HeldPiece(Piece):
+    """Rows in memory, their texts as dictionaries.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        One row at least, with every column of the stream.
+    """
+
+    def __init__(self, table: pa.Table) -> None:
+        columns = {
+            name: _coded(table[name]) if name in _WORDS else table[name].combine_chunks()
+            for name in _SCHEMA.names
+        }
+        self.table = pa.table(columns)
+        self.low, self.high, self.listed = _listed(self.table)
+        self.samples = pc.max(self.table["samples"]).as_py() >= 0
+
+    def read(self, reading: Reading) -> Chunk:
+        """Return the rows that are wanted, ordered by step."""
+        return reading.chunk(self.table)
+
+
+class SealedPiece(Piece):
+    """A row group of a Parquet file.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    group : int
+        Which of its row groups; it has rows.
+    reading : Reading
+        Has the file open, for the look at what there is.
+    until : int
+        Rows of this step and later ones do not count.
+    """
+
+    def __init__(self, path: Path, group: int, reading: Reading, until: int = LAST_STEP + 1) -> None:
+        self._path, self._group, self._until = path, group, until
+        self.low, self.high, self.listed = _listed(reading.table(path, group, _LISTED), until)
+        most = reading.file(path).chunk("samples", group).high
+        if most is None:
+            most = pc.max(reading.table(path, group, ["samples"])["samples"]).as_py()
+        self.samples = most is not None and most >= 0
+
+    def read(self, reading: Reading) -> Chunk:
+        """Return the rows that are wanted, ordered by step."""
+        chunk = reading.chunk(reading.table(self._path, self._group, reading.columns()))
+        return (
+            chunk
+            if self._until > LAST_STEP
+            else _part(chunk, 0, int(np.searchsorted(chunk["step"], self._until)))
+        )
+
+
+def whole_steps(pieces: Sequence[Piece], wanted: Wanted) -> Iterator[Chunk]:
+    """Read the rows that are wanted in chunks of whole steps, later steps in later chunks.
+
+    A cell is merged once, from all rows of its step. Pieces may overlap, where ranks send late or another program wrote rows in any order; so the rows of a piece
+    wait here until no piece that is still to be read begins at their step or before it.
+    """
+    first = 0 if wanted.first is None else wanted.first
+    last = LAST_STEP if wanted.last is None else wanted.last
+    taken = sorted(
+        (
+            piece
+            for piece in pieces
+            if piece.low <= last and piece.high >= first and not wanted.names.keys().isdisjoint(piece.listed)
+        ),
+        key=lambda piece: piece.low,
+    )
+    reading = Reading(wanted)
+    waiting: list[Chunk] = []
+    try:
+        for at, piece in enumerate(taken):
+            chunk = piece.read(reading)
+            # Pieces are read in the order of their first steps: nothing before the next one's can follow.
+            bound = taken[at + 1].low if at + 1 < len(taken) else LAST_STEP + 1
+            if waiting:
+                # What goes on with steps that wait is joined with them, and the rest need not be copied.
+                seam = min(bound, 1 + max(int(one["step"][-1]) for one in waiting))
+                whole, waiting = _split([*waiting, chunk], seam)
+                yield from whole and [_by_step(_joined(whole))]
+                if seam == bound:
+                    continue
+                chunk = waiting.pop() if waiting else _part(chunk, 0, 0)
+            whole, waiting = _split([chunk], bound)
+            yield from whole
+    finally:
+        reading.close()
+
+
+def found_stats(pieces: Sequence[Piece]) -> list[StatIndex]:
+    """Return what there is in all pieces, in the order of :data:`MOMENT_STATS`, names sorted."""
+    found: list[StatIndex] = []
+    for stat in MOMENT_STATS:
+        here = [piece.listed[stat] for piece in pieces if stat in piece.listed]
+        if here:
+            steps = _different(np.concatenate([one.steps for one in here]))
+            # Pieces that have the same names have one tuple of them.
+            names = {name for one in {id(one.names): one.names for one in here}.values() for name in one}
+            rows = sum(one.rows for one in here)
+            found.append(StatIndex(stat, rows, int(steps[0]), int(steps[-1]), len(steps), sorted(names)))
+    return found
+
+
+def _split(chunks: list[Chunk], bound: int) -> tuple[list[Chunk], list[Chunk]]:
+    """Return the parts of ordered chunks before a step, and those from it on; none without rows."""
+    cuts = [int(np.searchsorted(chunk["step"], bound)) for chunk in chunks]
+    before = [_part(chunk, 0, cut) for chunk, cut in zip(chunks, cuts, strict=True) if cut]
+    after = [
+        _part(chunk, cut, len(chunk["step"]))
+        for chunk, cut in zip(chunks, cuts, strict=True)
+        if cut < len(chunk["step"])
+    ]
+    return before, after
+
+
+def _part(chunk: Chunk, begin: int, end: int) -> Chunk:
+    return {name: column[begin:end] for name, column in chunk.items()}
+
+
+def _joined(chunks: list[Chunk]) -> Chunk:
+    return (
+        chunks[0]
+        if len(chunks) == 1
+        else {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
+    )
+
+
+def _by_step(chunk: Chunk) -> Chunk:
+    step = chunk["step"]
+    if not (step[1:] < step[:-1]).any():
+        return chunk
+    order = np.argsort(step, kind="stable")
+    return {name: column[order] for name, column in chunk.items()}
+
+
+# The names that a piece had last of each stat. From piece to piece they are mostly the same, and a million texts more would take memory.
+_last_names: dict[str, tuple[pa.Array, NDArray[np.bool_], tuple[str, ...]]] = {}
+
+
+def _listed(table: pa.Table, until: int = LAST_STEP + 1) -> tuple[int, int, dict[str, Listed]]:
+    """Return first and last step of the rows before a step, and what there is of each stat."""
+    step, stats, names = _numbers(table, "step"), _coded(table["stat"]), _coded(table["name"])
+    code, name, known = _codes(stats), _codes(names), stats.dictionary.to_pylist()
+    counts = (name >= 0) & (step < until)
+    whole = bool(counts.all())
+    found: dict[str, Listed] = {}
+    for at, stat in enumerate(known):
+        if stat not in MOMENT_STATS:
+            continue
+        of = slice(None) if len(known) == 1 and whole and not stats.null_count else (code == at) & counts
+        steps, of_stat = step[of], name[of]
+        if not len(steps):
+            continue
+        used = np.zeros(len(names.dictionary), bool)
+        used[of_stat] = True
+        found[stat] = Listed(len(of_stat), _different(steps), _names(stat, names.dictionary, used))
+    low = min((int(one.steps[0]) for one in found.values()), default=LAST_STEP + 1)
+    high = max((int(one.steps[-1]) for one in found.values()), default=-1)
+    return low, high, found
+
+
+def _different(steps: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the different ones of some steps, ascending. They mostly are so already, in runs of the same."""
+    changes = np.empty(len(steps), bool)
+    changes[0] = True
+    np.not_equal(steps[1:], steps[:-1], out=changes[1:])
+    runs = steps[changes]
+    return runs if (runs[1:] > runs[:-1]).all() else np.unique(runs)
+
+
+def _names(stat: str, dictionary: pa.Array, used: NDArray[np.bool_]) -> tuple[str, ...]:
+    """Return the names of a dictionary that are used."""
+    before, flags, names = _last_names.get(stat, (None, used, ()))
+    if before is None or not np.array_equal(flags, used) or not before.equals(dictionary):
+        names = tuple(dictionary.filter(pa.array(used)).to_pylist())
+        _last_names[stat] = (dictionary, used, names)
+    return names
+
+
+def _coded(column: pa.ChunkedArray) -> pa.DictionaryArray:
+    """Return a column of texts as one array of places in a dictionary."""
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    if column.num_chunks > 1:
+        column = column.unify_dictionaries()
+    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+
+
+def _codes(column: pa.DictionaryArray) -> NDArray[Any]:
+    """Return places in the dictionary; -1 where a text is missing."""
+    indices = column.indices
+    codes: NDArray[Any] = (pc.fill_null(indices, -1) if indices.null_count else indices).to_numpy()
+    return codes
+
+
+def _numbers(table: pa.Table, name: str) -> NDArray[Any]:
+    """Return a column of numbers in the stream's type. Of recordings of other programs what is missing is not known: NaN, or -1."""
+    kind = _SCHEMA.field(name).type
+    whole = pa.types.is_integer(kind)
+    if name not in table.column_names:
+        return np.full(table.num_rows, STREAMS["moments"].absent[name], kind.to_pandas_dtype())
+    column = table[name]
+    if column.type != kind:
+        column = column.cast(kind, safe=False)
+    if whole and column.null_count:
+        column = column.fill_null(-1)
+    numbers: NDArray[Any] = column.to_numpy()
+    return numbers

@@ -1,0 +1,76 @@
+"""SQL over the streams of a run, in a database of its own that sees nothing else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from .answers.selection import StreamRows
+from .errors import ClientError, bad_argument
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+__all__ = ["sql_frame"]
+
+
+def sql_frame(rows: StreamRows, query: str) -> DataFrame:
+    """Answer a query over the streams of a run; see :meth:`megalens.runs.run.Run.sql`."""
+    if not isinstance(query, str):
+        raise bad_argument("query", "text in SQL", query)
+    import duckdb
+
+    from .moments.rows.cache_folder import cache_folder
+
+    tables = {name: _StreamScan(rows, name) for name in rows.streams}
+    # What was copied from elsewhere must read the run and nothing else: no file, no network, no variable of the notebook.
+    config: dict[str, Any] = {
+        "python_enable_replacements": "false",
+        "enable_external_access": "false",
+        "temp_directory": str(cache_folder() / "spill"),
+    }
+    with duckdb.connect(config=config) as connection:
+        for name, table in tables.items():
+            connection.register(name, table)
+        connection.execute("SET lock_configuration = true")
+        try:
+            statements = connection.extract_statements(query)
+            if [each.type for each in statements] != [duckdb.StatementType.SELECT]:
+                raise _refused("It must be one SELECT, WITH, FROM, DESCRIBE or SUMMARIZE.", tables)
+            return connection.execute(statements[0]).df()
+        except duckdb.Error as error:
+            broken = next((table.error for table in tables.values() if table.error is not None), None)
+            raise (_refused(str(error), tables) if broken is None else broken) from error
+
+
+def _refused(why: str, tables: dict[str, Any]) -> ClientError:
+    return ClientError(
+        f"The query cannot be answered. {why}\nTables: {', '.join(tables)}.",
+        code="bad-parameter",
+        field="query",
+    )
+
+
+class _StreamScan:
+    """A stream as DuckDB reads it: from its beginning at each scan, a batch at a time, and only where a query names it."""
+
+    def __init__(self, rows: StreamRows, stream: str) -> None:
+        self._rows, self._stream = rows, stream
+        self._schema = rows.streams.named(stream).schema
+        self.error: Exception | None = None
+
+    def _batches(self) -> Any:
+        try:
+            yield from self._rows.batches(self._stream)
+        except Exception as error:
+            # DuckDB would make a text of it.
+            self.error = error
+            raise
+
+    def __arrow_c_schema__(self) -> Any:
+        return self._schema.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        reader = pa.RecordBatchReader.from_batches(self._schema, self._batches())
+        return reader.__arrow_c_stream__(requested_schema)

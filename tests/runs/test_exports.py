@@ -1,0 +1,290 @@
+"""A run as files that other tools read, each read back by the tool that it is for."""
+
+import csv
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from recorded_moments import moment_table, write_moments, write_tree
+from recorded_run import RUN_ID, STARTED, tensor, write, write_run
+from safetensors import safe_open
+
+from megalens.__main__ import main
+from megalens.protocol import read_moments, stream_schema
+from megalens.runs import ClientError, open_run
+from megalens.runs.exports import export_run
+from megalens.runs.run_rows import all_rows
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return open_run(write_moments(tmp_path / "run"))
+
+
+def scalars(*rows):
+    """Rows of (step, rank, name, value), a second apart."""
+    names = ("step", "rank", "name", "value", "time", "unit")
+    return [dict(zip(names, (*row, STARTED + row[0], ""), strict=True)) for row in rows]
+
+
+def test_parquet_has_a_file_for_each_stream_sorted_by_step(run, tmp_path):
+    late = moment_table([3, 1, 2]).to_pylist() + moment_table([1, 3], names=["late"]).to_pylist()
+    write(tmp_path / "run", "moments", late)
+    assert run.export("parquet") == {"tensors": 13, "moments": 52, "scalars": 7, "audit": 4}
+    out = tmp_path / f"{RUN_ID}-parquet"
+    assert sorted(path.name for path in out.iterdir()) == [
+        *("audit.parquet", "export.json", "moments.parquet", "scalars.parquet", "tensors.parquet")
+    ]
+    for stream in ("tensors", "scalars", "audit"):
+        assert pq.read_table(out / f"{stream}.parquet").equals(run.table(stream))
+    written = pq.read_table(out / "moments.parquet")
+    # Rows of one step stay in the order in which they came.
+    assert written.to_pylist() == sorted(late, key=lambda row: row["step"])
+    footer = pq.ParquetFile(out / "moments.parquet").metadata.row_group(0)
+    assert footer.column(0).compression == "ZSTD"
+    assert footer.sorting_columns == (pq.SortingColumn(0),)
+
+
+def test_csv_has_lists_as_json_and_values_that_are_not_finite(tmp_path):
+    folder = write_run(tmp_path / "run", steps=1)
+    values = np.array([[1.5, np.nan, np.inf, -np.inf, 1e-7]], np.float32)
+    none = np.zeros((1, 0), np.float32)
+    rows = [tensor(1, 0, "A", "", "NoOp()", values), tensor(1, 1, "A", "", "NoOp()", none)]
+    write(folder, "tensors", [{**row, "labels": ['a "b", c', "d"]} for row in rows])
+    write(
+        folder, "scalars", scalars(*((1, 0, "loss", value) for value in (math.nan, math.inf, -math.inf, 0.1)))
+    )
+    open_run(folder).export("csv", tmp_path / "out")
+    with (tmp_path / "out" / "scalars.csv").open(newline="") as file:
+        assert [row["value"] for row in csv.DictReader(file)] == ["nan", "inf", "-inf", "0.1"]
+    with (tmp_path / "out" / "tensors.csv").open(newline="") as file:
+        first, second = csv.DictReader(file)
+    np.testing.assert_array_equal(np.array(json.loads(first["values"]), np.float32), values[0])
+    assert (second["values"], json.loads(second["shape"])) == ("[]", [1, 0])
+    assert json.loads(first["labels"]) == ['a "b", c', "d"]
+    assert list(first) == stream_schema("tensors").names
+
+
+def test_tensorboard_s_own_reader_finds_scalars_and_statistics(run, tmp_path):
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    write(run.folder, "scalars", scalars((1, 0, "loss", 4.0), (2, 0, "loss", math.inf), (4, 0, "lr", 0.1)))
+    table = moment_table([1, 2, 3])
+    write(run.folder, "moments", [{**row, "rank": 0, "min": math.nan} for row in table.to_pylist()])
+    assert run.export("tensorboard", "board") == {"scalars": 3, "moments": 48}
+    events = accumulator.EventAccumulator("board", size_guidance={"scalars": 0}).Reload()
+    assert [(e.step, e.value, e.wall_time) for e in events.Scalars("loss")] == [
+        (1, 4.0, STARTED + 1),
+        (2, math.inf, STARTED + 2),
+    ]
+    name = "decoder.layers.1.mlp.weight"
+    row = table.filter((pa.compute.field("name") == name) & (pa.compute.field("stat") == "grad"))
+    read = read_moments({each: row[each].to_numpy() for each in ("count", "mean", "m2", "m3", "m4")})
+    for statistic in ("mean", "std", "rms", "kurtosis"):
+        found = events.Scalars(f"moments/grad/{name}/{statistic}")
+        assert [e.step for e in found] == [1, 2, 3]
+        # A step without a scalar is of the last one before.
+        assert [e.wall_time - STARTED for e in found] == [1, 2, 2]
+        np.testing.assert_allclose([e.value for e in found], read[statistic], rtol=1e-6)
+    # What is not known is not there.
+    assert f"moments/grad/{name}/max" in events.Tags()["scalars"]
+    assert f"moments/grad/{name}/min" not in events.Tags()["scalars"]
+
+
+def test_ranks_are_named_where_there_are_several(run):
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    write(run.folder, "scalars", scalars((1, 0, "loss", 4.0), (1, 3, "loss", 5.0)))
+    run.export("tensorboard", "board", streams="scalars")
+    events = accumulator.EventAccumulator("board").Reload()
+    assert events.Tags()["scalars"] == ["loss/rank0", "loss/rank3"]
+
+
+def test_safetensors_has_each_tensor_in_its_shape_with_what_it_is(run, tmp_path, monkeypatch):
+    twice = np.full((1, 2, 2), np.inf, np.float32)
+    rows = [tensor(step, 0, "QKV_mat_mul", "q", "NoOp()", twice * step) for step in (1, 1, 2)]
+    rows[1]["pass"] = "backward"
+    write(
+        run.folder,
+        "tensors",
+        [*rows, tensor(2, -1, "InputTokens", "", "NoOp()", np.ones((1, 3), np.float32))],
+    )
+    assert run.export("safetensors", "out") == {"tensors": 4}
+    with safe_open("out/tensors-00001.safetensors", "np") as file:
+        said = file.metadata()
+        assert sorted(file.keys()) == [
+            *("1/QKV_mat_mul/q/0/0", "1/QKV_mat_mul/q/0/0#2", "2/InputTokens/-/-1/0", "2/QKV_mat_mul/q/0/0")
+        ]
+        np.testing.assert_array_equal(file.get_tensor("1/QKV_mat_mul/q/0/0"), twice)
+        assert file.get_tensor("2/InputTokens/-/-1/0").shape == (1, 3)
+    assert said["run"] == RUN_ID
+    assert json.loads(said["1/QKV_mat_mul/q/0/0#2"]) == {
+        "step": 1,
+        "flag": "QKV_mat_mul",
+        "part": "q",
+        "layer": 0,
+        "rank": 0,
+        "compressor": "NoOp()",
+        "pass": "backward",
+        "phase": "train",
+        "micro_batch": 0,
+    }
+    monkeypatch.setattr("megalens.runs.exports.tensor_files._FILE_BYTES", 30)
+    run.export("safetensors", "small")
+    assert len(list(Path("small").glob("tensors-*.safetensors"))) == 2
+
+
+def test_files_of_statistics_are_exported_too(tmp_path, monkeypatch):
+    monkeypatch.setenv("MEGALENS_CACHE_DIR", str(tmp_path / "cache"))
+    with open_run(write_tree(tmp_path / "big")) as run:
+        assert run.export("parquet", tmp_path / "out") == {"moments": 160}
+
+
+def test_what_is_there_is_replaced_only_with_force_and_only_an_export(run, tmp_path):
+    run.export("parquet", "out", "scalars")
+    with pytest.raises(
+        ClientError, match=r"out is there already\. Give another folder, or replace it with force"
+    ):
+        run.export("csv", "out")
+    run.export("csv", "out", "scalars", force=True)
+    assert sorted(os.listdir("out")) == ["export.json", "scalars.csv"]
+    assert json.loads(Path("out/export.json").read_text())["rows"] == {"scalars": 7}
+    Path("out/mine.txt").write_text("mine")
+    for taken in ("out", run.folder, run.folder / "run.json"):
+        with pytest.raises(ClientError, match="holds more than an export wrote"):
+            run.export("csv", taken, force=True)
+    Path("empty").mkdir()
+    run.export("csv", "empty", "scalars")
+    assert sorted(os.listdir(tmp_path)) == ["empty", "out", "run"]
+
+
+@pytest.mark.parametrize("to", ["parquet", "csv", "tensorboard", "safetensors"])
+def test_one_that_is_cancelled_leaves_nothing_and_what_was_there(run, tmp_path, to):
+    told = []
+
+    def cancel(*words):
+        told.append(words)
+        raise KeyboardInterrupt
+
+    run.export("csv", "out", "scalars")
+    before = Path("out/scalars.csv").read_bytes()
+    for force, path in ((True, "out"), (False, "new")):
+        with pytest.raises(KeyboardInterrupt):
+            export_run(run._hello["run"], all_rows(run), to, path, force=force, progress=cancel)
+    assert told[0][1] >= told[0][0] > 0
+    assert sorted(os.listdir(tmp_path)) == ["out", "run"]
+    assert Path("out/scalars.csv").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        ({"to": "xlsx"}, "bad-parameter", "to=… must be one of parquet, csv, tensorboard, safetensors"),
+        ({"to": "csv", "streams": ["nothing"]}, "bad-parameter", "streams=… must be any of tensors, moments"),
+        ({"to": "safetensors", "streams": "scalars"}, "bad-parameter", "any of tensors with safetensors"),
+        ({"to": "csv", "streams": "tokens"}, "not-found", "no rows of tokens, so there is nothing to export"),
+        ({"to": "csv", "path": "run/run.json/out"}, "unwritable", "cannot be written"),
+    ],
+)
+def test_what_cannot_be_exported_is_said(run, arguments, code, words):
+    with pytest.raises(ClientError, match=words) as refused:
+        run.export(**arguments)
+    assert refused.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("to", "package", "extra"),
+    [("tensorboard", "tensorboardX", "tensorboard"), ("safetensors", "safetensors.numpy", "tracer")],
+)
+def test_a_package_that_is_missing_is_said_with_what_installs_it(
+    run, tmp_path, monkeypatch, to, package, extra
+):
+    for name in [name for name in sys.modules if name.startswith("tensorboardX")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ClientError, match=rf"pip install 'megalens\[{extra}\]'") as refused:
+        run.export(to)
+    assert refused.value.code == "not-installed"
+    assert os.listdir(tmp_path) == ["run"]
+
+
+def test_the_command_prints_the_rows_and_says_what_it_cannot_do(run, tmp_path, capsys, monkeypatch):
+    assert main(["export", "run", "--to", "parquet", "--streams", "scalars,audit"]) == 0
+    out = capsys.readouterr().out
+    assert [line.split() for line in out.splitlines()] == [
+        ["7", "rows", "of", "scalars"],
+        ["4", "rows", "of", "audit"],
+        ["Wrote", f"{RUN_ID}-parquet"],
+    ]
+    assert main(["export", "run", "--to", "parquet", "--streams", "scalars"]) == 2
+    assert "is there already" in capsys.readouterr().err
+    assert main(["export", "run", "--to", "csv", "-o", f"{RUN_ID}-parquet", "--force"]) == 0
+    assert main(["export", "nowhere", "--to", "csv"]) == 2
+    assert "megalens export: " in capsys.readouterr().err
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("megalens.runs.moments.ProgressBar.__call__", interrupted)
+    assert main(["export", "run", "--to", "csv", "-o", "cancelled"]) == 130
+    assert "cancelled; nothing was written" in capsys.readouterr().err
+    assert not (tmp_path / "cancelled").exists()
+
+
+MEASURED = """
+import resource, sys
+import duckdb, pandas, pyarrow.parquet, safetensors.numpy, tensorboardX.event_file_writer
+from megalens.runs import open_run
+import megalens.runs.exports.table_files
+run = open_run(sys.argv[1])
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(*run.export(sys.argv[2], sys.argv[3], sys.argv[4]).values())
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+"""
+MIB = {"parquet": 250, "safetensors": 450, "csv": 250, "tensorboard": 200}
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    """A recording of 1 GiB of tensors and 300 MB of statistics in memory, whose ranks came one after the other."""
+    folder = write_run(tmp_path_factory.mktemp("large") / "run", steps=1)
+    row = tensor(1, 0, "MLP1_mat_mul", "", "NoOp()", np.zeros((1, 512, 512), np.float32))
+    rows = pa.Table.from_pylist([row], stream_schema("tensors"))
+    statistics = moment_table(range(100), names=[f"layers.{place}.weight" for place in range(1000)])
+    for stream, table, steps in (("tensors", rows, 512), ("moments", statistics, 5)):
+        with pq.ParquetWriter(folder / f"{stream}.parquet", table.schema, compression="zstd") as writer:
+            for rank in (0, 1):
+                for step in range(steps):
+                    shifted = pa.compute.add(table["step"], step * (100 if stream == "moments" else 1))
+                    ranks = pa.array([rank] * len(table), pa.int32())
+                    piece = table.set_column(0, table.schema.field(0), shifted)
+                    writer.write_table(
+                        piece.set_column(
+                            table.schema.get_field_index("rank"), table.schema.field("rank"), ranks
+                        )
+                    )
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("to", "stream", "rows"),
+    [
+        ("parquet", "tensors", 1024),
+        ("safetensors", "tensors", 1024),
+        ("csv", "moments", 2_000_000),
+        ("parquet", "moments", 2_000_000),
+    ],
+)
+def test_memory_stays_bounded(large, tmp_path, to, stream, rows):
+    command = [sys.executable, "-c", MEASURED, str(large), to, str(tmp_path / "out"), stream]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    written, grown = map(int, done.stdout.split())
+    assert written == rows
+    assert grown < MIB[to], grown
