@@ -127,6 +127,32 @@ async def test_a_recording_is_deleted_and_nothing_else(ask, run_folder):
     assert pq.read_table(other / "scalars.parquet").num_rows > 0
 
 
+async def test_folders_of_streams_are_counted_and_deleted_and_what_others_put_there_stays(
+    ask, run_folder, tmp_path
+):
+    before = (await entry(ask))["bytes"]
+    (run_folder / "spans").mkdir()
+    for name in ("000000-step-1.parquet", "000001-step-9.arrows", "000001-step-9.parquet.partial"):
+        (run_folder / "spans" / name).write_bytes(b"rows")
+    assert (await entry(ask))["bytes"] == before + 12
+    (run_folder / "spans" / "mine.txt").write_bytes(b"mine")
+    (tmp_path / "others").mkdir()
+    kept = tmp_path / "others" / "000000-step-1.parquet"
+    kept.write_bytes(b"rows")
+    (run_folder / "memory").mkdir()
+    (run_folder / "memory" / kept.name).write_bytes(b"no stream of ours")
+    (run_folder / "audit").symlink_to(kept.parent)
+    assert (await ask("runs", RUN, method="DELETE"))[:2] == (200, {"gone": False})
+    assert kept.read_bytes() == b"rows"
+    assert sorted(str(path.relative_to(run_folder)) for path in run_folder.rglob("*")) == [
+        "audit",
+        "memory",
+        f"memory/{kept.name}",
+        "spans",
+        "spans/mine.txt",
+    ]
+
+
 async def test_what_others_put_into_the_folder_stays(ask, run_folder, tmp_path):
     (run_folder / "checkpoint.pt").write_bytes(b"weights")
     (run_folder / "training_stats").mkdir()
