@@ -1,9 +1,11 @@
 """What a person does with the runs that are kept: notes, tags, deleting, and the table that compares them."""
 
 import asyncio
+import errno
 import json
 import os
 import shutil
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -239,3 +241,23 @@ async def test_a_loss_that_is_not_finite_is_told_as_text(ask, run_folder):
 async def test_a_table_of_runs_that_cannot_be_read_says_nothing_of_them(ask, run_folder):
     (run_folder / "scalars.parquet").write_bytes(b"PAR1 no more")
     assert (await ask("summaries"))[1]["runs"][RUN]["loss"] is None
+
+
+async def test_losses_in_a_folder_that_may_not_be_listed_cost_no_other_run_its_summary(
+    ask, run_folder, monkeypatch
+):
+    recorded(run_folder.parent, "other")
+    (run_folder / "scalars").mkdir()
+    listed = os.scandir
+
+    def scandir(path):
+        # As the system answers a person: who runs these tests may be allowed everything.
+        if Path(path) == run_folder / "scalars":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return listed(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    status, body, _ = await ask("summaries")
+    assert status == 200
+    assert body["runs"][RUN]["loss"] is None
+    assert body["runs"]["other"]["loss"]["name"] == "loss"
