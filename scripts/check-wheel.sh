@@ -27,7 +27,8 @@ install() {
     while read -r line; do case $line in *WARNING:\ Location*) ;; *) echo "$line" ;; esac; done
 }
 install "$work/training" "${lines[0]}"
-install "$work/venv" "${lines[1]}" jupyterlab
+# Polars for the page that reads recordings with it.
+install "$work/venv" "${lines[1]}" jupyterlab polars
 # Nothing but the venv and the system's shell tools: a wheel that needs Node fails here.
 mkdir "$work/bin"
 for tool in sh env uname cat tee rm; do ln -s "$(command -v $tool)" "$work/bin/$tool"; done

@@ -18,6 +18,7 @@ OURS = {path.parent.name for path in (Path(megalens.__file__).parent / "instrume
 WORKING = """
     import argparse
 
+    from megalens.runs.exports import Format
     from megalens.slices import Slice
 
     SLICE = Slice(
@@ -25,6 +26,7 @@ WORKING = """
         run={"row_count": "counts_slice:row_count"},
         notebook={"row_count": "counts_slice:in_words"},
         answers={"counts": "counts_slice:count"},
+        exports={"counts": "counts_slice:COUNTS"},
         commands="counts_slice:add_commands",
     )
 
@@ -40,6 +42,14 @@ WORKING = """
     def count(rows, request, run, cancelled):
         number = sum(batch.num_rows for batch in rows.batches(request["stream"]))
         return {"run": run, "rows": number, "cancelled": cancelled.is_set()}
+
+
+    def write(export):
+        text = "".join(f"{stream} {batch.num_rows};" for stream in export.streams for batch in export.batches(stream))
+        (export.folder / "counts.txt").write_text(text)
+
+
+    COUNTS = Format(write, ("scalars", "audit"))
 
 
     def add_commands(commands):
@@ -100,6 +110,14 @@ def test_a_slice_adds_commands(install, capsys):
     install("counts_slice", WORKING)
     assert main(["count-to", "3"]) == 7
     assert capsys.readouterr().out == "1 2 3\n"
+
+
+def test_a_slice_exports_in_a_format_of_its_own(install, tmp_path, capsys):
+    install("counts_slice", WORKING)
+    folder = write_run(tmp_path / RUN_ID, steps=3, layers=2)
+    assert main(["export", str(folder), "--to", "counts", "-o", str(tmp_path / "out")]) == 0
+    assert (tmp_path / "out" / "counts.txt").read_text() == "scalars 7;audit 4;"
+    assert "7 rows of scalars" in capsys.readouterr().out
 
 
 def test_a_run_without_the_slice_has_no_such_attribute(tmp_path):

@@ -18,6 +18,7 @@ from safetensors import safe_open
 
 from megalens.__main__ import main
 from megalens.protocol import read_moments, stream_schema
+from megalens.protocol.segments import segment_name
 from megalens.runs import ClientError, open_run
 from megalens.runs.exports import export_run
 from megalens.runs.run_rows import all_rows
@@ -44,7 +45,8 @@ def test_parquet_has_a_file_for_each_stream_sorted_by_step(run, tmp_path):
         *("audit.parquet", "export.json", "moments.parquet", "scalars.parquet", "tensors.parquet")
     ]
     for stream in ("tensors", "scalars", "audit"):
-        assert pq.read_table(out / f"{stream}.parquet").equals(run.table(stream))
+        # Texts, since NaN does not equal itself.
+        assert str(pq.read_table(out / f"{stream}.parquet").to_pylist()) == str(run.table(stream).to_pylist())
     written = pq.read_table(out / "moments.parquet")
     # Rows of one step stay in the order in which they came.
     assert written.to_pylist() == sorted(late, key=lambda row: row["step"])
@@ -247,28 +249,28 @@ before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 print(*run.export(sys.argv[2], sys.argv[3], sys.argv[4]).values())
 print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 """
-MIB = {"parquet": 250, "safetensors": 450, "csv": 250, "tensorboard": 200}
+MIB = {"tensors": 512, "moments": 256}
 
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory):
-    """A recording of 1 GiB of tensors and 300 MB of statistics in memory, whose ranks came one after the other."""
+    """A recording of 768 MiB of tensors and 500 MB of statistics in memory, in a segment for each of two ranks of the same steps."""
     folder = write_run(tmp_path_factory.mktemp("large") / "run", steps=1)
     row = tensor(1, 0, "MLP1_mat_mul", "", "NoOp()", np.zeros((1, 512, 512), np.float32))
-    rows = pa.Table.from_pylist([row], stream_schema("tensors"))
-    statistics = moment_table(range(100), names=[f"layers.{place}.weight" for place in range(1000)])
-    for stream, table, steps in (("tensors", rows, 512), ("moments", statistics, 5)):
-        with pq.ParquetWriter(folder / f"{stream}.parquet", table.schema, compression="zstd") as writer:
-            for rank in (0, 1):
-                for step in range(steps):
-                    shifted = pa.compute.add(table["step"], step * (100 if stream == "moments" else 1))
-                    ranks = pa.array([rank] * len(table), pa.int32())
-                    piece = table.set_column(0, table.schema.field(0), shifted)
-                    writer.write_table(
-                        piece.set_column(
-                            table.schema.get_field_index("rank"), table.schema.field("rank"), ranks
-                        )
-                    )
+    tensors = pa.Table.from_pylist([{**row, "step": step} for step in range(8)], stream_schema("tensors"))
+    moments = moment_table(range(100), names=[f"layers.{place}.weight" for place in range(1000)])
+    for stream, table, groups in (("tensors", tensors, 48), ("moments", moments, 5)):
+        (folder / f"{stream}.parquet").unlink(missing_ok=True)
+        (folder / stream).mkdir()
+        steps = len(table["step"].unique())
+        for rank in (0, 1):
+            path = folder / stream / segment_name(rank, 0, ".parquet")
+            with pq.ParquetWriter(path, table.schema, compression="zstd") as writer:
+                for at in range(groups):
+                    columns = {name: table[name] for name in table.column_names}
+                    columns["step"] = pa.compute.add(table["step"], at * steps)
+                    columns["rank"] = pa.array([rank] * len(table), pa.int32())
+                    writer.write_table(pa.table(columns, table.schema))
     return folder
 
 
@@ -276,10 +278,9 @@ def large(tmp_path_factory):
 @pytest.mark.parametrize(
     ("to", "stream", "rows"),
     [
-        ("parquet", "tensors", 1024),
-        ("safetensors", "tensors", 1024),
+        ("parquet", "tensors", 768),
+        ("safetensors", "tensors", 768),
         ("csv", "moments", 2_000_000),
-        ("parquet", "moments", 2_000_000),
     ],
 )
 def test_memory_stays_bounded(large, tmp_path, to, stream, rows):
@@ -287,4 +288,4 @@ def test_memory_stays_bounded(large, tmp_path, to, stream, rows):
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     written, grown = map(int, done.stdout.split())
     assert written == rows
-    assert grown < MIB[to], grown
+    assert grown < MIB[stream], grown

@@ -14,7 +14,7 @@ from ..query import Query
 
 __all__ = ["OrderedRows", "look_over"]
 
-_PIECE_BYTES = 32 * 2**20
+_PIECE_BYTES = 16 * 2**20
 
 
 @dataclass(frozen=True)

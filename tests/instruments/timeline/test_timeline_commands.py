@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from recorded_run import write_run
@@ -74,3 +76,29 @@ def test_a_compressed_trace_is_at_most_twice_the_recording(recorded, tmp_path):
     out = tmp_path / "trace.json.gz"
     main(["timeline", "export", str(recorded[0]), "-o", str(out)])
     assert out.stat().st_size <= 2 * (recorded[0] / "spans.parquet").stat().st_size
+
+
+def test_a_run_is_exported_for_perfetto_with_its_alarms_where_their_steps_ended(recorded, tmp_path, capsys):
+    folder = shutil.copytree(recorded[0], tmp_path / "run")
+    schema = stream_schema("alarms")
+    blank = {field.name: "" if pa.types.is_string(field.type) else 0 for field in schema}
+    alarms = [{**blank, "step": step, "rank": 2, "rule": "slow_rank"} for step in (3, 99)]
+    pq.write_table(pa.Table.from_pylist(alarms, schema), folder / "alarms.parquet")
+    assert main(["export", str(folder), "--to", "perfetto", "-o", str(tmp_path / "out")]) == 0
+    table, _ = simulate(JOB)
+    assert f"{len(table):,} rows of spans" in capsys.readouterr().out
+    events = json.loads(gzip.decompress((tmp_path / "out" / "trace.json.gz").read_bytes()))["traceEvents"]
+    spans = [each for each in events if each["ph"] == "X"]
+    assert len(spans) == len(table)
+    (instant,) = [each for each in events if each["ph"] == "i"]
+    (step,) = [each for each in spans if (each["cat"], each["pid"], each["args"]["step"]) == ("step", 2, 3)]
+    assert (instant["name"], instant["pid"]) == ("slow_rank", 2)
+    assert instant["ts"] == pytest.approx(step["ts"] + step["dur"], abs=0.01)
+    other = write_run(tmp_path / "other", steps=1, layers=1)
+    assert main(["export", str(other), "--to", "perfetto", "-o", str(tmp_path / "none")]) == 2
+    assert "no rows of alarms, spans" in capsys.readouterr().err
+    assert (
+        main(["export", str(folder), "--to", "perfetto", "--streams", "alarms", "-o", str(tmp_path / "none")])
+        == 2
+    )
+    assert "has no spans" in capsys.readouterr().err
