@@ -94,24 +94,11 @@ class PieceReading:
         OSError, ValueError, pyarrow.ArrowException, ClientError
             When it is gone or damaged.
         """
-        # Only who reads sealed rows needs it, and the start should not wait for it.
-        import pyarrow.parquet as pq
-
         if path != self._path:
             self.close()
-            self._checked = self._files.enter_context(opened_parquet(path))
-            self._parquet = self._files.enter_context(
-                pq.ParquetFile(path, read_dictionary=_WORDS, metadata=self._checked.metadata)
-            )
-            self._path, self._there = path, set(self._checked.schema.names)
-        return self._checked
-
-    def table(self, path: Path, group: int, columns: Sequence[str]) -> pa.Table:
-        """Return columns of a row group, after a look at what they unfold to; raises as :meth:`file`."""
-        file = self.file(path)
-        there = [name for name in columns if name in self._there]
-        file.check_group(group, there)
-        return self._parquet.read_row_group(group, columns=there)
+            self._file = self._files.enter_context(opened_parquet(path, _WORDS))
+            self._path = path
+        return self._file
 
     def close(self) -> None:
         """Let go of the file. Safe twice."""
@@ -207,15 +194,16 @@ class SealedPiece(Piece):
 
     def __init__(self, path: Path, group: int, reading: PieceReading, until: int = LAST_STEP + 1) -> None:
         self._path, self._group, self._until = path, group, until
-        self.low, self.high, self.listed = _listed(reading.table(path, group, _LISTED), until)
-        most = reading.file(path).chunk("samples", group).high
+        file = reading.file(path)
+        self.low, self.high, self.listed = _listed(file.group(group, _LISTED), until)
+        most = file.chunk("samples", group).high
         if most is None:
-            most = pc.max(reading.table(path, group, ["samples"])["samples"]).as_py()
+            most = pc.max(file.group(group, ["samples"])["samples"]).as_py()
         self.samples = most is not None and most >= 0
 
     def read(self, reading: PieceReading) -> Chunk:
         """Return the rows that are wanted, ordered by step."""
-        chunk = reading.chunk(reading.table(self._path, self._group, reading.columns()))
+        chunk = reading.chunk(reading.file(self._path).group(self._group, reading.columns()))
         return (
             chunk
             if self._until > LAST_STEP
@@ -314,19 +302,17 @@ def _listed(table: pa.Table, until: int = LAST_STEP + 1) -> tuple[int, int, dict
     """Return first and last step of the rows before a step, and what there is of each stat."""
     step, stats, names = _numbers(table, "step"), _coded(table["stat"]), _coded(table["name"])
     code, name, known = _codes(stats), _codes(names), stats.dictionary.to_pylist()
-    counts = (name >= 0) & (step < until)
-    whole = bool(counts.all())
+    # Most pieces are of one stat, and all their rows count.
+    counts = None if until > LAST_STEP and not names.null_count else (name >= 0) & (step < until)
+    if counts is None and (len(known) > 1 or stats.null_count):
+        counts = np.ones(len(step), bool)
     found: dict[str, Listed] = {}
     for at, stat in enumerate(known):
-        if stat not in MOMENT_STATS:
-            continue
-        of = slice(None) if len(known) == 1 and whole and not stats.null_count else (code == at) & counts
-        steps, of_stat = step[of], name[of]
-        if not len(steps):
-            continue
-        used = np.zeros(len(names.dictionary), bool)
-        used[of_stat] = True
-        found[stat] = Listed(len(of_stat), _different(steps), _names(stat, names.dictionary, used))
+        of = slice(None) if counts is None else (code == at) & counts
+        steps, used = step[of], np.zeros(len(names.dictionary), bool)
+        if stat in MOMENT_STATS and len(steps):
+            used[name[of]] = True
+            found[stat] = Listed(len(steps), _different(steps), _names(stat, names.dictionary, used))
     low = min((int(one.steps[0]) for one in found.values()), default=LAST_STEP + 1)
     high = max((int(one.steps[-1]) for one in found.values()), default=-1)
     return low, high, found
