@@ -346,11 +346,10 @@ class ParquetStream:
             for at in self._groups(query):
                 self.check_group(at, read)
                 for batch in parquet.iter_batches(self._batch_rows(at, read), row_groups=[at], columns=read):
+                    # Texts may be no UTF-8, and their places outside of the dictionary.
+                    batch.validate(full=True)
                     kept = batch if filters is None else batch.filter(filters)
-                    for piece in pieces.cut(kept.select(columns), wanted):
-                        # Texts may be no UTF-8.
-                        piece.validate(full=True)
-                        yield piece
+                    yield from pieces.cut(kept.select(columns), wanted)
 
     def _groups(self, query: Query) -> Iterator[int]:
         """Yield the row groups that may have rows of a query's steps."""

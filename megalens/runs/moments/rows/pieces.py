@@ -111,7 +111,10 @@ class Reading:
         file = self.file(path)
         there = [name for name in columns if name in self._there]
         file.check_group(group, there)
-        return self._parquet.read_row_group(group, columns=there)
+        table: pa.Table = self._parquet.read_row_group(group, columns=there)
+        # A text's place may lie outside of its dictionary.
+        table.validate(full=True)
+        return table
 
     def close(self) -> None:
         """Let go of the file. Safe twice."""
