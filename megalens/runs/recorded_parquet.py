@@ -318,7 +318,10 @@ class ParquetStream:
         """Return those columns of a row group that the file has, after a look at what they unfold to."""
         there = [name for name in columns if name in self._leaves]
         self.check_group(at, there)
-        return self._parquet.read_row_group(at, columns=there)
+        table: pa.Table = self._parquet.read_row_group(at, columns=there)
+        # A text's place may lie outside of its dictionary.
+        table.validate(full=True)
+        return table
 
     def steps(self) -> tuple[int, int] | None:
         """Return the least and the largest step, by the figures of the footer where it has them; None where there are no rows."""
@@ -359,11 +362,10 @@ class ParquetStream:
             for at in self._groups(query):
                 self.check_group(at, read)
                 for batch in parquet.iter_batches(self._batch_rows(at, read), row_groups=[at], columns=read):
+                    # Texts may be no UTF-8, and their places outside of the dictionary.
+                    batch.validate(full=True)
                     kept = batch if filters is None else batch.filter(filters)
-                    for piece in pieces.cut(kept.select(columns), wanted):
-                        # Texts may be no UTF-8.
-                        piece.validate(full=True)
-                        yield piece
+                    yield from pieces.cut(kept.select(columns), wanted)
 
     def _groups(self, query: Query) -> Iterator[int]:
         """Yield the row groups that may have rows of a query's steps."""
