@@ -66,11 +66,11 @@ CHECKS = (
     Check("example extension", ("npm", "run", "--silent", "build:example"), fast=False),
     Check("generated types, Python", (PYTHON, "-m", "scripts.message_types", "--check")),
     Check("golden fixtures", (PYTHON, "-m", "scripts.make_fixtures", "--check")),
-    Check("jest", JEST, 600, fast=False, suite=True),
+    Check("jest", JEST, 1200, fast=False, suite=True),
     Check(
         "jest, fast",
         (*JEST, "--testPathIgnorePatterns", "fuzz", "\\.slow\\."),
-        480,
+        600,
         suite=True,
     ),
     Check(
@@ -83,7 +83,7 @@ CHECKS = (
     Check(
         "pytest, fast",
         (PYTHON, "-m", "pytest", "-n", "2", *SHARED, "-m", "not slow", "--hypothesis-profile", "fast"),
-        480,
+        600,
         suite=True,
     ),
     Check(
