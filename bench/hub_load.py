@@ -17,11 +17,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from bench.common import Row, percentile, ratio, write_results
 from bench.hub_load_clients import ROWS
 from megalens.hub.discovery import find_hub
+from megalens.runs import RunFolder
 
 _MIB = 1024 * 1024
 _BACKLOG, _QUEUE = 64 * _MIB, 32 * _MIB
@@ -101,9 +100,7 @@ def _measure(options: argparse.Namespace, record: Path) -> dict[str, Any]:
             child.write({})
         seen = viewers.read()
         hub.end()
-        recorded = sum(
-            pq.ParquetFile(path).metadata.num_rows for path in Path(entry.record).glob("tensors.parquet")
-        )
+        recorded = RunFolder(entry.record).read("tensors", columns=["step"]).num_rows
         return {
             **seen,
             "sent": sent,

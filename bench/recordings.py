@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from megalens.hub.segment_file import seal_tail
-from megalens.protocol import STREAMS, stream_schema
+from megalens.protocol import STREAMS, segment_name, stream_schema
 
 __all__ = ["ITEMS", "write_recording"]
 
@@ -54,7 +54,8 @@ def write_recording(folder: Path, series: int, steps: int) -> Path:
         names = [f"decoder.layers.{at // 4}.{ITEMS[at % 4]}.weight" for at in range(series)]
     schema = stream_schema("moments")
     together = max(1, 25_000 // series)
-    path = folder / "moments.arrows"
+    path = folder / "moments" / segment_name(0, 1, ".arrows")
+    path.parent.mkdir()
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, schema) as writer:
         for first in range(1, steps + 1, together):
             found = np.repeat(np.arange(first, min(first + together, steps + 1)), series)

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from megalens.hub.segment_file import seal_tail
-from megalens.protocol import STREAMS, stream_schema
+from megalens.protocol import STREAMS, segment_name, stream_schema
 from tests.kit.simulated_jobs import Fault, Job, simulate
 
 from .common import write_results
@@ -71,7 +71,8 @@ def _recorded(folder: Path, job: Job) -> tuple[Path, int]:
     (folder / "run.json").write_text(json.dumps(header), encoding="utf-8")
     schema = stream_schema("spans")
     table = simulate(job)[0].sort_by("step").select(schema.names).cast(schema)
-    path = folder / "spans.arrows"
+    path = folder / "spans" / segment_name(0, 1, ".arrows")
+    path.parent.mkdir()
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, schema) as writer:
         writer.write_table(table, max_chunksize=_TOGETHER)
     seal_tail(path, STREAMS["spans"])

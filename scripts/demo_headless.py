@@ -158,12 +158,12 @@ def _read_figures(run: Run, outcome: Outcome) -> None:
 
 
 def _check_recording(folder: Path, outcome: Outcome) -> None:
-    from megalens.runs import ClientError, open_run
+    from megalens.runs import ClientError, RunFolder, open_run
 
     until(lambda: (folder / "run.json").exists(), 10, f"nothing was recorded in megalens-runs/{folder.name}")
     try:
-        # The hub packs the recording after the training has said goodbye.
-        until(lambda: (folder / "tensors.parquet").exists(), 60, "the recording was not packed within 60 s")
+        # The hub closes the recording after the training has said goodbye.
+        until(lambda: RunFolder(folder).closed, 60, "the recording was not closed within 60 s")
         with open_run(folder) as recorded:
             rows = recorded.scalars("loss").num_rows
     except (ClientError, DemoError) as error:

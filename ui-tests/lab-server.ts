@@ -3,12 +3,12 @@ import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSyn
 import { createServer, type AddressInfo } from 'net';
 import { tmpdir } from 'os';
 import { join, resolve } from 'path';
-import { start, until, type IProcess } from './processes';
+import { until, warmStarter, type IProcess } from './processes';
 
 const ROOT = resolve(__dirname, '..');
 const PIPELINE = join(ROOT, 'examples/pipeline/train.py');
 const PYTHON = join(ROOT, '.venv/bin/python');
-/** Seconds that a process may take until it answers; torch alone is imported in 20 on a busy machine. */
+/** Seconds that a process may take until it answers; torch, which the first one waits for, is imported in 20 on a busy machine. */
 const START_WITHIN = 75;
 
 /** A running JupyterLab with a folder of its own. */
@@ -62,6 +62,12 @@ export async function withLab(basePath: string, use: (lab: ILab) => Promise<void
     join(settings, 'notification.jupyterlab-settings'),
     '{"fetchNews": "false", "checkForUpdates": false}'
   );
+  // At every start of a page JupyterLab would ask npm, in a process of its own, whether it should be built anew.
+  mkdirSync(join(home, 'config/labconfig'), { recursive: true });
+  writeFileSync(
+    join(home, 'config/labconfig/page_config.json'),
+    '{"buildCheck": false, "buildAvailable": false}'
+  );
   const env: NodeJS.ProcessEnv = {
     ...process.env,
     PATH: `${join(ROOT, '.venv/bin')}:${process.env.PATH}`,
@@ -77,13 +83,13 @@ export async function withLab(basePath: string, use: (lab: ILab) => Promise<void
   const token = randomBytes(16).toString('hex');
   const port = await freePort();
   const url = `http://127.0.0.1:${port}${basePath}`;
+  // Threads of OpenMP are counted when torch is loaded: one is enough for models as small as these.
+  const starter = warmStarter(PYTHON, join(__dirname, 'starter.py'), { ...env, OMP_NUM_THREADS: '1' });
   const processes: IProcess[] = [];
-  const server = start(
-    PYTHON,
+  const server = await starter.start(
     [
       '-m',
-      'jupyter',
-      'lab',
+      'jupyterlab',
       '--no-browser',
       '--allow-root',
       // JupyterLab's own switch for tests: the page says when its start is over.
@@ -107,8 +113,7 @@ export async function withLab(basePath: string, use: (lab: ILab) => Promise<void
       ...['-m', 'torch.distributed.run', '--nproc-per-node=2', '--standalone', PIPELINE],
       ...[`--name=${name}`, `--record=${join(folder, 'megalens-runs')}`, '--steps=1000000', '--layers=4']
     ];
-    const training = start(
-      PYTHON,
+    const training = await starter.start(
       options.pipeline
         ? pipeline
         : [
@@ -122,11 +127,11 @@ export async function withLab(basePath: string, use: (lab: ILab) => Promise<void
             ...(options.monitor ? ['--monitor'] : []),
             ...(options.timeline ? ['--timeline=phases'] : [])
           ],
-      { ...env, OMP_NUM_THREADS: options.pipeline ? '1' : env.OMP_NUM_THREADS }
+      env
     );
     processes.push(training);
     const named = () => {
-      if (training.child.exitCode !== null) {
+      if (training.code !== undefined) {
         throw new Error(training.output.join('\n'));
       }
       return options.pipeline
@@ -138,7 +143,7 @@ export async function withLab(basePath: string, use: (lab: ILab) => Promise<void
     // What torch loads for the first step is work too: no test counts it as waiting for a picture.
     const stepped = () => (named(), options.pipeline || training.output.includes('first step taken'));
     await until(`the first step of ${name}`, stepped, START_WITHIN);
-    const tell = (line: string) => void training.child.stdin?.write(`${line}\n`);
+    const { tell } = training;
     return { id, name, process: training, hub, spoil: () => tell('nan'), tell };
   };
   try {
@@ -146,7 +151,7 @@ export async function withLab(basePath: string, use: (lab: ILab) => Promise<void
       fetch(`${url}api`).then(
         answer => answer.ok,
         () => {
-          if (server.child.exitCode !== null) {
+          if (server.code !== undefined) {
             throw new Error(server.output.join('\n'));
           }
           return false;
@@ -160,7 +165,7 @@ export async function withLab(basePath: string, use: (lab: ILab) => Promise<void
       throw new Error(died.map(each => each.output.join('\n')).join('\n\n'));
     }
   } finally {
-    await Promise.all(processes.map(each => each.end()));
+    await starter.end();
     // A hub lingers for viewers and packs its recording; nobody wants it any more, and its own process id says which one to end.
     for (const { pid } of hubs()) {
       try {

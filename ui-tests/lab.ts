@@ -1,9 +1,14 @@
 import { writeFileSync } from 'fs';
-import { join, resolve } from 'path';
+import { join } from 'path';
 import { expect, test as base, type BrowserContext, type Locator, type Page } from '@playwright/test';
 import { withLab, type ILab } from './lab-server';
+import { picture, PICTURES } from './picture';
 
-const SHOTS = resolve(__dirname, 'screenshots');
+/** The one that JupyterLab starts with is the last. */
+export const THEMES = [
+  ['JupyterLab Dark', 'dark'],
+  ['JupyterLab Light', 'light']
+] as const;
 
 /** Options of a project. */
 export interface ILabOptions {
@@ -14,7 +19,10 @@ export interface ILabOptions {
 /** What JupyterLab itself tells about its start and about the kernel of the notebook in front. */
 interface IExposedApp {
   restored: Promise<void>;
+  commands: { execute(name: string, options: object): Promise<unknown> };
   shell: {
+    widgets(area: 'main'): Iterable<{ dispose(): void }>;
+    collapseLeft(): void;
     currentWidget: {
       context?: {
         sessionContext?: {
@@ -30,10 +38,21 @@ interface IWorkerFixtures extends ILabOptions {
   lab: ILab;
   /** A browser that is logged in; it keeps JupyterLab's code in its cache from one test to the next. */
   session: BrowserContext;
+  /** The page of a file of tests, once it is loaded. */
+  kept: { file: string; page?: Page };
 }
 
-/** Tests with a real JupyterLab per worker and project, and one page per test. */
-export const test = base.extend<{ open: (path?: string) => Promise<Page> }, IWorkerFixtures>({
+interface IFixtures {
+  /**
+   * The page with JupyterLab, in which nothing but the launcher or one document is open.
+   *
+   * The tests of a file share it, as JupyterLab takes seconds to start: what a test chose in the panel is still chosen.
+   */
+  open: (path?: string) => Promise<Page>;
+}
+
+/** Tests with a real JupyterLab per worker and project; `page` is one of a test's own, `open` gives that of its file. */
+export const test = base.extend<IFixtures, IWorkerFixtures>({
   basePath: ['/', { option: true, scope: 'worker' }],
   lab: [async ({ basePath }, use) => withLab(basePath, use), { scope: 'worker', timeout: 90_000 }],
   session: [
@@ -56,15 +75,54 @@ export const test = base.extend<{ open: (path?: string) => Promise<Page> }, IWor
     await use(page);
     await page.close();
   },
-  open: async ({ page, lab }, use) => {
-    // Without a saved layout, which would be restored while a test already works with the page.
-    await use(async (path = 'lab?reset') => {
-      await page.goto(`${lab.url}${path}`);
-      await settled(page);
-      return page;
+  kept: [
+    async ({}, use) => {
+      const kept: IWorkerFixtures['kept'] = { file: '' };
+      await use(kept);
+      await kept.page?.close();
+    },
+    { scope: 'worker' }
+  ],
+  open: async ({ session, kept, lab }, use, { file }) => {
+    await use(async path => {
+      if (kept.page && kept.file === file) {
+        await cleared(kept.page, path);
+      } else {
+        await kept.page?.close();
+        Object.assign(kept, { file, page: await session.newPage() });
+        await load(kept.page!, lab, path);
+      }
+      return kept.page!;
     });
   }
 });
+
+/** Load JupyterLab in a page, with a document where its path is given. */
+export async function load(page: Page, lab: ILab, path?: string): Promise<void> {
+  // Without a saved layout, which would be restored while a test already works with the page.
+  await page.goto(`${lab.url}lab${path ? `/tree/${path}` : ''}?reset`);
+  await settled(page);
+}
+
+/** Close all that is open, and show a document or the launcher, as if JupyterLab had just started. */
+async function cleared(page: Page, path?: string): Promise<void> {
+  await page.setViewportSize(CONTEXT.viewport);
+  await page.evaluate(async document => {
+    const { commands, shell } = (window as unknown as { jupyterapp: IExposedApp }).jupyterapp;
+    const before = [...shell.widgets('main')];
+    shell.collapseLeft();
+    // Wherever the work area is empty, JupyterLab puts the launcher; closing a document would ask whether to save it.
+    if (document) {
+      await commands.execute('docmanager:open', { path: document });
+    }
+    before.forEach(widget => widget.dispose());
+  }, path);
+  if (!path) {
+    await expect(page.locator('.jp-Launcher')).toBeVisible();
+    await page.locator('.jp-Launcher').click({ position: { x: 4, y: 4 } });
+  }
+  await settled(page);
+}
 
 export { expect };
 export type { ILab, ITraining } from './lab-server';
@@ -209,13 +267,10 @@ export function writeNotebook(lab: ILab, name: string, cells: string[]): void {
   writeFileSync(join(lab.folder, name), JSON.stringify(notebook));
 }
 
-/** Take a picture in the dark theme and in the light one. */
-export async function shots(page: Page, name: string): Promise<void> {
-  for (const [theme, tone] of [
-    ['JupyterLab Dark', 'dark'],
-    ['JupyterLab Light', 'light']
-  ] as const) {
+/** Take a picture of the page, or of a part, in the dark theme and in the light one, where pictures are wanted. */
+export async function shots(page: Page, name: string, of: Page | Locator = page): Promise<void> {
+  for (const [theme, tone] of PICTURES ? THEMES : []) {
     await setTheme(page, theme);
-    await page.screenshot({ path: join(SHOTS, `${name}-${tone}.png`) });
+    await picture(of, `${name}-${tone}`);
   }
 }

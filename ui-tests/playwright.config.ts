@@ -9,14 +9,13 @@ export default defineConfig<object, ILabOptions>({
   expect: { timeout: 15_000 },
   // Each has a JupyterLab of its own, and mostly waits for it.
   workers: 2,
-  // JupyterLab itself now and then swallows a key or a click while it settles; what needed a second try is reported.
-  retries: 1,
+  retries: 0,
   fullyParallel: false,
   reporter: [['list']],
   use: {
     ...CONTEXT,
-    // A trace slows every step by a third; the second try of what failed has one.
-    trace: 'on-first-retry',
+    // One slows every step by a third: `--trace on` where something fails.
+    trace: 'off',
     launchOptions: {
       executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
       args: ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu']
@@ -24,6 +23,7 @@ export default defineConfig<object, ILabOptions>({
   },
   projects: [
     { name: 'deep base url', use: { basePath: '/team/lab/' } },
-    { name: 'root', use: { basePath: '/' }, grep: /@everywhere/ }
+    // Few tests, for which a second JupyterLab would take longer to start than they run.
+    { name: 'root', use: { basePath: '/' }, grep: /@everywhere/, workers: 1 }
   ]
 });

@@ -81,6 +81,9 @@ class Sealer:
 
         The child ends by itself once it has sealed what it is at, since nothing more comes.
         """
+        if self._sealing is not None:
+            # It may be done, or dead.
+            self._hear(self._sealing)
         self._let_go()
         self._sealing = None
         left = [*self._waiting, *self.failed]

@@ -59,7 +59,6 @@ _LATER = (
     "moments",
     "readings",
     "segments",
-    "stream_index",
     "tensor_name",
 )
 if TYPE_CHECKING:
@@ -70,7 +69,6 @@ if TYPE_CHECKING:
         moments,
         readings,
         segments,
-        stream_index,
         streams,
         tensor_name,
     )
@@ -80,7 +78,6 @@ if TYPE_CHECKING:
     from .moments import *
     from .readings import *
     from .segments import *
-    from .stream_index import *
     from .streams import *
     from .tensor_name import *
 
@@ -90,7 +87,6 @@ if TYPE_CHECKING:
     __all__ += moments.__all__
     __all__ += readings.__all__
     __all__ += segments.__all__
-    __all__ += stream_index.__all__
     __all__ += streams.__all__
     __all__ += tensor_name.__all__
 

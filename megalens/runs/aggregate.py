@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from ..protocol import merge_moments
 from .errors import ClientError
-from .moments.grouping.readings import reading_value
+from .moments.grouping.cells import reading_value
 from .query import Selection, half_width, selected
 
 __all__ = ["OF_WHOLE_ONLY", "OLDER", "STATISTICS", "trend"]

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from .errors import ClientError
 
-__all__ = ["even_stride", "trailing_mean", "check_rows", "check_unfolded"]
+__all__ = ["trailing_mean", "check_rows", "check_unfolded"]
 
 # A recorder's row group holds 16 MiB and at most one frame more, so that a recording of nothing but zeros is within these too.
 _ANY_BYTES = 128 * 1024 * 1024
@@ -74,11 +74,3 @@ def _windows(blocks: NDArray[np.float64]) -> NDArray[np.float64]:
     to_end = np.cumsum(blocks[:, ::-1], axis=1)[:-1, ::-1]
     from_start[:, :-1] += to_end[:, 1:]
     return from_start.ravel()
-
-
-def even_stride(places: NDArray[np.int64]) -> int | None:
-    """Return how far apart places are where each is as far from the one before and all ascend; None otherwise."""
-    if len(places) < 2:
-        return 0
-    apart = int(places[1] - places[0])
-    return apart if apart > 0 and (np.diff(places) == apart).all() else None

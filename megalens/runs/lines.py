@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ..protocol import CheckedBody, Stream
-from .moments.grouping.thinning import keep_extremes, stretches
+from .moments.grouping.series import keep_extremes, stretches
 from .query import Query
 
 __all__ = ["gap_starts", "line_order", "thin_line", "StreamMemory"]

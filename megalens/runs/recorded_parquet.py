@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -188,8 +188,15 @@ class FileStamp(NamedTuple):
 
 
 @contextmanager
-def opened_parquet(path: Path) -> Iterator[ParquetStream]:
+def opened_parquet(path: Path, words: Sequence[str] = ()) -> Iterator[ParquetStream]:
     """Open a packed stream.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    words : sequence of str
+        Columns of texts that are read as places in a dictionary.
 
     Raises
     ------
@@ -202,7 +209,7 @@ def opened_parquet(path: Path) -> Iterator[ParquetStream]:
     # Unbuffered: heads of pages are far apart.
     with open_plain(path, buffering=0) as file:
         known = _FOOTERS.of(path, file)
-        with pq.ParquetFile(path) as parquet:
+        with pq.ParquetFile(path, read_dictionary=list(words)) as parquet:
             yield ParquetStream(path, file, known, parquet, pq.ParquetFile)
 
 
@@ -307,6 +314,15 @@ class ParquetStream:
         for batch in self._parquet.iter_batches(_BATCH_ROWS, row_groups=[at], columns=[name]):
             yield batch.column(0)
 
+    def group(self, at: int, columns: Sequence[str]) -> pa.Table:
+        """Return those columns of a row group that the file has, after a look at what they unfold to."""
+        there = [name for name in columns if name in self._leaves]
+        self.check_group(at, there)
+        table: pa.Table = self._parquet.read_row_group(at, columns=there)
+        # A text's place may lie outside of its dictionary.
+        table.validate(full=True)
+        return table
+
     def steps(self) -> tuple[int, int] | None:
         """Return the least and the largest step, by the figures of the footer where it has them; None where there are no rows."""
         found: list[int] = []
@@ -346,11 +362,10 @@ class ParquetStream:
             for at in self._groups(query):
                 self.check_group(at, read)
                 for batch in parquet.iter_batches(self._batch_rows(at, read), row_groups=[at], columns=read):
+                    # Texts may be no UTF-8, and their places outside of the dictionary.
+                    batch.validate(full=True)
                     kept = batch if filters is None else batch.filter(filters)
-                    for piece in pieces.cut(kept.select(columns), wanted):
-                        # Texts may be no UTF-8.
-                        piece.validate(full=True)
-                        yield piece
+                    yield from pieces.cut(kept.select(columns), wanted)
 
     def _groups(self, query: Query) -> Iterator[int]:
         """Yield the row groups that may have rows of a query's steps."""

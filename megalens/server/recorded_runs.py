@@ -103,9 +103,9 @@ def _last_loss(folder: RunFolder) -> dict[str, Any] | None:
 
 
 def _stamp(folder: RunFolder) -> tuple[int, int] | None:
-    newest = stream_segments(folder.path, "scalars")[-1:]
+    # A folder that cannot be listed is told of where the run is opened.
     with contextlib.suppress(OSError):
-        for segment in newest:
+        for segment in stream_segments(folder.path, "scalars")[-1:]:
             info = segment.path.lstat()
             return info.st_mtime_ns, info.st_size
     return None

@@ -14,6 +14,7 @@ from hub_process import ROOT, WAIT
 from recorded_files import file_names, recorded_table
 
 from megalens.hub.options import HubError
+from megalens.hub.resumed import set_aside
 from megalens.hub.segment_file import clear_leftovers, seal_tail
 from megalens.protocol import STREAMS, stream_schema, stream_segments
 
@@ -119,6 +120,7 @@ def test_a_full_disk_leaves_the_tail_as_it_was(tmp_path, monkeypatch, call):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
+from megalens.hub.resumed import set_aside
 from megalens.hub.segment_file import seal_tail
 from megalens.protocol import STREAMS
 name, left = sys.argv[2], int(sys.argv[3])
@@ -149,3 +151,15 @@ def test_a_sealer_that_is_killed_loses_no_row_and_duplicates_none(tmp_path, call
     again = seal_tail(tail, SCALARS)
     assert file_names(tmp_path, "scalars") == [again.name]
     assert pq.read_table(again)["time"].to_pylist() == [0.0, 1.0, 2.0, 3.0]
+
+
+def test_a_recording_that_goes_on_sets_whole_folders_aside(tmp_path):
+    header = {"format": 2, "run": {"id": "one", "name": "", "started": "2026-11-27T10:00:00Z"}}
+    tail = tail_of(tmp_path, [1, 2])
+    segment = seal_tail(tail, SCALARS)
+    tail_of(tmp_path, [1, 2])
+    (segment.parent / "000001-step-3.parquet.partial").write_bytes(b"half")
+    (tmp_path / "mine").mkdir()
+    set_aside(tmp_path, header, 2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["attempts", "mine"]
+    assert file_names(tmp_path / "attempts/1", "scalars") == [segment.name]

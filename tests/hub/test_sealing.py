@@ -174,9 +174,10 @@ def test_a_sealer_that_never_starts_is_named_and_costs_no_row(recorder, tmp_path
     until(named)
     assert recording.status()["state"] == "on"
     assert recorded_table(folder, "tensors")["step"].to_pylist() == twice(1, 100)
-    # The hub itself seals small ones at the end.
+    # The hub itself seals small ones at the end, but for one that a child has just taken.
     recording.close({"format": 2})
-    assert sealed_steps(folder) == twice(1, 100)
+    assert recorded_table(folder, "tensors")["step"].to_pylist() == twice(1, 100)
+    assert len(tails_of(folder, "tensors")) <= 1
 
 
 def test_a_disk_that_is_full_for_sealing_keeps_the_tails(recorder, tmp_path, monkeypatch):

@@ -40,7 +40,15 @@ _TORCH = (
     # What kernels of notebooks have.
     *("ipykernel.kernelapp", "megalens.api.notebook"),
 )
-_SCRIPTS = ("worker.py", "train.py", "own_group_script.py", "trainer_script.py", "demo.py")
+_SCRIPTS = (
+    "worker.py",
+    "train.py",
+    "own_group_script.py",
+    "trainer_script.py",
+    "demo.py",
+    "trainer.py",
+    "job.py",
+)
 
 
 def install() -> None:
@@ -85,7 +93,11 @@ def _imported(command: list[str]) -> tuple[str, ...]:
             return _TORCH
         case [
             "-m",
-            "megalens.demo" | "torch.distributed.run" | "ipykernel_launcher" | "tests.tracer.compiled_work",
+            "megalens.demo"
+            | "torch.distributed.run"
+            | "ipykernel_launcher"
+            | "jupyterlab"
+            | "tests.tracer.compiled_work",
             *_,
         ]:
             return _TORCH

@@ -10,8 +10,7 @@ from grouped_moments import ask, row, source, spiky, values
 from megalens.protocol import MOMENT_READINGS
 from megalens.runs.gathering import trailing_mean
 from megalens.runs.moments import MomentQuery
-from megalens.runs.moments.grouping.parts import Part
-from megalens.runs.moments.grouping.thinning import Thinner
+from megalens.runs.moments.grouping.series import Part, Thinner
 
 
 def test_decimation_keeps_ends_extremes_and_every_step_that_is_not_finite():
@@ -55,7 +54,7 @@ def test_steps_left_out_part_by_part_are_those_left_out_of_the_whole(monkeypatch
             both = rows + [{**entry, "stat": "param", "mean": 1.0} for entry in regular]
             with monkeypatch.context() as patch:
                 patch.setattr(
-                    "megalens.runs.moments.grouping.thinning.Thinner.thin",
+                    "megalens.runs.moments.grouping.series.Thinner.thin",
                     lambda thinner, part: _counted(thinner, part),
                 )
                 whole = ask(both, **members)

@@ -172,6 +172,38 @@ TABLE = rows_of_a_run()
 EXPECTED = {by: in_memory(TABLE).groups(MomentQuery.of("grad", by=[by])) for by in ("layer", "name")}
 
 
+def test_what_any_mixture_is_compared_with_is_what_plain_sums_say():
+    """Independent of how rows are read and merged: each group's mean first, then powers of the distance from it."""
+    for by, found in EXPECTED.items():
+        groups = {}
+        for one in TABLE.to_pylist():
+            if one["stat"] == "grad":
+                key = int(one["name"].split(".")[2]) if by == "layer" else one["name"]
+                groups.setdefault((key, one["step"]), []).append(one)
+        rows = found.table.to_pylist()
+        assert {(one[by], one["step"]) for one in rows} == groups.keys()
+        for one in rows:
+            parts = [part for part in groups[one[by], one["step"]] if part["count"]]
+            n = sum(part["count"] for part in parts)
+            assert one["count"] == n
+            if not n:
+                continue
+            mean = sum(part["count"] * part["mean"] for part in parts) / n
+            apart = [part["mean"] - mean for part in parts]
+            pairs = list(zip(parts, apart, strict=True))
+            wanted = {
+                "mean": mean,
+                "m2": sum(part["m2"] + part["count"] * d**2 for part, d in pairs),
+                "m3": sum(part["m3"] + 3 * d * part["m2"] + part["count"] * d**3 for part, d in pairs),
+                "m4": sum(
+                    part["m4"] + 4 * d * part["m3"] + 6 * d**2 * part["m2"] + part["count"] * d**4
+                    for part, d in pairs
+                ),
+            }
+            for name, value in wanted.items():
+                assert one[name] == pytest.approx(value, rel=1e-12, abs=1e-14), (by, name)
+
+
 @given(st.data())
 def test_any_mixture_of_segments_and_tails_has_every_row_once(tmp_path_factory, data):
     """Late rows, segments that overlap, tails that wait to be sealed or were sealed and not yet removed, the file of an older recording."""

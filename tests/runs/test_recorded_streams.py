@@ -126,7 +126,8 @@ def said_places(run: RunFolder) -> list[tuple[str, list[int], list[int]]]:
 KINDS = st.sampled_from(["sealed", "tail", "both"])
 
 
-@settings(deadline=None)
+@pytest.mark.slow
+@settings(deadline=None, max_examples=40)
 @given(
     old=st.sampled_from([None, ".parquet", ".arrows"]),
     kinds=st.lists(KINDS, max_size=6),
@@ -319,6 +320,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
+@pytest.mark.slow
 def test_of_many_segments_those_of_other_steps_are_not_opened(folder, monkeypatch):
     chance = np.random.default_rng(3)
     tables = [rows(chance, 1 + 2 * at, 2) for at in range(300)]

@@ -1,9 +1,11 @@
 """What a person does with the runs that are kept: notes, tags, deleting, and the table that compares them."""
 
 import asyncio
+import errno
 import json
 import os
 import shutil
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -127,6 +129,32 @@ async def test_a_recording_is_deleted_and_nothing_else(ask, run_folder):
     assert pq.read_table(other / "scalars.parquet").num_rows > 0
 
 
+async def test_folders_of_streams_are_counted_and_deleted_and_what_others_put_there_stays(
+    ask, run_folder, tmp_path
+):
+    before = (await entry(ask))["bytes"]
+    (run_folder / "spans").mkdir()
+    for name in ("000000-step-1.parquet", "000001-step-9.arrows", "000001-step-9.parquet.partial"):
+        (run_folder / "spans" / name).write_bytes(b"rows")
+    assert (await entry(ask))["bytes"] == before + 12
+    (run_folder / "spans" / "mine.txt").write_bytes(b"mine")
+    (tmp_path / "others").mkdir()
+    kept = tmp_path / "others" / "000000-step-1.parquet"
+    kept.write_bytes(b"rows")
+    (run_folder / "memory").mkdir()
+    (run_folder / "memory" / kept.name).write_bytes(b"no stream of ours")
+    (run_folder / "audit").symlink_to(kept.parent)
+    assert (await ask("runs", RUN, method="DELETE"))[:2] == (200, {"gone": False})
+    assert kept.read_bytes() == b"rows"
+    assert sorted(str(path.relative_to(run_folder)) for path in run_folder.rglob("*")) == [
+        "audit",
+        "memory",
+        f"memory/{kept.name}",
+        "spans",
+        "spans/mine.txt",
+    ]
+
+
 async def test_what_others_put_into_the_folder_stays(ask, run_folder, tmp_path):
     (run_folder / "checkpoint.pt").write_bytes(b"weights")
     (run_folder / "training_stats").mkdir()
@@ -213,3 +241,23 @@ async def test_a_loss_that_is_not_finite_is_told_as_text(ask, run_folder):
 async def test_a_table_of_runs_that_cannot_be_read_says_nothing_of_them(ask, run_folder):
     (run_folder / "scalars.parquet").write_bytes(b"PAR1 no more")
     assert (await ask("summaries"))[1]["runs"][RUN]["loss"] is None
+
+
+async def test_losses_in_a_folder_that_may_not_be_listed_cost_no_other_run_its_summary(
+    ask, run_folder, monkeypatch
+):
+    recorded(run_folder.parent, "other")
+    (run_folder / "scalars").mkdir()
+    listed = os.scandir
+
+    def scandir(path):
+        # As the system answers a person: who runs these tests may be allowed everything.
+        if Path(path) == run_folder / "scalars":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return listed(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    status, body, _ = await ask("summaries")
+    assert status == 200
+    assert body["runs"][RUN]["loss"] is None
+    assert body["runs"]["other"]["loss"]["name"] == "loss"

@@ -1,13 +1,13 @@
-import { expect, test, type Page } from '@playwright/test';
-import { join } from 'node:path';
+import type { Page } from '@playwright/test';
 import type { ViewOptions } from '../../src/protocol/views.generated';
 import type { ConnectionState } from '../../src/store/source';
 import { violations } from '../axe.cjs';
+import { picture } from '../picture';
 import { syntheticAlarms } from './alarms';
-import { serve, type IHarness } from './serve';
 import { SMALL_RUN } from './small-run';
 import type { ISyntheticShape } from './source';
-import { bundled, SHOTS, showWidget } from './widget-page';
+import { expect, test } from './test';
+import { showWidget } from './widget-page';
 
 const SHAPE: ISyntheticShape = {
   ...SMALL_RUN,
@@ -55,21 +55,10 @@ const CONNECTIONS: readonly ConnectionState[] = [
   { kind: 'closed', reason: 'version', message: 'Expected megalens.v2, got megalens.v9.' }
 ];
 
-let harness: IHarness;
-let widgets = '';
-let faulty = '';
-test.beforeAll(async () => {
-  [harness, widgets, faulty] = await Promise.all([serve(), bundled('fit-page.ts'), bundled('panel-page.ts')]);
-});
-test.afterAll(() => harness.close());
-
 type Theme = 'light' | 'dark';
 
-async function open(page: Page, theme: Theme): Promise<void> {
-  await page.goto(harness.url);
-  await page.waitForFunction(() => 'harness' in window);
-  await page.evaluate(name => window.harness.theme(name), theme);
-}
+const open = (page: Page, theme: Theme): Promise<void> =>
+  page.evaluate(name => window.harness.theme(name), theme);
 
 const show = (page: Page, options: ViewOptions, other?: ISyntheticShape): Promise<void> =>
   page.evaluate(([view, shape, second]) => window.harness.show(view, shape, second ?? undefined), [
@@ -89,7 +78,7 @@ for (const theme of ['light', 'dark'] as const) {
     expect.soft(await violations(page, ['#view'], rules(theme)), what).toEqual([]);
 
   test(`drawn views break no rule of axe, ${theme}`, async ({ page }) => {
-    test.setTimeout(90_000);
+    test.setTimeout(120_000);
     await open(page, theme);
     for (const options of VIEWS) {
       await show(page, options);
@@ -105,7 +94,7 @@ for (const theme of ['light', 'dark'] as const) {
   });
 
   test(`views without a picture, or with a broken link, break no rule of axe, ${theme}`, async ({ page }) => {
-    test.setTimeout(90_000);
+    test.setTimeout(120_000);
     await open(page, theme);
     for (const options of EMPTY) {
       await show(page, options);
@@ -130,9 +119,9 @@ for (const theme of ['light', 'dark'] as const) {
     }
   });
 
-  test(`panel and table of runs break no rule of axe, ${theme}`, async ({ page }) => {
+  test(`panel and table of runs break no rule of axe, ${theme}`, async ({ blank: page }) => {
     await page.setViewportSize({ width: 300, height: 900 });
-    await showWidget(page, widgets, theme);
+    await showWidget(page, 'fit-page', theme);
     await expect(page.locator('.jp-MegalensFigures-loss')).toBeVisible();
     expect.soft(await violations(page, ['.jp-MegalensPanel'], rules(theme)), 'panel').toEqual([]);
     // What opens has parts that open.
@@ -141,18 +130,18 @@ for (const theme of ['light', 'dark'] as const) {
         .locator('.jp-MegalensPanel [aria-expanded="false"]')
         .evaluateAll(nodes => nodes.forEach(node => (node as HTMLElement).click()));
     }
-    await page.screenshot({ path: join(SHOTS, `panel-open-${theme}.png`), fullPage: true });
+    await picture(page, `panel-open-${theme}`, { fullPage: true });
     expect.soft(await violations(page, ['.jp-MegalensPanel'], rules(theme)), 'panel, all open').toEqual([]);
     await page.evaluate(() => (location.hash = 'table'));
     await page.setViewportSize({ width: 1000, height: 400 });
-    await showWidget(page, widgets, theme);
+    await showWidget(page, 'fit-page', theme);
     for (const at of [0, 1]) {
       await page.locator('tbody input').nth(at).check();
     }
     await expect(page.locator('.jp-MegalensCompare')).toBeVisible();
     expect.soft(await violations(page, ['.jp-MegalensRunsTable'], rules(theme)), 'table').toEqual([]);
     await page.evaluate(() => (location.hash = ''));
-    await showWidget(page, faulty, theme);
+    await showWidget(page, 'panel-page', theme);
     await expect(page.locator('.jp-mod-fault').getByRole('alert')).toBeVisible();
     expect.soft(await violations(page, ['.jp-MegalensPanel'], rules(theme)), 'fault').toEqual([]);
   });

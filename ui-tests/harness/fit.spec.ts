@@ -1,14 +1,10 @@
-import { expect, test, type Page } from '@playwright/test';
-import { join } from 'node:path';
-import { bundled, SHOTS, showWidget } from './widget-page';
+import type { Page } from '@playwright/test';
+import { picture } from '../picture';
+import { expect, test } from './test';
+import { showWidget } from './widget-page';
 
 /** What is left of 1280 x 720 for JupyterLab's sidebar. */
 const SIDEBAR = { width: 250, height: 640 };
-let script = '';
-
-test.beforeAll(async () => {
-  script = await bundled('fit-page.ts');
-});
 
 /** Rectangles of everything in the panel, in reading order. */
 const boxes = (page: Page): Promise<string[]> =>
@@ -20,11 +16,11 @@ const boxes = (page: Page): Promise<string[]> =>
   );
 
 for (const theme of ['light', 'dark'] as const) {
-  test(`the panel fits in JupyterLab’s default width, ${theme}`, async ({ page }) => {
+  test(`the panel fits in JupyterLab’s default width, ${theme}`, async ({ blank: page }) => {
     await page.setViewportSize(SIDEBAR);
-    await showWidget(page, script, theme);
+    await showWidget(page, 'fit-page', theme);
     await expect(page.locator('.jp-MegalensFigures-loss')).toBeVisible();
-    await page.screenshot({ path: join(SHOTS, `panel-250-${theme}.png`) });
+    await picture(page, `panel-250-${theme}`);
     const panel = page.locator('.jp-MegalensPanel');
     expect(await panel.evaluate(node => node.scrollWidth - node.clientWidth)).toBe(0);
     // Nothing of a line is cut off at the right.
@@ -37,28 +33,28 @@ for (const theme of ['light', 'dark'] as const) {
       await panel.evaluate((node, top) => node.scrollTo(0, top), to);
       await expect(page.getByRole('button', { name: 'Apply', exact: true })).toBeInViewport({ ratio: 1 });
     }
-    await page.screenshot({ path: join(SHOTS, `panel-250-foot-${theme}.png`) });
+    await picture(page, `panel-250-foot-${theme}`);
     const [views, trace] = await Promise.all(
       ['views', 'trace'].map(name => page.locator(`.jp-mod-${name}`).boundingBox())
     );
     expect(views!.y).toBeLessThan(trace!.y);
   });
 
-  test(`the table of runs, ${theme}`, async ({ page }) => {
+  test(`the table of runs, ${theme}`, async ({ blank: page }) => {
     await page.setViewportSize({ width: 1000, height: 400 });
     await page.evaluate(() => (location.hash = 'table'));
-    await showWidget(page, script, theme);
+    await showWidget(page, 'fit-page', theme);
     await expect(page.locator('tbody tr')).toHaveCount(5);
     await page.locator('tbody input').nth(0).check();
     await page.locator('tbody input').nth(1).check();
     await expect(page.locator('.jp-MegalensCompare')).toBeVisible();
-    await page.screenshot({ path: join(SHOTS, `runs-table-${theme}.png`) });
+    await picture(page, `runs-table-${theme}`);
   });
 }
 
-test('nothing in the panel moves while numbers change', async ({ page }) => {
+test('nothing in the panel moves while numbers change', async ({ blank: page }) => {
   await page.setViewportSize(SIDEBAR);
-  await showWidget(page, script, 'light');
+  await showWidget(page, 'fit-page', 'light');
   await expect(page.locator('.jp-MegalensFigures-loss')).toContainText('1.62');
   const before = await boxes(page);
   for (const [step, loss, overhead] of [

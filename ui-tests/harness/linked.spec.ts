@@ -1,9 +1,8 @@
-import { expect, test, type Locator, type Page } from '@playwright/test';
-import { join } from 'node:path';
+import type { Locator, Page } from '@playwright/test';
 import type { ViewOptions } from '../../src/protocol/views.generated';
-import { serve, type IHarness } from './serve';
+import { picture } from '../picture';
 import type { ISyntheticShape } from './source';
-import { SHOTS } from './widget-page';
+import { expect, test } from './test';
 
 const SHAPE: ISyntheticShape = { layers: 4, positions: 64, tiles: 48, steps: 120 };
 const VIEWS: ViewOptions[] = [
@@ -13,17 +12,9 @@ const VIEWS: ViewOptions[] = [
 ];
 const [TREND, SCALARS, HEATMAP] = [0, 1, 2];
 
-let harness: IHarness;
-test.beforeAll(async () => {
-  harness = await serve();
-});
-test.afterAll(() => harness.close());
-
 test.use({ viewport: { width: 1000, height: 1500 } });
 
 test.beforeEach(async ({ page }) => {
-  await page.goto(harness.url);
-  await page.waitForFunction(() => 'harness' in window);
   await page.evaluate(([views, shape]) => window.harness.showTogether(views, shape), [VIEWS, SHAPE] as const);
 });
 
@@ -181,14 +172,14 @@ for (const theme of ['light', 'dark'] as const) {
     await settled(page);
     await page.mouse.move(pinned.left + 0.3 * pinned.width, pinned.top + pinned.height / 2);
     await expect(view(page, TREND).locator('.jp-MegalensTooltip')).toContainText('difference');
-    await page.screenshot({ path: join(SHOTS, `pinned-${theme}.png`), fullPage: true });
+    await picture(page, `pinned-${theme}`, { fullPage: true });
     await drag(page, SCALARS, 0.3, 0.8, 'Shift');
     const box = await plot(page, HEATMAP, 2);
     await page.mouse.move(box.left + box.width / 2, box.top + box.height / 2);
     await expect(view(page, TREND).locator('.jp-MegalensLinked.jp-mod-line')).toHaveCount(1);
-    await page.screenshot({ path: join(SHOTS, `linked-${theme}.png`), fullPage: true });
+    await picture(page, `linked-${theme}`, { fullPage: true });
     const trend = await plot(page, TREND);
     await page.mouse.move(trend.left + trend.width - 2, trend.top + trend.height / 2);
-    await page.screenshot({ path: join(SHOTS, `linked-back-${theme}.png`), fullPage: true });
+    await picture(page, `linked-back-${theme}`, { fullPage: true });
   });
 }

@@ -1,11 +1,10 @@
-import { expect, test, type Page } from '@playwright/test';
-import { join } from 'node:path';
+import type { ConsoleMessage } from '@playwright/test';
 import type { ViewOptions } from '../../src/protocol/views.generated';
 import type { ISyntheticShape } from './source';
+import { picture } from '../picture';
 import { syntheticAlarms } from './alarms';
-import { serve, type IHarness } from './serve';
 import { SMALL_RUN } from './small-run';
-import { SHOTS } from './widget-page';
+import { expect, test } from './test';
 
 const SMALL: ISyntheticShape = {
   ...SMALL_RUN,
@@ -116,25 +115,16 @@ const PICTURES: Record<string, ViewOptions> = {
   'state-empty': { view: 'heatmap', flag: 'HiddenStates' }
 };
 
-let harness: IHarness;
-let page: Page;
-const errors: string[] = [];
-// One page for all: to load it takes longer than to draw, and a view that is shown leaves nothing of the one before.
-test.beforeAll(async ({ browser }) => {
-  [harness, page] = await Promise.all([serve(), browser.newPage()]);
-  page.on('pageerror', error => errors.push(error.message));
-  page.on('console', message => message.type() === 'error' && errors.push(message.text()));
-  await page.goto(harness.url);
-  await page.waitForFunction(() => 'harness' in window);
-});
-test.afterAll(async () => {
-  await page.close();
-  await harness.close();
-});
-
 for (const [name, options] of Object.entries(PICTURES)) {
-  test(`${name} draws in both themes without an error`, async () => {
-    errors.length = 0;
+  test(`${name} draws in both themes without an error`, async ({ page }) => {
+    const errors: string[] = [];
+    const failed = (error: Error): void => void errors.push(error.message);
+    const told = (message: ConsoleMessage): void => {
+      if (message.type() === 'error') {
+        errors.push(message.text());
+      }
+    };
+    page.on('pageerror', failed).on('console', told);
     for (const theme of ['light', 'dark'] as const) {
       await page.evaluate(
         async ([chosen, view, shape]) => {
@@ -147,10 +137,11 @@ for (const [name, options] of Object.entries(PICTURES)) {
           name.startsWith('ranks') ? RANKS : { ...SMALL, pipeline: name === 'pipeline-measured' }
         ] as const
       );
-      await page.screenshot({ path: join(SHOTS, `${name}-${theme}.png`), fullPage: true });
+      await picture(page, `${name}-${theme}`, { fullPage: true });
       const drawn = await page.locator('.jp-MegalensView').first().getAttribute('data-state');
       expect(drawn).toBe(name.startsWith('state') ? 'none' : 'drawn');
     }
+    page.off('pageerror', failed).off('console', told);
     expect(errors).toEqual([]);
   });
 }

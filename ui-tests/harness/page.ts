@@ -25,6 +25,17 @@ const harness = {
     document.body.dataset['jpThemeName'] = name;
   },
 
+  /** Leave nothing of what was shown: the page is as it was loaded. */
+  clear(): void {
+    for (const view of [harness.view, ...together]) {
+      view?.dispose();
+    }
+    harness.view = harness.run = lastPainted = null;
+    together.length = charts.length = 0;
+    node.replaceChildren();
+    harness.theme('light');
+  },
+
   async show(options: ViewOptions, shape: ISyntheticShape, other?: ISyntheticShape): Promise<void> {
     harness.view?.dispose();
     harness.run = new SyntheticRun(shape);
@@ -125,26 +136,6 @@ const harness = {
     return Math.abs(width - (lastPainted?.width ?? 0)) + Math.abs(height - (lastPainted?.height ?? 0));
   },
 
-  /** Take the time of every animation frame until `endFrames`. */
-  startFrames(): void {
-    frames = [];
-    let before = performance.now();
-    const next = (now: number): void => {
-      if (frames) {
-        frames.push(now - before);
-        before = now;
-        requestAnimationFrame(next);
-      }
-    };
-    requestAnimationFrame(next);
-  },
-
-  endFrames(): number[] {
-    const taken = frames ?? [];
-    frames = null;
-    return taken.slice(1);
-  },
-
   toSVG(): Promise<string> {
     return drawn().toSVG({ title: '', caption: [] });
   },
@@ -211,38 +202,27 @@ const harness = {
     return { draws, took: performance.now() - start };
   },
 
-  /** Time from a new step to its picture, ms, without the pause that the pace makes. */
-  async timeUpdates(count: number): Promise<number[]> {
-    const times: number[] = [];
+  /** Let steps arrive, each after the pause that the pace makes, and see each drawn. */
+  async updates(count: number): Promise<void> {
     for (let at = 0; at < count; at++) {
       await new Promise(done => setTimeout(done, 120));
       harness.run?.advance();
-      const start = performance.now();
       await harness.view?.settled();
-      times.push(performance.now() - start);
     }
-    return times;
   },
 
-  /** Time of each animation frame while the plot pans, ms. */
-  async timePan(count: number): Promise<number[]> {
-    const times: number[] = [];
+  /** Pan the plot to and fro, once a frame. */
+  async pan(count: number): Promise<void> {
     const { x0, x1 } = harness.domain() as { x0: number; x1: number };
-    const frame = (): Promise<number> => new Promise(done => requestAnimationFrame(done));
-    let before = await frame();
     for (let at = 0; at < count; at++) {
       const shift = (at % 2 ? 1 : -1) * 5;
       drawn().set({ x0: x0 + shift, x1: x1 + shift });
       await drawn().settled();
-      const now = await frame();
-      times.push(now - before);
-      before = now;
+      await new Promise(done => requestAnimationFrame(done));
     }
-    return times;
   }
 };
 
-let frames: number[] | null = null;
 /** What the explorer painted last. */
 let lastPainted: Parameters<LinePainter['paint']>[0] | null = null;
 const paint = LinePainter.prototype.paint;

@@ -3,11 +3,13 @@ import { defineConfig } from '@playwright/test';
 export default defineConfig({
   testDir: '.',
   testMatch: '*.spec.ts',
-  timeout: 30_000,
-  // A page mostly waits for its next frame.
-  workers: 3,
-  // As for the other suites: what needed a second try on a machine that others use too is named.
-  retries: 1,
+  globalSetup: './serve.ts',
+  timeout: 60_000,
+  expect: { timeout: 15_000 },
+  workers: 2,
+  // Whoever is free takes the next test: what they share is made once for all of them.
+  fullyParallel: true,
+  retries: 0,
   reporter: 'line',
   outputDir: '../test-results/harness',
   use: {

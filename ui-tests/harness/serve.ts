@@ -6,41 +6,45 @@ import { tmpdir } from 'node:os';
 import { extname, join, resolve } from 'node:path';
 
 const TYPES: Record<string, string> = { '.html': 'text/html', '.js': 'text/javascript', '.css': 'text/css' };
+const HERE = resolve(__dirname);
+/** Scripts that show a widget of the panel, each alone in a page without JupyterLab. */
+const WIDGETS = ['fit-page', 'panel-page'];
 
-/** A running harness. */
-export interface IHarness {
-  url: string;
-  close(): Promise<void>;
-}
+/** Where the page is served, as those who use it are told. */
+export const URL_VARIABLE = 'MEGALENS_HARNESS_URL';
 
-/** Bundle the page and serve it on loopback. */
-export async function serve(): Promise<IHarness> {
+/** Bundle the page and the widgets, and serve them on loopback, once for all tests: what is bundled is the same for each of them. */
+export default async function serve(): Promise<() => Promise<void>> {
   const folder = await mkdtemp(join(tmpdir(), 'megalens-harness-'));
-  const here = resolve(__dirname);
-  await build({
-    entryPoints: [join(here, 'page.ts')],
-    bundle: true,
-    splitting: true,
-    format: 'esm',
-    outdir: folder,
-    logLevel: 'error'
-  });
-  // The builder of the extension makes a file of each worker; here they are made beside the page.
-  await build({
-    entryPoints: [
-      resolve(here, '../../src/aggregate/aggregate-worker.ts'),
-      resolve(here, '../../src/instruments/generation/projection/projection-worker.ts')
-    ],
-    entryNames: '[name]',
-    bundle: true,
-    format: 'esm',
-    outdir: folder,
-    logLevel: 'error'
-  });
+  const common = { bundle: true, outdir: folder, logLevel: 'error' } as const;
+  await Promise.all([
+    build({ ...common, entryPoints: [join(HERE, 'page.ts')], splitting: true, format: 'esm' }),
+    // The builder of the extension makes a file of each worker; here they are made beside the page.
+    build({
+      ...common,
+      entryPoints: [
+        resolve(HERE, '../../src/aggregate/aggregate-worker.ts'),
+        resolve(HERE, '../../src/instruments/generation/projection/projection-worker.ts')
+      ],
+      entryNames: '[name]',
+      format: 'esm'
+    }),
+    build({
+      ...common,
+      entryPoints: WIDGETS.map(name => join(HERE, `${name}.ts`)),
+      format: 'iife',
+      loader: { '.svg': 'text', '.css': 'empty' },
+      define: {
+        'process.env.NODE_ENV': '"production"',
+        process: '{"env":{},"argv":[]}',
+        global: 'globalThis'
+      }
+    })
+  ]);
   const fixed: Record<string, string> = {
-    '/index.html': join(here, 'index.html'),
-    '/views.css': resolve(here, '../../style/views.css'),
-    '/moments.css': resolve(here, '../../style/moments.css')
+    '/index.html': join(HERE, 'index.html'),
+    '/views.css': resolve(HERE, '../../style/views.css'),
+    '/moments.css': resolve(HERE, '../../style/moments.css')
   };
   const server = createServer((request, response) => {
     const path = (request.url ?? '/').split('?')[0] ?? '/';
@@ -52,12 +56,11 @@ export async function serve(): Promise<IHarness> {
   });
   await new Promise<void>(done => server.listen(0, '127.0.0.1', done));
   const { port } = server.address() as AddressInfo;
-  return {
-    url: `http://127.0.0.1:${port}/`,
-    close: async () => {
-      server.closeAllConnections();
-      await new Promise(done => server.close(done));
-      await rm(folder, { recursive: true, force: true });
-    }
+  // Workers start with this environment.
+  process.env[URL_VARIABLE] = `http://127.0.0.1:${port}/`;
+  return async () => {
+    server.closeAllConnections();
+    await new Promise(done => server.close(done));
+    await rm(folder, { recursive: true, force: true });
   };
 }

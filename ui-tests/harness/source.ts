@@ -176,54 +176,37 @@ export class SyntheticRun implements IRunSource {
   sampled = 1;
 
   private _add(step: number): void {
-    const { layers, positions, tiles } = this._shape;
     this._last = step;
-    for (let layer = 0; layer < layers; layer++) {
-      const grow = layer >= 2 ? 1 + 2 / (1 + Math.exp(-(step - 60) / 6)) : 1;
-      const values = new Float32Array(positions * tiles);
-      for (let at = 0; at < values.length; at++) {
-        const [position, tile] = [Math.floor(at / tiles), at % tiles];
-        const wave = Math.sin(position / 9 + layer + step / 20) * Math.cos(tile / 7 - layer);
-        values[at] = grow * (0.3 * wave + 0.08 * noise(at + 1000 * layer + step));
-      }
-      if (this._shape.nonFinite && layer === 1) {
-        values.set([NaN, Infinity, NaN], tiles * 12 + 20);
-        values.set([NaN, NaN, NaN, NaN], tiles * 13 + 21);
-      }
-      this._keep({ step, layer, flag: 'MLP1_mat_mul', values, shape: [1, positions, tiles] });
+    for (const row of rowsOf(this._shape, step)) {
+      const rows = this._rows.get(row.flag) ?? [];
+      this._rows.set(row.flag, rows);
+      rows.push(row);
     }
-    const heads = new Float32Array(4 * 48 * 48);
-    for (let at = 0; at < heads.length; at++) {
-      const [head, query, key] = [Math.floor(at / 2304), Math.floor(at / 48) % 48, at % 48];
-      heads[at] = key > query ? 0 : Math.exp(-(query - key) / (2 + head * 4 + 2 * Math.abs(noise(at))));
-    }
-    this._keep({
-      step,
-      layer: 0,
-      flag: 'RawAttentionScore_mat_mul',
-      values: heads,
-      shape: [1, 4, 48, 48],
-      compressor: 'NoOp()'
-    });
-    const words = 'The quick brown fox jumps over the lazy dog and then runs home again . '.split(/(?<= )/);
-    const labels = Array.from({ length: positions }, (_, at) => words[at % words.length] ?? '');
-    this._keep({
-      step,
-      layer: -1,
-      flag: 'InputTokens',
-      part: 'ids',
-      labels,
-      values: Float32Array.from(labels, (_, at) => at),
-      shape: [1, positions],
-      compressor: 'NoOp()'
-    });
   }
 
-  private _keep(
+  private readonly _shape: ISyntheticShape;
+  private readonly _rows = new Map<string, ITensorRow[]>();
+  private readonly _changed = new Signal<IRunSource, SourceChange>(this);
+  private _last = 0;
+}
+
+/** Rows by shape and step; to make them takes longer than to draw a view of them, and every view that is shown has a run of its own. */
+const MADE = new Map<string, readonly ITensorRow[]>();
+
+/** What a step brings to every run of a shape. */
+function rowsOf(shape: ISyntheticShape, step: number): readonly ITensorRow[] {
+  const { layers, positions, tiles, nonFinite } = shape;
+  const key = JSON.stringify([layers, positions, tiles, nonFinite, step]);
+  const rows = MADE.get(key) ?? makeRows(shape, step);
+  MADE.set(key, rows);
+  return rows;
+}
+
+function makeRows(shape: ISyntheticShape, step: number): ITensorRow[] {
+  const rows: ITensorRow[] = [];
+  const keep = (
     row: Partial<ITensorRow> & Pick<ITensorRow, 'step' | 'layer' | 'flag' | 'values' | 'shape'>
-  ): void {
-    const rows = this._rows.get(row.flag) ?? [];
-    this._rows.set(row.flag, rows);
+  ): void => {
     const nanCount = row.values.filter(value => Number.isNaN(value)).length;
     rows.push({
       microBatch: 0,
@@ -231,7 +214,7 @@ export class SyntheticRun implements IRunSource {
       pass: 'forward',
       rank: 0,
       part: '',
-      compressor: `Tile(tiles=${this._shape.tiles}, reduction='mean')`,
+      compressor: `Tile(tiles=${shape.tiles}, reduction='mean')`,
       sourceShape: [16, ...row.shape.slice(1)],
       labels: [],
       nanCount,
@@ -240,12 +223,48 @@ export class SyntheticRun implements IRunSource {
       whole: null,
       ...row
     });
+  };
+  const { layers, positions, tiles } = shape;
+  for (let layer = 0; layer < layers; layer++) {
+    const grow = layer >= 2 ? 1 + 2 / (1 + Math.exp(-(step - 60) / 6)) : 1;
+    const values = new Float32Array(positions * tiles);
+    for (let at = 0; at < values.length; at++) {
+      const [position, tile] = [Math.floor(at / tiles), at % tiles];
+      const wave = Math.sin(position / 9 + layer + step / 20) * Math.cos(tile / 7 - layer);
+      values[at] = grow * (0.3 * wave + 0.08 * noise(at + 1000 * layer + step));
+    }
+    if (shape.nonFinite && layer === 1) {
+      values.set([NaN, Infinity, NaN], tiles * 12 + 20);
+      values.set([NaN, NaN, NaN, NaN], tiles * 13 + 21);
+    }
+    keep({ step, layer, flag: 'MLP1_mat_mul', values, shape: [1, positions, tiles] });
   }
-
-  private readonly _shape: ISyntheticShape;
-  private readonly _rows = new Map<string, ITensorRow[]>();
-  private readonly _changed = new Signal<IRunSource, SourceChange>(this);
-  private _last = 0;
+  const heads = new Float32Array(4 * 48 * 48);
+  for (let at = 0; at < heads.length; at++) {
+    const [head, query, key] = [Math.floor(at / 2304), Math.floor(at / 48) % 48, at % 48];
+    heads[at] = key > query ? 0 : Math.exp(-(query - key) / (2 + head * 4 + 2 * Math.abs(noise(at))));
+  }
+  keep({
+    step,
+    layer: 0,
+    flag: 'RawAttentionScore_mat_mul',
+    values: heads,
+    shape: [1, 4, 48, 48],
+    compressor: 'NoOp()'
+  });
+  const words = 'The quick brown fox jumps over the lazy dog and then runs home again . '.split(/(?<= )/);
+  const labels = Array.from({ length: positions }, (_, at) => words[at % words.length] ?? '');
+  keep({
+    step,
+    layer: -1,
+    flag: 'InputTokens',
+    part: 'ids',
+    labels,
+    values: Float32Array.from(labels, (_, at) => at),
+    shape: [1, positions],
+    compressor: 'NoOp()'
+  });
+  return rows;
 }
 
 function helloOf(layers: number): Hello {

@@ -1,9 +1,7 @@
-import { expect, test } from '@playwright/test';
-import { join } from 'node:path';
 import type { ViewOptions } from '../../src/protocol/views.generated';
-import { serve, type IHarness } from './serve';
+import { picture } from '../picture';
 import type { ISyntheticShape } from './source';
-import { SHOTS } from './widget-page';
+import { expect, test } from './test';
 
 const SHAPE: ISyntheticShape = { layers: 4, positions: 64, tiles: 48, steps: 20 };
 const VIEWS: ViewOptions[] = [
@@ -11,12 +9,6 @@ const VIEWS: ViewOptions[] = [
   { view: 'trend', flag: 'MLP1_mat_mul' },
   { view: 'history', flag: 'MLP1_mat_mul' }
 ];
-
-let harness: IHarness;
-test.beforeAll(async () => {
-  harness = await serve();
-});
-test.afterAll(() => harness.close());
 
 for (const options of VIEWS) {
   for (const [theme, width] of [
@@ -26,8 +18,6 @@ for (const options of VIEWS) {
   ] as const) {
     test(`the toolbar of ${options.view} is one line, ${width} px, ${theme}`, async ({ page }) => {
       await page.setViewportSize({ width, height: 560 });
-      await page.goto(harness.url);
-      await page.waitForFunction(() => 'harness' in window);
       await page.evaluate(name => window.harness.theme(name), theme);
       await page.evaluate(async ([view, size]) => window.harness.show(view, size), [options, SHAPE] as const);
       const bar = page.locator('.jp-MegalensToolbar').first();
@@ -38,12 +28,12 @@ for (const options of VIEWS) {
         await more.click();
         const scale = bar.locator('.jp-MegalensFold-content select').last();
         await expect(scale).toBeVisible();
-        await page.screenshot({ path: join(SHOTS, `toolbar-${options.view}-${theme}.png`) });
+        await picture(page, `toolbar-${options.view}-${theme}`);
         await page.keyboard.press('Escape');
         await expect(scale).toBeHidden();
         await page.setViewportSize({ width: 1280, height: 560 });
       }
-      await page.screenshot({ path: join(SHOTS, `toolbar-${options.view}-wide-${theme}.png`) });
+      await picture(page, `toolbar-${options.view}-wide-${theme}`);
     });
   }
 }

@@ -1,8 +1,6 @@
-import { join, resolve } from 'path';
 import type { Locator } from '@playwright/test';
-import { expect, narrow, setTheme, showPanel, test, type ITraining } from '../lab';
-
-const FOLDER = resolve(__dirname, '../screenshots');
+import { expect, narrow, shots, showPanel, test, type ITraining } from '../lab';
+import { picture } from '../picture';
 
 test.describe.configure({ mode: 'serial' });
 
@@ -31,7 +29,7 @@ test('a training is paused after a question, stepped and resumed with the keyboa
   await panel.getByRole('button', { name: 'Pause', exact: true }).focus();
   await page.keyboard.press('Enter');
   await expect(panel.getByRole('button', { name: 'Keep training' })).toBeFocused();
-  await panel.screenshot({ path: join(FOLDER, 'panel-pause-question.png') });
+  await picture(panel, 'panel-pause-question');
   await page.keyboard.press('Tab');
   await page.keyboard.press('Enter');
   await expect(row).toContainText('paused');
@@ -49,7 +47,7 @@ test('a training is paused after a question, stepped and resumed with the keyboa
   await panel.getByLabel('Steps to take').fill('3');
   await panel.getByRole('button', { name: 'Step', exact: true }).click();
   await expect.poll(step).toBe(before + 3);
-  await panel.screenshot({ path: join(FOLDER, 'panel-paused.png') });
+  await picture(panel, 'panel-paused');
   await resume.focus();
   await page.keyboard.press('Enter');
   await expect(row).toContainText('live');
@@ -73,7 +71,7 @@ test('an armed perturbation stands over the whole panel until it ends by itself'
   await arm();
   await expect(layers).toHaveAttribute('aria-invalid', 'true');
   await layers.fill('2-3');
-  await panel.screenshot({ path: join(FOLDER, 'panel-perturb-form.png') });
+  await picture(panel, 'panel-perturb-form');
   await arm();
   const banner = panel.getByRole('region', { name: 'Perturbation' });
   await expect(banner).toContainText(
@@ -81,13 +79,11 @@ test('an armed perturbation stands over the whole panel until it ends by itself'
   );
   await expect(banner).toContainText(/[1-9]\d* touched so far/);
   await expect(row).toContainText('perturbed');
-  for (const theme of ['JupyterLab Dark', 'JupyterLab Light'] as const) {
-    await setTheme(page, theme);
-    await panel.screenshot({ path: join(FOLDER, `panel-perturbed-${theme.slice(11).toLowerCase()}.png`) });
-  }
+  await shots(page, 'panel-perturbed', panel);
   await expect(banner).toHaveCount(0, { timeout: 30_000 });
   await expect(row).toContainText('live');
   await expect(panel.getByText('40 steps of this run were perturbed.')).toBeVisible();
+  await panel.getByRole('button', { name: /^Perturb(?!ation)/ }).click();
 });
 
 test('a silent rank appears with its name, and the budget says what was given up', async ({ open, lab }) => {
@@ -118,10 +114,7 @@ test('a silent rank appears with its name, and the budget says what was given up
   await panel.getByRole('button', { name: 'Show every rank' }).click();
   await expect(panel.locator('.jp-MegalensRanks-cell.jp-mod-silent')).toContainText('5');
   await narrow(panel);
-  for (const theme of ['JupyterLab Dark', 'JupyterLab Light'] as const) {
-    await setTheme(page, theme);
-    await panel.screenshot({ path: join(FOLDER, `panel-job-${theme.slice(11).toLowerCase()}.png`) });
-  }
+  await shots(page, 'panel-job', panel);
   job.tell('speak 5');
   await expect(panel.getByText(/has been silent/)).toHaveCount(0);
   await job.process.end();

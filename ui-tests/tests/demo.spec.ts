@@ -1,13 +1,11 @@
-import { mkdirSync, readdirSync, rmSync } from 'fs';
-import { join, resolve } from 'path';
-import { expect, setTheme, showPanel, test } from '../lab';
-
-const SHOTS = resolve(__dirname, '../screenshots');
+import { readdirSync, rmSync } from 'fs';
+import { join } from 'path';
+import { expect, shots, showPanel, test } from '../lab';
+import { picture } from '../picture';
 
 test.describe.configure({ mode: 'serial' });
 
 test.beforeAll(async ({ lab }) => {
-  mkdirSync(SHOTS, { recursive: true });
   // What other tests left: the panel offers the demo where there is no run yet. A hub writes once more when it ends.
   const ended = (): number => {
     const hubs = lab.hubs();
@@ -27,23 +25,16 @@ test('an empty panel starts the demo, which appears by itself, and stops it', as
   const panel = await showPanel(page);
   const start = panel.getByRole('button', { name: 'Start the demo' });
   await expect(start).toBeVisible({ timeout: 30_000 });
-  await page.screenshot({ path: join(SHOTS, 'demo-offered-light.png') });
-  await setTheme(page, 'JupyterLab Dark');
-  await showPanel(page);
-  await page.screenshot({ path: join(SHOTS, 'demo-offered-dark.png') });
+  await shots(page, 'demo-offered');
   await start.click();
   await expect(panel.getByText('The demo is starting.')).toBeVisible();
-  await page.screenshot({ path: join(SHOTS, 'demo-starting-dark.png') });
+  await picture(page, 'demo-starting-light');
   const option = panel.getByRole('option', { name: /gpt-demo/ });
   await expect(option).toBeVisible({ timeout: 90_000 });
   await expect(option).toHaveAttribute('aria-selected', 'true');
   await expect(option).toContainText(/step [1-9]/, { timeout: 60_000 });
   await expect(panel.getByText('The demo is training.')).toBeVisible();
-  await page.screenshot({ path: join(SHOTS, 'demo-running-dark.png') });
-  await setTheme(page, 'JupyterLab Light');
-  await expect(page.locator('#jupyterlab-splash')).toHaveCount(0);
-  await showPanel(page);
-  await page.screenshot({ path: join(SHOTS, 'demo-running-light.png') });
+  await shots(page, 'demo-running');
   await panel.getByRole('button', { name: 'Stop the demo' }).click();
   await expect(panel.getByText('The demo is training.')).toHaveCount(0, { timeout: 30_000 });
   await expect(option).toContainText(/recorded|finished/, { timeout: 30_000 });

@@ -1,11 +1,11 @@
 import { execFileSync } from 'child_process';
-import { cpSync, mkdirSync, readFileSync, writeFileSync } from 'fs';
+import { cpSync, readFileSync, writeFileSync } from 'fs';
 import { join, resolve } from 'path';
 import { violations } from '../axe.cjs';
 import { expect, ready, runFromPalette, test } from '../lab';
+import { picture } from '../picture';
 
 const ROOT = resolve(__dirname, '../..');
-const SHOTS = resolve(__dirname, '../screenshots');
 /** Pictures of docs/generation.md, by the cell of the notebook that draws each. */
 const PICTURES = {
   generate: 'tokens',
@@ -24,7 +24,6 @@ test('the notebook about generation draws every view, and a click on a token mov
   lab
 }) => {
   test.setTimeout(300_000);
-  mkdirSync(SHOTS, { recursive: true });
   const notebook = JSON.parse(readFileSync(join(ROOT, 'examples/generation.ipynb'), 'utf-8')) as {
     cells: { id: string }[];
   };
@@ -32,7 +31,7 @@ test('the notebook about generation draws every view, and a click on a token mov
   notebook.cells.pop();
   writeFileSync(join(lab.folder, 'generation.ipynb'), JSON.stringify(notebook));
   writeModel(join(lab.folder, 'generation-model'));
-  const page = await open('lab/tree/generation.ipynb?reset');
+  const page = await open('generation.ipynb');
   // As tall as the tallest view.
   await page.setViewportSize({ width: 1360, height: 1300 });
   await ready(page);
@@ -49,7 +48,7 @@ test('the notebook about generation draws every view, and a click on a token mov
     const output = outputOf(cell);
     await output.scrollIntoViewIfNeeded();
     await expect(output.locator('.jp-MegalensPlot canvas').first()).toBeVisible({ timeout: 30_000 });
-    await output.screenshot({ path: join(SHOTS, `docs-generation-${name}.png`) });
+    await picture(output, `docs-generation-${name}`);
   }
   expect(await violations(page, ['.jp-OutputArea-output .jp-MegalensView'])).toEqual([]);
   const tokens = outputOf('generate');
@@ -70,6 +69,6 @@ function writeModel(folder: string): void {
     cpSync(process.env.MEGALENS_MODEL, folder, { recursive: true });
     return;
   }
-  const options = ['--no-trace', '--broken-batch', '0', '--batch', '8', '--steps', '20', '--save', folder];
+  const options = ['--no-trace', '--broken-batch', '0', '--batch', '8', '--steps', '2', '--save', folder];
   execFileSync(join(ROOT, '.venv/bin/python'), ['-m', 'megalens.demo', ...options], { cwd: ROOT });
 }

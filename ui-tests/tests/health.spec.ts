@@ -1,7 +1,5 @@
-import { resolve } from 'path';
-import { expect, setTheme, showPanel, test, type ITraining } from '../lab';
-
-const SHOTS = resolve(__dirname, '../screenshots');
+import { expect, shots, showPanel, test, type ITraining } from '../lab';
+import { picture } from '../picture';
 
 let training: ITraining;
 
@@ -41,10 +39,7 @@ test('an alarm that arrives is counted at the icon and in the panel, told, and o
   await page.locator('.lm-TabBar-tab', { hasText: 'Launcher' }).first().click();
   await page.getByRole('button', { name: 'Open Health' }).click();
   await expect(title).toContainText('First anomaly at step');
-  await page.screenshot({ path: `${SHOTS}/lab-health-light.png` });
-  await setTheme(page, 'JupyterLab Dark');
-  await page.screenshot({ path: `${SHOTS}/lab-health-dark.png` });
-  await setTheme(page, 'JupyterLab Light');
+  await shots(page, 'lab-health');
 });
 
 test('a threshold is tried on the recorded past, put in force on the live run, and what it finds is muted', async ({
@@ -74,7 +69,7 @@ test('a threshold is tried on the recorded past, put in force on the live run, a
   await expect(jump.locator('td').nth(2)).toHaveText(/^0 → [1-9]/, { timeout: 60_000 });
   // Scrolls it into view, also when an update draws the row anew.
   await jump.hover();
-  await page.screenshot({ path: `${SHOTS}/lab-rules-light.png` });
+  await picture(page, 'lab-rules-edited');
   await rules.getByRole('button', { name: 'Apply' }).click();
   await expect(rules).toContainText(/In force since step \d/, { timeout: 30_000 });
   await expect(jump.getByLabel('Threshold', { exact: true })).toHaveValue('2');
@@ -86,9 +81,7 @@ test('a threshold is tried on the recorded past, put in force on the live run, a
   await expect(muted).toContainText('jump', { timeout: 30_000 });
   await expect(found).toHaveCount(0);
   await muted.hover();
-  await setTheme(page, 'JupyterLab Dark');
-  await page.screenshot({ path: `${SHOTS}/lab-rules-dark.png` });
-  await setTheme(page, 'JupyterLab Light');
+  await shots(page, 'lab-rules');
   await muted.getByRole('button', { name: 'Unmute' }).click();
   await expect(muted).toHaveCount(0, { timeout: 30_000 });
 });

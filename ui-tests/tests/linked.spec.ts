@@ -1,5 +1,5 @@
 import { execFileSync } from 'child_process';
-import { mkdirSync, readFileSync, writeFileSync } from 'fs';
+import { readFileSync, writeFileSync } from 'fs';
 import { join, resolve } from 'path';
 import type { Locator, Page } from '@playwright/test';
 import {
@@ -7,22 +7,21 @@ import {
   ready,
   runCell,
   runFromPalette,
-  setTheme,
+  shots,
   showPanel,
   test,
   writeNotebook,
   type ITraining
 } from '../lab';
+import { picture } from '../picture';
 
 const ROOT = resolve(__dirname, '../..');
-const SHOTS = join(ROOT, 'ui-tests/screenshots');
 
 test.describe.configure({ mode: 'serial' });
 
 let training: ITraining;
 
 test.beforeAll(async ({ lab }) => {
-  mkdirSync(SHOTS, { recursive: true });
   training = await lab.train('gpt-linked', { traced: true });
 });
 
@@ -40,6 +39,14 @@ async function panelOf(page: Page): Promise<Locator> {
   return panel;
 }
 
+/** Have the page wait for what the kernel holds as long as it takes; what is inserted after half a second without an answer is shown by a spec of its own. */
+const patient = (page: Page): Promise<void> =>
+  page.evaluate(() => {
+    const set = window.setTimeout.bind(window);
+    const patient = (done: () => void, delay?: number): number => set(done, delay === 500 ? 60_000 : delay);
+    Object.assign(window, { setTimeout: patient });
+  });
+
 const lastCell = (page: Page): Locator => page.locator('.jp-Notebook .jp-CodeCell .cm-content').last();
 
 test('steps chosen in a tab filter a cell’s view of the same run, until they are taken back there', async ({
@@ -49,7 +56,7 @@ test('steps chosen in a tab filter a cell’s view of the same run, until they a
   writeNotebook(lab, 'linked.ipynb', [
     'import megalens\nrun = megalens.connect("gpt-linked")\nrun.scalars_view(["loss"])'
   ]);
-  const page = await open('lab/tree/linked.ipynb?reset');
+  const page = await open('linked.ipynb');
   await ready(page);
   await runCell(page, 0);
   const cell = page.locator('.jp-OutputArea-output .jp-MegalensView');
@@ -72,12 +79,10 @@ test('steps chosen in a tab filter a cell’s view of the same run, until they a
   await expect(chip).toBeVisible();
   await expect(tab.locator('.jp-MegalensBand')).toHaveCount(1);
   const [, first, last] = /steps (\d+)–(\d+)/.exec((await chip.textContent()) ?? '') ?? [];
-  await page.screenshot({ path: join(SHOTS, 'linked-tab-light.png') });
+  await picture(page, 'linked-tab-light');
   await page.getByRole('tab', { name: 'linked.ipynb' }).click();
   await expect(cell.locator('.jp-MegalensView-title')).toContainText(`steps ${first} to ${last}`);
-  await setTheme(page, 'JupyterLab Dark');
-  await page.screenshot({ path: join(SHOTS, 'linked-cell-dark.png') });
-  await setTheme(page, 'JupyterLab Light');
+  await shots(page, 'linked-cell');
   await cell.getByRole('button', { name: /^steps \d+–\d+/ }).click();
   await expect(cell.locator('.jp-MegalensView-title')).not.toContainText(`steps ${first} to ${last}`);
   await expect(cell.getByRole('button', { name: /^steps \d+–\d+/ })).toHaveCount(0);
@@ -85,7 +90,7 @@ test('steps chosen in a tab filter a cell’s view of the same run, until they a
 
 test('a view’s button is dragged into a notebook and its cell runs', async ({ open, lab }) => {
   writeNotebook(lab, 'drag.ipynb', ['1 + 1']);
-  const page = await open('lab/tree/drag.ipynb?reset');
+  const page = await open('drag.ipynb');
   await ready(page);
   const panel = await panelOf(page);
   const button = panel.getByRole('button', { name: 'Trend', exact: true });
@@ -98,7 +103,7 @@ test('a view’s button is dragged into a notebook and its cell runs', async ({ 
   await page.mouse.move(from.x + 30, from.y + 8, { steps: 4 });
   await expect(page.locator('.jp-MegalensDragImage')).toBeVisible();
   await page.mouse.move(to.x + to.width / 2, to.y + to.height / 2, { steps: 8 });
-  await page.screenshot({ path: join(SHOTS, 'drag-light.png') });
+  await picture(page, 'drag-light');
   await page.mouse.up();
   await expect(page.locator('.jp-Notebook .jp-CodeCell')).toHaveCount(2);
   await expect(page.locator('.jp-MegalensDragImage')).toHaveCount(0);
@@ -114,28 +119,6 @@ test('a view’s button is dragged into a notebook and its cell runs', async ({ 
   await expect(cell.locator('.jp-MegalensPlot canvas').first()).toBeVisible({ timeout: 40_000 });
 });
 
-test('the tab in front is inserted by a command, and by its title, as the notebook needs it', async ({
-  open,
-  lab
-}) => {
-  writeNotebook(lab, 'insert.ipynb', [`import megalens\nrun = megalens.connect("${training.id}")`]);
-  const page = await open('lab/tree/insert.ipynb?reset');
-  await ready(page);
-  await runCell(page, 0);
-  await expect(page.locator('.jp-Notebook .jp-InputPrompt').first()).toHaveText(/\[\d+\]:/);
-  const panel = await panelOf(page);
-  await panel.getByRole('button', { name: 'Scalars', exact: true }).click();
-  await expect(page.locator('.jp-MegalensViewTab:visible .jp-MegalensPlot canvas').first()).toBeVisible();
-  await runFromPalette(page, 'Insert View into Notebook');
-  await expect(page.locator('.jp-Notebook .jp-CodeCell')).toHaveCount(2);
-  await expect(lastCell(page)).toHaveText('run.scalars_view()');
-  // The same from the context menu of the panel's button.
-  await panel.getByRole('button', { name: 'Heatmap', exact: true }).click({ button: 'right' });
-  await page.getByRole('menuitem', { name: 'Insert View into Notebook' }).click();
-  await expect(page.locator('.jp-Notebook .jp-CodeCell')).toHaveCount(3);
-  await expect(lastCell(page)).toHaveText('run.heatmap("HiddenStates")');
-});
-
 test('opening the quickstart notebook does not change it', async ({ open, lab }) => {
   const notebook = JSON.parse(readFileSync(join(ROOT, 'examples/quickstart.ipynb'), 'utf-8')) as {
     metadata: { language_info: { version: string } };
@@ -148,9 +131,32 @@ test('opening the quickstart notebook does not change it', async ({ open, lab })
     .toString()
     .trim();
   writeFileSync(join(lab.folder, 'quickstart.ipynb'), JSON.stringify(notebook, null, 1));
-  const page = await open('lab/tree/quickstart.ipynb?reset');
+  const page = await open('quickstart.ipynb');
   await ready(page);
   await expect(page.locator('.jp-Notebook .jp-CodeCell').first()).toBeVisible();
   await expect(page.getByRole('tab', { name: 'quickstart.ipynb' })).toBeVisible();
   await expect(page.locator('.jp-mod-dirty')).toHaveCount(0);
+});
+
+test('the tab in front is inserted by a command, and by its title, as the notebook needs it', async ({
+  open,
+  lab
+}) => {
+  writeNotebook(lab, 'insert.ipynb', [`import megalens\nrun = megalens.connect("${training.id}")`]);
+  const page = await open('insert.ipynb');
+  await ready(page);
+  await runCell(page, 0);
+  await expect(page.locator('.jp-Notebook .jp-InputPrompt').first()).toHaveText(/\[\d+\]:/);
+  await patient(page);
+  const panel = await panelOf(page);
+  await panel.getByRole('button', { name: 'Scalars', exact: true }).click();
+  await expect(page.locator('.jp-MegalensViewTab:visible .jp-MegalensPlot canvas').first()).toBeVisible();
+  await runFromPalette(page, 'Insert View into Notebook');
+  await expect(page.locator('.jp-Notebook .jp-CodeCell')).toHaveCount(2);
+  await expect(lastCell(page)).toHaveText('run.scalars_view()');
+  // The same from the context menu of the panel's button.
+  await panel.getByRole('button', { name: 'Heatmap', exact: true }).click({ button: 'right' });
+  await page.getByRole('menuitem', { name: 'Insert View into Notebook' }).click();
+  await expect(page.locator('.jp-Notebook .jp-CodeCell')).toHaveCount(3);
+  await expect(lastCell(page)).toHaveText('run.heatmap("HiddenStates")');
 });

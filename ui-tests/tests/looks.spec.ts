@@ -1,8 +1,6 @@
-import { join, resolve } from 'path';
 import { violations } from '../axe.cjs';
 import { expect, narrow, ready, runCell, setTheme, showPanel, test, writeNotebook } from '../lab';
-
-const FOLDER = resolve(__dirname, '../screenshots');
+import { picture } from '../picture';
 
 test('panel, tab and widget look right in both themes', async ({ open, lab }) => {
   test.setTimeout(180_000);
@@ -26,12 +24,12 @@ test('panel, tab and widget look right in both themes', async ({ open, lab }) =>
         const tab = page.locator('.jp-MegalensViewTab:visible');
         await expect(tab.locator('.jp-MegalensPlot canvas').first()).toBeVisible();
         await expect(tab.locator('.jp-MegalensView-title')).not.toBeEmpty();
-        await page.screenshot({ path: join(FOLDER, `lab-${view.toLowerCase()}-${name}.png`) });
+        await picture(page, `lab-${view.toLowerCase()}-${name}`);
       }
-      await panel.screenshot({ path: join(FOLDER, `panel-${name}.png`) });
+      await picture(panel, `panel-${name}`);
       expect(await violations(page, ['#megalens-panel', '.jp-MegalensViewTab'])).toEqual([]);
     }
-    await open('lab/tree/looks.ipynb?reset');
+    await open('looks.ipynb');
     await ready(page);
     await runCell(page, 0);
     for (const [theme, name] of [
@@ -41,7 +39,7 @@ test('panel, tab and widget look right in both themes', async ({ open, lab }) =>
       await setTheme(page, theme);
       const output = page.locator('.jp-OutputArea-output .jp-MegalensView');
       await expect(output.locator('.jp-MegalensPlot canvas').first()).toBeVisible();
-      await page.screenshot({ path: join(FOLDER, `widget-${name}.png`) });
+      await picture(page, `widget-${name}`);
       expect(await violations(page, ['.jp-OutputArea-output .jp-MegalensView'])).toEqual([]);
     }
   } finally {
@@ -58,7 +56,7 @@ test('the panel holds at 280 pixels', async ({ open, lab }) => {
     await expect(panel.getByText('loss')).toBeVisible();
     await panel.getByRole('button', { name: /Setting of Hidden states/ }).click();
     await narrow(panel);
-    await panel.screenshot({ path: join(FOLDER, 'panel-280.png') });
+    await picture(panel, 'panel-280');
   } finally {
     await training.process.end();
   }

@@ -20,7 +20,7 @@ test('run.heatmap draws live in the cell, while the kernel is busy too', async (
     'import megalens, os, time\nrun = megalens.connect("gpt-notebook")\nview = run.heatmap("HiddenStates", layers="1")\nview',
     'while not os.path.exists("enough"):\n    time.sleep(0.05)'
   ]);
-  const page = await open('lab/tree/live.ipynb?reset');
+  const page = await open('live.ipynb');
   await ready(page);
   await runCell(page, 0);
   const view = page.locator('.jp-OutputArea-output .jp-MegalensView');
@@ -39,7 +39,7 @@ test('the kernel changes the view and the view tells the kernel @everywhere', as
     'view.layers = "2-3"',
     'print("layers are", view.layers)'
   ]);
-  const page = await open('lab/tree/both.ipynb?reset');
+  const page = await open('both.ipynb');
   await ready(page);
   await runCell(page, 0);
   const view = page.locator('.jp-OutputArea-output .jp-MegalensView');
@@ -59,7 +59,7 @@ test('a view survives a page reload and a kernel restart', async ({ open, lab })
   writeNotebook(lab, 'survive.ipynb', [
     'import megalens\nrun = megalens.connect("gpt-notebook")\nrun.trend("HiddenStates")'
   ]);
-  const page = await open('lab/tree/survive.ipynb?reset');
+  const page = await open('survive.ipynb');
   await ready(page);
   await runCell(page, 0);
   const plot = page.locator('.jp-OutputArea-output .jp-MegalensView .jp-MegalensPlot canvas').first();

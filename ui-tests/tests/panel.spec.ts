@@ -1,5 +1,5 @@
-import { resolve } from 'path';
 import { expect, logIn, runFromPalette, settled, showPanel, test, type ITraining } from '../lab';
+import { picture } from '../picture';
 
 test.describe.configure({ mode: 'serial' });
 
@@ -53,13 +53,14 @@ test('a bad reduction is shown at its field with the column, and tracing goes on
   await expect(field).toHaveAttribute('aria-invalid', 'true');
   const fault = panel.locator('.jp-MegalensField-fault');
   await expect(fault.locator('pre')).toHaveText(/data\.nothing\(\)\n {5}\^/);
-  await panel.screenshot({ path: resolve(__dirname, '../screenshots/panel-fault.png') });
+  await picture(panel, 'panel-fault');
   await expect(panel.locator('.jp-MegalensApply-state')).toHaveText(
     'Not applied. Tracing goes on as it was.'
   );
   await panel.getByRole('button', { name: 'Revert' }).click();
   await expect(field).toHaveValue('rms');
   await expect(fault).toHaveCount(0);
+  await panel.getByRole('button', { name: /Setting of MLP1 output/ }).click();
 });
 
 test('layers that do not exist are shown at their field', async ({ open }) => {
@@ -69,6 +70,8 @@ test('layers that do not exist are shown at their field', async ({ open }) => {
   await panel.getByRole('button', { name: 'Apply' }).click();
   await expect(panel.getByLabel('Layers')).toHaveAttribute('aria-invalid', 'true');
   await expect(panel.locator('.jp-MegalensField-fault')).toContainText('0–3');
+  await panel.getByRole('button', { name: 'Revert' }).click();
+  await expect(panel.getByLabel('Layers')).toHaveAttribute('aria-invalid', 'false');
 });
 
 test('another viewer’s change is told with who and when', async ({ open, browser, lab }) => {
@@ -184,7 +187,7 @@ test('a hub elsewhere is refused unless the administrator allows it', async ({ o
   await dialog.getByLabel('Protocol').selectOption('MegatronApp inference');
   await expect(dialog.getByLabel('Token')).toHaveCount(0);
   await expect(dialog.getByLabel('Prompt')).toBeVisible();
-  await page.screenshot({ path: resolve(__dirname, '../screenshots/connect-dialog.png') });
+  await picture(page, 'connect-dialog');
   await dialog.getByLabel('Protocol').selectOption('Megalens');
   await dialog.getByLabel('Address').fill('ws://127.0.0.1:1');
   await dialog.getByLabel('Token').fill('anything');

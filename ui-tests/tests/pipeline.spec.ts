@@ -13,9 +13,9 @@ test('a pipeline of real processes is drawn with what it measures, is planned an
     'plan = megalens.pipeline.plan(run, "gpipe")\nprint(plan, run.pipeline(plan) > 0)',
     'print(megalens.split.plan(run))\nrun.split_plan()'
   ]);
-  const [, page] = await Promise.all([
+  const [training, page] = await Promise.all([
     lab.train('gpt-stages', { pipeline: true }),
-    open('lab/tree/pipeline.ipynb?reset')
+    open('pipeline.ipynb')
   ]);
   const panel = await showPanel(page);
   await expect(panel.getByRole('option', { name: /gpt-stages/ })).toHaveAttribute('aria-selected', 'true');
@@ -44,4 +44,5 @@ test('a pipeline of real processes is drawn with what it measures, is planned an
   await tab.getByRole('button', { name: 'Apply at the next step' }).click();
   await expect(text).toContainText(/runs from step [\d\u2009]+ on\./, { timeout: 30_000 });
   await expect(text).not.toContainText('GPipe as measured', { timeout: 60_000 });
+  await training.process.end();
 });

@@ -1,6 +1,7 @@
 import { existsSync, readdirSync, readFileSync } from 'fs';
-import { join, resolve } from 'path';
-import { expect, showPanel, test } from '../lab';
+import { join } from 'path';
+import { expect, load, showPanel, test } from '../lab';
+import { picture } from '../picture';
 
 /** Whether the recording of a run says what its model can trace. */
 function described(folder: string, name: string): boolean {
@@ -12,23 +13,22 @@ function described(folder: string, name: string): boolean {
     .some(({ run, flags }) => run.name === name && (flags?.length ?? 0) > 0);
 }
 
-const FOLDER = resolve(__dirname, '../screenshots');
-
-test('with no run the panel shows the two lines, and copies them', async ({ open, page, lab }) => {
+test('with no run the panel shows the two lines, and copies them', async ({ page, lab }) => {
   // Only the answer is cut down: another test's recorded runs may lie in the folder.
   await page.route(`${lab.url}megalens/api/runs*`, route => route.fulfill({ json: { runs: [] } }));
-  const panel = await showPanel(await open());
+  await load(page, lab);
+  const panel = await showPanel(page);
   await expect(panel.getByText('No run yet.')).toBeVisible();
   await expect(panel.getByText('python -m megalens.demo')).toBeVisible();
-  await panel.screenshot({ path: join(FOLDER, 'panel-no-run.png') });
+  await picture(panel, 'panel-no-run');
   await panel.getByRole('button', { name: 'Copy the two lines' }).click();
   await expect
     .poll(() => page.evaluate(() => navigator.clipboard.readText()))
     .toContain('tracer = megalens.trace(model)');
 });
 
-test('an unreachable server is told, and the list comes back by itself', async ({ open, context, lab }) => {
-  const [training, page] = await Promise.all([lab.train('gpt-offline'), open()]);
+test('an unreachable server is told, and the list comes back by itself', async ({ page, context, lab }) => {
+  const [training] = await Promise.all([lab.train('gpt-offline'), load(page, lab)]);
   try {
     const panel = await showPanel(page);
     await expect(panel.getByRole('option', { name: 'gpt-offline' })).toBeVisible();
@@ -46,11 +46,12 @@ test('an unreachable server is told, and the list comes back by itself', async (
   }
 });
 
-test('a run out of login says so', async ({ open, page, lab }) => {
+test('a run out of login says so', async ({ page, lab }) => {
   await page.route(`${lab.url}megalens/api/runs*`, route =>
     route.fulfill({ status: 403, json: { code: 'forbidden', message: 'Log in first.' } })
   );
-  const panel = await showPanel(await open());
+  await load(page, lab);
+  const panel = await showPanel(page);
   await expect(panel.getByRole('alert')).toContainText('may not see runs');
   await expect(panel.getByRole('button', { name: 'Reload the page to log in' })).toBeVisible();
 });
@@ -62,14 +63,14 @@ test('a training process that is stopped is told, and goes on', async ({ open, l
     const run = panel.getByRole('option', { name: 'gpt-paused' });
     await expect(run).toContainText('live');
     await run.click();
-    training.process.child.kill('SIGSTOP');
+    training.process.kill('SIGSTOP');
     await expect(panel.getByText(/The training process has been silent for/)).toBeVisible();
     await expect(run).toContainText('stale');
-    training.process.child.kill('SIGCONT');
+    training.process.kill('SIGCONT');
     await expect(run).toContainText('live');
     await expect(panel.getByText(/The training process has been silent for/)).toHaveCount(0);
   } finally {
-    training.process.child.kill('SIGCONT');
+    training.process.kill('SIGCONT');
     await training.process.end();
   }
 });
@@ -85,7 +86,7 @@ test('when the hub is killed the panel says so and offers the recording', async 
   await training.process.end('SIGKILL');
   process.kill(training.hub, 'SIGKILL');
   await expect(panel.getByText('The hub of this run is gone after step')).toBeVisible({ timeout: 30_000 });
-  await panel.screenshot({ path: join(FOLDER, 'panel-hub-gone.png') });
+  await picture(panel, 'panel-hub-gone');
   await panel.getByRole('button', { name: 'Open the recording' }).click();
   await expect(panel.getByText('What this run traced.')).toBeVisible();
   await expect(panel.getByText('loss')).toBeVisible();

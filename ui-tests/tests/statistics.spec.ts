@@ -64,7 +64,7 @@ test('run.explore draws in a cell, and its rows are a table', async ({ open, lab
     'import megalens\nrun = megalens.open("megalens-runs/20261120-101500-explored")\nview = run.explore(stat="kurtosis", by="layer")\nview',
     'frame = view.df\nprint("rows", len(frame), "at", frame.loc[frame["l2"].idxmax(), "step"], "of", view.statistic)'
   ]);
-  const page = await open('lab/tree/explore.ipynb?reset');
+  const page = await open('explore.ipynb');
   await ready(page);
   await runCell(page, 0);
   const view = page.locator('.jp-OutputArea-output .jp-MegalensCellView').first();
@@ -85,7 +85,7 @@ test('files of another logger are opened by the panel, and shown in a cell where
   writeNotebook(lab, 'other/files.ipynb', [
     'import megalens\nfiles = megalens.open("my-run")\nfiles.explore("grad", "l2", by="layer")'
   ]);
-  const page = await open('lab/tree/other/files.ipynb?reset');
+  const page = await open('other/files.ipynb');
   await ready(page);
   await runCell(page, 0);
   const cell = page.locator('.jp-OutputArea-output .jp-MegalensCellView').first();

@@ -41,7 +41,7 @@ test('a training whose phases are timed is drawn while it goes on, from the pane
   ]);
   const [training, page] = await Promise.all([
     lab.train('gpt-timeline', { timeline: true }),
-    open('lab/tree/timeline.ipynb?reset')
+    open('timeline.ipynb')
   ]);
   const panel = await showPanel(page);
   await expect(panel.getByRole('option', { name: /gpt-timeline/ })).toHaveAttribute('aria-selected', 'true');

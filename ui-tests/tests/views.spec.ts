@@ -1,5 +1,5 @@
 import { readFileSync } from 'fs';
-import { expect, showPanel, test, type ITraining } from '../lab';
+import { expect, load, showPanel, test, type ITraining } from '../lab';
 
 test.describe.configure({ mode: 'serial' });
 
@@ -13,7 +13,7 @@ test.afterAll(async () => {
   await training.process.end();
 });
 
-test('no chart code is loaded until a view is opened', async ({ open, page }) => {
+test('no chart code is loaded until a view is opened', async ({ page, lab }) => {
   // The chart libraries are our only large files; what they are called depends on the build.
   const sizes: number[] = [];
   page.on('response', async response => {
@@ -22,7 +22,7 @@ test('no chart code is loaded until a view is opened', async ({ open, page }) =>
     }
   });
   const large = () => sizes.filter(size => size > 200_000).length;
-  await open();
+  await load(page, lab);
   await expect.poll(() => sizes.length).toBeGreaterThan(0);
   await showPanel(page);
   await expect(page.getByRole('option', { name: 'gpt-views' })).toBeVisible();

@@ -189,11 +189,18 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument(
         "--json", action="store_true", help="one JSON object a line: each alarm, then the summary"
     )
+    parser.add_argument(
+        "--upgrade",
+        action="store_true",
+        help="judge nothing: rewrite the files of an older recording, or of one whose hub was killed, as those of a finished one are today",
+    )
     parser.set_defaults(run=_check)
     add_trainermon_commands(commands)
 
 
 def _check(arguments: argparse.Namespace) -> int:
+    if arguments.upgrade:
+        return _upgrade(arguments.run_folder)
     # The reader of runs takes a moment to import.
     from ...runs import open_run
     from .recorded import judge_run
@@ -215,6 +222,22 @@ def _check(arguments: argparse.Namespace) -> int:
     summary = {"steps": steps, "alarms": serious}
     print(json.dumps(summary) if arguments.json else f"{steps} steps, {serious} alarms.")
     return 1 if serious else 0
+
+
+def _upgrade(folder: str) -> int:
+    from ...hub.upgrade import upgrade_recording
+
+    done = False
+    try:
+        for sentence in upgrade_recording(Path(folder)):
+            print(shown_text(sentence, 600))
+            done = True
+    except (MegalensError, OSError) as error:
+        print(shown_text(f"megalens check: {error}"), file=sys.stderr)
+        return 2
+    if not done:
+        print("Every file is as it should be.")
+    return 0
 
 
 def _settings(path: str) -> Any:

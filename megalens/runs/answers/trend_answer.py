@@ -16,7 +16,7 @@ from ...protocol import Streams, merge_moments
 from ..aggregate import OF_WHOLE_ONLY, OLDER, STATISTICS
 from ..errors import ClientError
 from ..lines import gap_starts, line_order, thin_line
-from ..moments.grouping.readings import moment_columns, reading_value
+from ..moments.grouping.cells import moment_columns, reading_value
 from ..query import Query, Selection, half_of, layout_of, places_in
 from .selection import StreamRows, check_cancelled, on_lowest_rank
 from .stream_query import StreamQuery, whole_number

@@ -2,8 +2,7 @@
 
 from .frame import moment_frame
 from .grouping.answer import MomentGroups
-from .grouping.group_keys import GROUP_COLUMNS
-from .grouping.query import MomentQuery
+from .grouping.query import GROUP_COLUMNS, MomentQuery
 from .jsonl.jsonl_rows import rows_of
 from .jsonl.tree import StatisticsFile, StatisticsTree, find_trees, holds_statistics
 from .progress_bar import ProgressBar

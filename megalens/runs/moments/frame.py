@@ -9,13 +9,20 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ...protocol import MOMENT_COLUMNS, MOMENT_STATISTICS, MOMENT_STATS, in_ranges, read_moments, shown_text
-from ..errors import ClientError, bad_argument
-from ..query import Query, StepChoice
+from ...protocol import (
+    MOMENT_COLUMNS,
+    MOMENT_STATISTICS,
+    MOMENT_STATS,
+    in_ranges,
+    read_moments,
+    read_steps,
+    shown_text,
+)
+from ..errors import ClientError, bad_argument, chosen_ranges
 from .grouping.answer import MomentGroups
 from .grouping.name_filter import Where
-from .grouping.parts import MERGED
 from .grouping.query import MomentQuery, check_stat
+from .grouping.series import MERGED
 from .jsonl.tree import StatisticsTree
 from .rows.moment_rows import STAGE
 from .source import MomentSource
@@ -24,6 +31,8 @@ from .trainermon.trainermon_rows import readings_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+    from ..query import StepChoice
 
 __all__ = [
     "FRAME_COLUMNS",
@@ -184,24 +193,22 @@ def moment_frame(
     ClientError
         ``bad-parameter`` naming the argument, ``mixed``, or ``not-found`` when a run that gets no more rows has nothing of that stat.
     """
-    bounds = Query.of(steps=steps)
+    chosen = chosen_ranges(steps, "steps", read_steps)
+    first, last = (None, None) if chosen is None else (chosen[0][0], chosen[-1][1]) if chosen else (0, -1)
     if isinstance(by, str) or callable(by) or not hasattr(by, "__iter__"):
         by = [by]
     stats = [check_stat(one) for one in ([stat] if isinstance(stat, str) else stat)]
-    queries = [
-        MomentQuery.of(one, "mean", list(by), None, where, bounds.first, bounds.last, mixed=mixed)
-        for one in stats
-    ]
+    queries = [MomentQuery.of(one, "mean", list(by), None, where, first, last, mixed=mixed) for one in stats]
     if not live:
         check_present(source, stats)
     frames = [group_frame(one, source.groups(query)) for one, query in zip(stats, queries, strict=True)]
     import pandas as pd
 
     joined: DataFrame = frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
-    if bounds.steps is None:
+    if chosen is None or len(chosen) < 2:
         return joined
     # The steps between those that were asked for are grouped too, and left out here.
-    kept = joined["step"].map(lambda step: in_ranges(step, bounds.steps))
+    kept = joined["step"].map(lambda step: in_ranges(step, chosen))
     return joined[kept].reset_index(drop=True)
 
 

@@ -24,6 +24,7 @@ from megalens.protocol import (
     decode_frame,
     encode_frame,
     encode_message,
+    segment_name,
     stream_schema,
 )
 from megalens.protocol.contract import contract_json
@@ -34,6 +35,8 @@ from tests.fuzz.mutate import json_text, mutated_bytes, mutated_tree, schema_wor
 from tests.fuzz.surface import Surface
 
 _FOLDER = Path(tempfile.mkdtemp())
+# Sealed segments, a tail that was left beside one, and the newest tail.
+_SEGMENTS = Path(__file__).parents[3] / "protocol/fixtures/recordings/segments"
 _WORDS = [*schema_words(contract_json("messages.schema.json")), "missing_steps", "streams", "ended", "format"]
 
 
@@ -57,19 +60,31 @@ def _seeds() -> list[Any]:
         {"moments.parquet": _parquet(mixed, row_group_size=40)},
         {"moments.arrows": growing},
     ]
-    return [packed, live, only | _indexed(tables), *others, *(only | each for each in moments)]
+    recorded = [only | _growing(tables), _files(_SEGMENTS)]
+    return [packed, live, *recorded, *others, *(only | each for each in moments)]
 
 
-def _indexed(tables: dict[str, pa.Table]) -> dict[str, bytes]:
-    """Return files as a recorder writes them that is still there, an index beside each stream."""
-    recording, checker = RecordingFolder(_FOLDER / "indexed"), FrameChecker()
+def _files(folder: Path) -> dict[str, bytes]:
+    """Return what lies in a folder and in those in it, by path."""
+    found = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
+
+
+def _growing(tables: dict[str, pa.Table]) -> dict[str, bytes]:
+    """Return files as a recorder writes them that is still there, and sealed statistics before the same again."""
+    recording, checker = RecordingFolder(_FOLDER / "growing"), FrameChecker()
     for name, table in {**tables, "moments": moment_table(range(1, 9))}.items():
         for at in range(0, table.num_rows, 4):
             rows = table.slice(at, 4).cast(stream_schema(name)).combine_chunks()
             data = encode_frame(name, rows, step=1)
             recording.append(checker.check(decode_frame(data), data))
     recording.close()
-    return {path.name: path.read_bytes() for path in sorted((_FOLDER / "indexed").iterdir())}
+    (tail,) = (_FOLDER / "growing/moments").glob("*.arrows")
+    growing = tail.read_bytes()
+    later = tail.with_name(segment_name(1, 1, ".arrows"))
+    seal_tail(tail, STREAMS["moments"])
+    later.write_bytes(growing)
+    return _files(_FOLDER / "growing")
 
 
 _OPTIONS: list[dict[str, Any]] = [
@@ -120,6 +135,7 @@ def _run(files: Any) -> None:
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
     for name, data in files.items():
+        (place / name).parent.mkdir(exist_ok=True)
         (place / name).write_bytes(data)
     folder = RunFolder(place)
     hello = folder.hello()

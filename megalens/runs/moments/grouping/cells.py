@@ -1,19 +1,26 @@
-"""Rows merged into cells: one group at one step."""
+"""Rows merged into cells, each one group at one step, and what is read of merged moments."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ....protocol import merge_moments, single_moments
+from ....protocol import MOMENT_COLUMNS, merge_moments, near_zero_share, read_moments, single_moments
 from ..rows.moment_rows import STAGE, Chunk
-from .readings import moment_columns
 
-__all__ = ["CellKeys", "Cells", "merge_cells", "wanted_columns", "Arena"]
+__all__ = [
+    "CellKeys",
+    "Cells",
+    "merge_cells",
+    "moment_columns",
+    "reading_error",
+    "reading_value",
+    "wanted_columns",
+]
 
 Column = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -28,30 +35,7 @@ _WHOLE = ("samples", "rank", "stage")
 # Up to so many times as many values as rows are marked in a table; of more the values that occur are found by sorting.
 _SPARSE = 4
 
-_BLOCK_BYTES = 8 * 1024 * 1024
-_ALIGNED = 64
-
-
-class Arena:
-    """Keeps copies of arrays side by side in large blocks.
-
-    Where they lie in gaps between large arrays that are freed, the next large ones do not fit into these: a hundred megabytes more of memory are taken, which the system has to
-    clear first.
-    """
-
-    def __init__(self) -> None:
-        self._block = np.empty(0, np.uint8)
-        self._used = 0
-
-    def keep(self, array: NDArray[Any]) -> NDArray[Any]:
-        """Return a copy."""
-        wanted = -(-array.nbytes // _ALIGNED) * _ALIGNED
-        if self._used + wanted > len(self._block):
-            self._block, self._used = np.empty(max(_BLOCK_BYTES, wanted), np.uint8), 0
-        copy = self._block[self._used : self._used + array.nbytes].view(array.dtype)
-        copy[:] = array
-        self._used += wanted
-        return copy
+_POWERS = {"skewness": 3, "kurtosis": 4, "excess_kurtosis": 4}
 
 
 def dense(values: NDArray[Any], low: int, size: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
@@ -277,3 +261,70 @@ def _in_both(key: Whole, below: NDArray[np.bool_]) -> NDArray[np.bool_]:
     keep[below] = np.isin(key[below], key[~below])
     keep[~below] = np.isin(key[~below], key[below])
     return keep
+
+
+# One statistic of merged moments and how far it may be off: the twin of ``src/protocol/moment-statistics.ts``.
+def moment_columns(statistic: str | None) -> tuple[str, ...]:
+    """Return the columns of moments that a statistic and its error are read from; all of them where none is named."""
+    if statistic is None:
+        return MOMENT_COLUMNS
+    if statistic == "nonfinite":
+        return ("count",)
+    if statistic == "near_zero_share":
+        return ("count", "near_zero_count")
+    powers = (f"m{power}" for power in range(2, _POWERS.get(statistic, 2) + 1))
+    return ("count", "mean", *powers, *((statistic,) if statistic in ("min", "max") else ()))
+
+
+def reading_value(merged: Mapping[str, Column], statistic: str) -> Column:
+    """Return a statistic of each group; NaN where there is none. ``nonfinite`` is always a count, and the share near zero is of all values."""
+    if statistic == "near_zero_share":
+        return near_zero_share(merged)
+    if statistic == "nonfinite":
+        return merged["nan_count"] + merged["inf_count"]
+    return read_moments(merged, statistic)[statistic]
+
+
+def reading_error(merged: Mapping[str, Column], statistic: str) -> Column:
+    """Return how far that may be off by the rounding of raw sums, in its own unit: 0 where it is exact, infinite where nothing of it is left."""
+    inexact = (merged["m2_error"] > 0) | (merged["m4_error"] > 0)
+    if not inexact.any() or statistic in ("min", "max", "near_zero_share", "nonfinite"):
+        # Of millions of cells this takes no memory.
+        return np.broadcast_to(np.float64(0), len(inexact))
+    error = np.zeros(len(inexact))
+    part = {name: column[inexact] for name, column in merged.items()}
+    with np.errstate(all="ignore"):
+        found = _error(part, statistic)
+    error[inexact] = np.where(np.isnan(found), np.inf, found)
+    return error
+
+
+def _error(merged: Mapping[str, Column], statistic: str) -> Column:
+    read = read_moments(merged)
+    n, variance = merged["count"], read["variance"]
+    # What the sum of x² may be off by: the contract's m2_error is three times that.
+    squares, varies = merged["m2_error"] / 3, merged["m2_error"] / n
+    relative = varies / variance
+    if statistic == "mean":
+        return squares / n / read["rms"]
+    if statistic == "variance":
+        return varies
+    if statistic == "std":
+        return _root(variance, varies)
+    if statistic == "rms":
+        return _root(read["rms"] ** 2, squares / n)
+    if statistic == "l2":
+        return _root(read["l2"] ** 2, squares)
+    if statistic == "skewness":
+        third = 2 * np.sqrt(squares * merged["m4_error"])
+        skewness: Column = third / n / variance**1.5 + 1.5 * relative * np.abs(read["skewness"])
+        return skewness
+    fourth: Column = merged["m4_error"] / n / variance**2 + 2 * relative * np.abs(read["kurtosis"])
+    return fourth
+
+
+def _root(squared: Column, off: Column) -> Column:
+    """Of a root: the farther of the two ends of the interval."""
+    root = np.sqrt(squared)
+    farther: Column = np.maximum(root - np.sqrt(np.maximum(0, squared - off)), np.sqrt(squared + off) - root)
+    return farther

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from ....protocol import empty_table
 from .moment_rows import Chunk, Progress, StatIndex, Wanted
-from .pieces import HeldPiece, Piece, Reading, found_stats, whole_steps
+from .pieces import HeldPiece, Piece, PieceReading, found_stats, whole_steps
 from .recorded_rows import RecordedRows
 
 __all__ = ["LiveRows"]
@@ -99,7 +99,7 @@ def _not_in(recorded: list[Piece], table: pa.Table) -> pa.Table:
     first = pc.min(newest).as_py()
     table = table.filter(pc.greater_equal(table["step"], first))
     arrived = HeldPiece(table)
-    reading = Reading(
+    reading = PieceReading(
         Wanted({stat: one.names for stat, one in arrived.listed.items()}, ("rank",), first=first)
     )
     place = reading.places(*(arrived.table[name].chunk(0) for name in ("stat", "name")))

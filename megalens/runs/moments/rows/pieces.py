@@ -14,14 +14,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ....protocol import LAST_STEP, MOMENT_STATS, STREAMS, stream_schema
-from ...recorded_parquet import opened_parquet
+from ...recorded_parquet import ParquetStream, opened_parquet
 from .moment_rows import STAGE, Chunk, StatIndex, Wanted, stage_codes
 
-__all__ = ["HeldPiece", "Listed", "Piece", "Reading", "SealedPiece", "found_stats", "whole_steps"]
+__all__ = ["HeldPiece", "Listed", "Piece", "PieceReading", "SealedPiece", "found_stats", "whole_steps"]
 
 _SCHEMA = stream_schema("moments")
 _WORDS = [field.name for field in _SCHEMA if pa.types.is_string(field.type)]
-_LISTED = ["step", "stat", "name", "samples"]
+_LISTED = ["step", "stat", "name"]
 
 
 @dataclass(frozen=True)
@@ -61,12 +61,12 @@ class Piece:
     samples: bool
     listed: Mapping[str, Listed]
 
-    def read(self, reading: Reading) -> Chunk:
+    def read(self, reading: PieceReading) -> Chunk:
         """Return the rows that are wanted, ordered by step."""
         raise NotImplementedError
 
 
-class Reading:
+class PieceReading:
     """One question to pieces: what is wanted, and the file that was opened last.
 
     Parameters
@@ -86,27 +86,19 @@ class Reading:
         self._path: Path | None = None
         self._files = ExitStack()
 
-    def table(self, path: Path, group: int, columns: Sequence[str]) -> pa.Table:
-        """Return columns of a row group, after a look at what they unfold to; the next group is mostly one of the same file.
+    def file(self, path: Path) -> ParquetStream:
+        """Return a file, open until another one is asked for: the next row group is mostly one of the same.
 
         Raises
         ------
         OSError, ValueError, pyarrow.ArrowException, ClientError
-            When the file is gone or damaged.
+            When it is gone or damaged.
         """
-        # Only who reads sealed rows needs it, and the start should not wait for it.
-        import pyarrow.parquet as pq
-
         if path != self._path:
             self.close()
-            self._checked = self._files.enter_context(opened_parquet(path))
-            self._parquet = self._files.enter_context(
-                pq.ParquetFile(path, read_dictionary=_WORDS, metadata=self._checked.metadata)
-            )
-            self._path, self._there = path, set(self._checked.schema.names)
-        there = [name for name in columns if name in self._there]
-        self._checked.check_group(group, there)
-        return self._parquet.read_row_group(group, columns=there)
+            self._file = self._files.enter_context(opened_parquet(path, _WORDS))
+            self._path = path
+        return self._file
 
     def close(self) -> None:
         """Let go of the file. Safe twice."""
@@ -177,9 +169,10 @@ class HeldPiece(Piece):
             for name in _SCHEMA.names
         }
         self.table = pa.table(columns)
-        self.low, self.high, self.samples, self.listed = _listed(self.table)
+        self.low, self.high, self.listed = _listed(self.table)
+        self.samples = pc.max(self.table["samples"]).as_py() >= 0
 
-    def read(self, reading: Reading) -> Chunk:
+    def read(self, reading: PieceReading) -> Chunk:
         """Return the rows that are wanted, ordered by step."""
         return reading.chunk(self.table)
 
@@ -193,20 +186,24 @@ class SealedPiece(Piece):
         The file.
     group : int
         Which of its row groups; it has rows.
-    reading : Reading
+    reading : PieceReading
         Has the file open, for the look at what there is.
     until : int
         Rows of this step and later ones do not count.
     """
 
-    def __init__(self, path: Path, group: int, reading: Reading, until: int = LAST_STEP + 1) -> None:
+    def __init__(self, path: Path, group: int, reading: PieceReading, until: int = LAST_STEP + 1) -> None:
         self._path, self._group, self._until = path, group, until
-        table = reading.table(path, group, _LISTED)
-        self.low, self.high, self.samples, self.listed = _listed(table, until)
+        file = reading.file(path)
+        self.low, self.high, self.listed = _listed(file.group(group, _LISTED), until)
+        most = file.chunk("samples", group).high
+        if most is None:
+            most = pc.max(file.group(group, ["samples"])["samples"]).as_py()
+        self.samples = most is not None and most >= 0
 
-    def read(self, reading: Reading) -> Chunk:
+    def read(self, reading: PieceReading) -> Chunk:
         """Return the rows that are wanted, ordered by step."""
-        chunk = reading.chunk(reading.table(self._path, self._group, reading.columns()))
+        chunk = reading.chunk(reading.file(self._path).group(self._group, reading.columns()))
         return (
             chunk
             if self._until > LAST_STEP
@@ -230,7 +227,7 @@ def whole_steps(pieces: Sequence[Piece], wanted: Wanted) -> Iterator[Chunk]:
         ),
         key=lambda piece: piece.low,
     )
-    reading = Reading(wanted)
+    reading = PieceReading(wanted)
     waiting: list[Chunk] = []
     try:
         for at, piece in enumerate(taken):
@@ -257,7 +254,7 @@ def found_stats(pieces: Sequence[Piece]) -> list[StatIndex]:
     for stat in MOMENT_STATS:
         here = [piece.listed[stat] for piece in pieces if stat in piece.listed]
         if here:
-            steps = np.unique(np.concatenate([one.steps for one in here]))
+            steps = _different(np.concatenate([one.steps for one in here]))
             # Pieces that have the same names have one tuple of them.
             names = {name for one in {id(one.names): one.names for one in here}.values() for name in one}
             rows = sum(one.rows for one in here)
@@ -301,29 +298,33 @@ def _by_step(chunk: Chunk) -> Chunk:
 _last_names: dict[str, tuple[pa.Array, NDArray[np.bool_], tuple[str, ...]]] = {}
 
 
-def _listed(table: pa.Table, until: int = LAST_STEP + 1) -> tuple[int, int, bool, dict[str, Listed]]:
-    """Return first and last step of the rows before a step, whether their samples are known, and what there is of each stat."""
+def _listed(table: pa.Table, until: int = LAST_STEP + 1) -> tuple[int, int, dict[str, Listed]]:
+    """Return first and last step of the rows before a step, and what there is of each stat."""
     step, stats, names = _numbers(table, "step"), _coded(table["stat"]), _coded(table["name"])
-    samples = bool(pc.max(table["samples"]).as_py() >= 0) if len(step) else False
     code, name, known = _codes(stats), _codes(names), stats.dictionary.to_pylist()
-    counts = (name >= 0) & (step < until)
-    whole = bool(counts.all())
+    # Most pieces are of one stat, and all their rows count.
+    counts = None if until > LAST_STEP and not names.null_count else (name >= 0) & (step < until)
+    if counts is None and (len(known) > 1 or stats.null_count):
+        counts = np.ones(len(step), bool)
     found: dict[str, Listed] = {}
     for at, stat in enumerate(known):
-        if stat not in MOMENT_STATS:
-            continue
-        of = slice(None) if len(known) == 1 and whole and not stats.null_count else (code == at) & counts
-        steps, of_stat = step[of], name[of]
-        if not len(steps):
-            continue
-        runs = steps[np.flatnonzero(np.diff(steps, prepend=steps[0] - 1))]
-        steps = runs if (runs[1:] > runs[:-1]).all() else np.unique(runs)
-        used = np.zeros(len(names.dictionary), bool)
-        used[of_stat] = True
-        found[stat] = Listed(len(of_stat), steps, _names(stat, names.dictionary, used))
+        of = slice(None) if counts is None else (code == at) & counts
+        steps, used = step[of], np.zeros(len(names.dictionary), bool)
+        if stat in MOMENT_STATS and len(steps):
+            used[name[of]] = True
+            found[stat] = Listed(len(steps), _different(steps), _names(stat, names.dictionary, used))
     low = min((int(one.steps[0]) for one in found.values()), default=LAST_STEP + 1)
     high = max((int(one.steps[-1]) for one in found.values()), default=-1)
-    return low, high, samples, found
+    return low, high, found
+
+
+def _different(steps: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the different ones of some steps, ascending. They mostly are so already, in runs of the same."""
+    changes = np.empty(len(steps), bool)
+    changes[0] = True
+    np.not_equal(steps[1:], steps[:-1], out=changes[1:])
+    runs = steps[changes]
+    return runs if (runs[1:] > runs[:-1]).all() else np.unique(runs)
 
 
 def _names(stat: str, dictionary: pa.Array, used: NDArray[np.bool_]) -> tuple[str, ...]:

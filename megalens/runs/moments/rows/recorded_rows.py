@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ....protocol import LAST_STEP, STREAMS, open_plain, stream_schema, stream_segments
-from ...arrows_map import check_message_size
 from ...errors import ClientError
-from ...recorded_parquet import DAMAGE, opened_parquet
+from ...recorded_arrow import check_message_size
+from ...recorded_parquet import DAMAGE
 from ...run_folder import RunFolder
 from .moment_rows import Chunk, Progress, StatIndex, Wanted
-from .pieces import HeldPiece, Piece, Reading, SealedPiece, found_stats, whole_steps
+from .pieces import HeldPiece, Piece, PieceReading, SealedPiece, found_stats, whole_steps
 
 __all__ = ["RecordedRows"]
 
@@ -159,14 +159,14 @@ class _Sealed:
 
     def __init__(self, path: Path, found: os.stat_result, until: int) -> None:
         self._identity = (found.st_ino, found.st_mtime_ns, found.st_size)
-        reading = Reading(Wanted({}, ()))
+        reading = PieceReading(Wanted({}, ()))
         try:
-            with opened_parquet(path) as file:
-                _check_schema(path, file.schema)
-                most = max(_GROUP_ROWS, file.size // _LEAST_PACKED_BYTES)
-                if any(group.rows > most for group in file.groups):
-                    raise _unreadable(path, "It must have row groups of fewer rows.")
-                groups = [at for at, group in enumerate(file.groups) if group.rows]
+            file = reading.file(path)
+            _check_schema(path, file.schema)
+            most = max(_GROUP_ROWS, file.size // _LEAST_PACKED_BYTES)
+            if any(group.rows > most for group in file.groups):
+                raise _unreadable(path, "It must have row groups of fewer rows.")
+            groups = [at for at, group in enumerate(file.groups) if group.rows]
             made = [SealedPiece(path, at, reading, until) for at in groups]
         except FileNotFoundError:
             raise

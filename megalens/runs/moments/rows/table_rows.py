@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from .cache_folder import cache_folder
 from .moment_rows import Chunk, Progress, StatIndex, Wanted
-from .pieces import HeldPiece, Piece, Reading, SealedPiece, found_stats, whole_steps
+from .pieces import HeldPiece, Piece, PieceReading, SealedPiece, found_stats, whole_steps
 
 __all__ = ["TableRows"]
 
@@ -36,7 +36,7 @@ class SpilledRows:
         if not self._files:
             _sweep(folder)
         path = folder / f"{_owner(os.getpid())}{uuid.uuid4().hex}.parquet"
-        reading = Reading(Wanted({}, ()))
+        reading = PieceReading(Wanted({}, ()))
         try:
             pq.write_table(
                 table.sort_by("step"),

@@ -1,0 +1,404 @@
+"""Merged cells as an answer has them: read, thinned while rows are still coming, and put beside the others of their group."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....protocol import MOMENT_COLUMNS
+from ..rows.moment_rows import STAGE
+from .cells import Cells, reading_error, reading_value
+from .query import MomentQuery
+
+__all__ = [
+    "Grouped",
+    "MERGED",
+    "Part",
+    "Thinner",
+    "chosen_columns",
+    "keep_extremes",
+    "read_part",
+    "stretches",
+]
+
+Column = NDArray[np.float64]
+Whole = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+MERGED = (*MOMENT_COLUMNS, "m2_error", "m4_error")
+"""Columns of merged moments."""
+_COUNTS = ("count", "nan_count", "inf_count")
+# Up to so many times as many codes as cells are counted in a table.
+_SPARSE = 4
+_BLOCK_BYTES = 8 * 1024 * 1024
+_ALIGNED = 64
+
+
+class Arena:
+    """Keeps copies of arrays side by side in large blocks.
+
+    Where they lie in gaps between large arrays that are freed, the next large ones do not fit into these: a hundred megabytes more of memory are taken, which the system has to
+    clear first.
+    """
+
+    def __init__(self) -> None:
+        self._block = np.empty(0, np.uint8)
+        self._used = 0
+
+    def keep(self, array: NDArray[Any]) -> NDArray[Any]:
+        """Return a copy."""
+        wanted = -(-array.nbytes // _ALIGNED) * _ALIGNED
+        if self._used + wanted > len(self._block):
+            self._block, self._used = np.empty(max(_BLOCK_BYTES, wanted), np.uint8), 0
+        copy = self._block[self._used : self._used + array.nbytes].view(array.dtype)
+        copy[:] = array
+        self._used += wanted
+        return copy
+
+
+@dataclass(frozen=True)
+class Part:
+    """Cells that were merged together: whole steps, in their order.
+
+    Attributes
+    ----------
+    keys : mapping
+        ``code`` of the group, then what rows say of it (``rank``, ``stage``); -1 is not known.
+    step : ndarray
+        Step of each cell.
+    value : ndarray
+        The statistic, or the ratio.
+    bad : ndarray
+        Whether there is anything in the cell that is not finite or not known.
+    more : mapping
+        Further columns: ``samples``, ``error``, ``scaled``, the stage of gradients (of a ratio those above) and moments; of a lean answer only the counts among these.
+    steps : ndarray
+        The different steps, ascending; also those of which cells were left out.
+    across : int
+        As in :class:`Cells`.
+    """
+
+    keys: Mapping[str, Whole]
+    step: Whole
+    value: Column
+    bad: NDArray[np.bool_]
+    more: Mapping[str, NDArray[Any]]
+    steps: Whole
+    across: int = 0
+
+    def take(self, places: Whole, arena: Arena) -> Part:
+        """Return some of the cells, in the order of ``places``, kept in an arena."""
+
+        def taken(column: NDArray[Any]) -> NDArray[Any]:
+            return arena.keep(column[places])
+
+        return Part(
+            {name: taken(key) for name, key in self.keys.items()},
+            taken(self.step),
+            taken(self.value),
+            taken(self.bad),
+            {name: taken(column) for name, column in self.more.items()},
+            arena.keep(self.steps),
+        )
+
+
+def read_part(cells: Cells, query: MomentQuery) -> Part:
+    """Read of merged cells what a query asks for."""
+    keys = dict(zip(("code", *query.grouping.rows), cells.keys, strict=True))
+    merged, *below = cells.sides
+    value = reading_value(merged, query.statistic)
+    bad = merged["nan_count"] + merged["inf_count"]
+    over = value
+    for side in below:
+        bad = bad + side["nan_count"] + side["inf_count"]
+        divisor = reading_value(side, query.statistic)
+        with np.errstate(all="ignore"):
+            over = value / divisor
+    error, scaled = reading_error(merged, query.statistic), merged["scaled"]
+    names = _COUNTS if query.lean else MERGED
+    more = {name: merged[name] for name in names if name in merged}
+    for side in below:
+        shares = _share(error, value) + _share(reading_error(side, query.statistic), divisor)
+        with np.errstate(all="ignore"):
+            error = np.where(shares > 0, np.abs(over) * shares, 0)
+        scaled = scaled | side["scaled"]
+        more |= {name: merged[name] + side[name] for name in ("nan_count", "inf_count")}
+    more |= {"samples": merged["samples"], "error": error, "scaled": scaled}
+    if STAGE in merged:
+        more[STAGE] = merged[STAGE]
+    steps = (
+        cells.step[:: cells.across]
+        if cells.across
+        else cells.step[np.diff(cells.step, prepend=cells.step[:1] - 1) != 0]
+    )
+    return Part(keys, cells.step, over, bad != 0, more, steps, cells.across)
+
+
+def chosen_columns(parts: Sequence[Part], places: Whole) -> dict[str, NDArray[Any]]:
+    """Return the columns of some cells of all parts, of which there is at least one, in the order of ``places``: these count through the parts."""
+    order = np.argsort(places, kind="stable")
+    starts = np.concatenate([[0], np.cumsum([len(part.step) for part in parts])])
+    bounds = np.searchsorted(places[order], starts)
+    rows = [(to := order[bounds[at] : bounds[at + 1]], places[to] - starts[at]) for at in range(len(parts))]
+
+    def gather(columns: Sequence[NDArray[Any]]) -> NDArray[Any]:
+        # Nothing is joined before it is chosen: of millions of cells a picture takes thousands.
+        found = np.empty(len(places), columns[0].dtype)
+        for (to, of), column in zip(rows, columns, strict=True):
+            found[to] = column[of]
+        return found
+
+    first = parts[0]
+    return {
+        **{name: gather([part.keys[name] for part in parts]) for name in first.keys},
+        "step": gather([part.step for part in parts]),
+        "value": gather([part.value for part in parts]),
+        **{name: gather([part.more[name] for part in parts]) for name in first.more},
+    }
+
+
+def _share(error: Column, value: Column) -> Column:
+    with np.errstate(all="ignore"):
+        return np.where(error == 0, 0, error / np.abs(value))
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """The cells of all parts, ordered by group, then step.
+
+    Attributes
+    ----------
+    starts, counts : ndarray
+        Where each group begins, of which there is a cell; and how many cells it had before some were left out.
+    place, step, value, bad : ndarray
+        Of each cell its place among those of all parts, and what :class:`Part` says of it.
+    steps : ndarray
+        The different steps, ascending.
+    """
+
+    starts: Whole
+    counts: Whole
+    place: Whole
+    step: Whole
+    value: Column
+    bad: NDArray[np.bool_]
+    steps: Whole
+
+    @property
+    def totals(self) -> tuple[int, int]:
+        """How many groups and different steps there are."""
+        return len(self.starts), len(self.steps)
+
+    @staticmethod
+    def of(parts: Sequence[Part], counts: Whole | None = None) -> Grouped:
+        """Order the cells of parts that follow each other in the order of their steps. ``counts``: how many each code had before some were left out.
+
+        Each part is sorted by itself, while it is in the processor's caches, and its groups are then written behind what the parts before it had of them: sorting all
+        of ten million cells, and reading the columns in that order, takes five times as long.
+        """
+        codes, size = _codes(parts)
+        totals = np.zeros(size, np.int64)
+        for code in codes:
+            totals += np.bincount(code, minlength=size)
+        ends = np.cumsum(totals)
+        free = ends - totals
+        cells = int(ends[-1]) if size else 0
+        place, step, value, bad = (np.empty(cells, kind) for kind in (np.int64, np.int64, np.float64, bool))
+        done = 0
+        for part, code in zip(parts, codes, strict=True):
+            count = len(code)
+            order = np.argsort(code, kind="stable")
+            sorted_code = code[order]
+            begins = np.flatnonzero(np.diff(sorted_code, prepend=sorted_code[:1] + 1))
+            groups, lengths = sorted_code[begins], np.diff(begins, append=count)
+            to = np.repeat(free[groups] - begins, lengths) + np.arange(count)
+            free[groups] += lengths
+            place[to] = order + done
+            step[to], value[to], bad[to] = part.step[order], part.value[order], part.bad[order]
+            done += count
+        there = totals > 0
+        steps = np.concatenate([part.steps for part in parts])
+        return Grouped(
+            (ends - totals)[there],
+            totals[there] if counts is None else counts[counts > 0],
+            place,
+            step,
+            value,
+            bad,
+            steps[np.diff(steps, prepend=steps[:1] - 1) != 0],
+        )
+
+    def since(self, first: int) -> Grouped:
+        """Return the cells from a step on."""
+        inside = self.step >= first
+        if inside.all():
+            return self
+        totals = np.add.reduceat(inside, self.starts, dtype=np.int64)
+        ends = np.cumsum(totals)
+        return Grouped(
+            (ends - totals)[totals > 0],
+            totals[totals > 0],
+            self.place[inside],
+            self.step[inside],
+            self.value[inside],
+            self.bad[inside],
+            self.steps[self.steps >= first],
+        )
+
+
+def _codes(parts: Sequence[Part]) -> tuple[list[NDArray[Any]], int]:
+    """Return a number for the group of each cell, and more than the greatest of them."""
+    codes = [part.keys["code"] for part in parts]
+    size = 1 + max((int(code.max(initial=-1)) for code in codes), default=-1)
+    for name in list(parts[0].keys)[1:]:
+        more = 2 + max(int(part.keys[name].max(initial=-1)) for part in parts)
+        codes = [code * more + (part.keys[name] + 1) for code, part in zip(codes, parts, strict=True)]
+        size *= more
+    if size > _SPARSE * sum(len(code) for code in codes) + 1024:
+        known = np.unique(np.concatenate(codes))
+        codes, size = [np.searchsorted(known, code) for code in codes], len(known)
+    # numpy sorts short numbers by counting them.
+    return ([code.astype(np.uint16) for code in codes] if size <= 1 << 16 else codes), size
+
+
+# Downsampling while rows are read: steps between the extremes are dropped part by part, so that memory holds only what a picture may show.
+class Thinner:
+    """Thins parts that arrive in the order of their steps.
+
+    The stretches of a group depend on its first and last step, which are known only after the last part. The first pass therefore assumes that all groups have the same first and last step.
+    :meth:`again` checks this afterwards and asks for a second pass if it was wrong.
+
+    Parameters
+    ----------
+    groups : int
+        Codes of groups are less.
+    last : int
+        The last step that most groups have.
+    points : int
+        Of each of ``points`` / 4 stretches of a group's steps the ends and extremes stay.
+    """
+
+    def __init__(self, groups: int, last: int, points: int) -> None:
+        self._points = points
+        self._first: int | None = None
+        self._last = last
+        self._known: _Spans | None = None
+        self._seen = _Spans.none(groups)
+        self._arena = Arena()
+
+    @property
+    def count(self) -> Whole:
+        """Cells of each group that came."""
+        return self._seen.count
+
+    def again(self) -> bool:
+        """Whether the parts were thinned with wrong first and last steps. If so, all parts have to come a second time, now with the right ones."""
+        seen = self._seen
+        there = seen.count > 0
+        if self._known is not None or (
+            (seen.first[there] == self._first).all()
+            and (seen.last[there] == self._last).all()
+            and (seen.count[there] > self._points).all()
+        ):
+            return False
+        self._known, self._seen, self._arena = seen, _Spans.none(len(there)), Arena()
+        return True
+
+    def thin(self, part: Part) -> Part:
+        """Return the cells of a part that stay, in their order."""
+        if not len(part.step):
+            return part
+        if self._first is None:
+            self._first = int(part.step[0])
+        if part.across and self._known is None:
+            return self._thin_grid(part, self._first)
+        code = part.keys["code"]
+        # numpy sorts short numbers by counting them.
+        order = np.argsort(code.astype(np.uint16) if len(self.count) <= 1 << 16 else code, kind="stable")
+        # From here on the cells of a group are neighbours, in the order of their steps. A run is what a group has in one stretch: it begins where the group or the stretch changes.
+        code, step = code[order], part.step[order]
+        changes = np.diff(code, prepend=-1) != 0
+        begins = np.flatnonzero(changes)
+        ends = np.append(begins[1:], len(step))
+        self._seen.note(code[begins], step[begins], step[ends - 1], ends - begins)
+        known = self._known
+        first, last = (self._first, self._last) if known is None else (known.first[code], known.last[code])
+        stretch = stretches(step, first, last, self._points)
+        changes[1:] |= stretch[1:] != stretch[:-1]
+        keep = keep_extremes(np.flatnonzero(changes), part.value[order], part.bad[order])
+        # A part may end within a stretch: its cells are then thinned in two runs, which keeps a few more cells. `pick` thins once more at the end.
+        if known is not None:
+            # Groups with few cells are shown whole.
+            keep |= known.count[code] <= self._points
+        return part.take(np.sort(order[keep]), self._arena)
+
+    def _thin_grid(self, part: Part, first: int) -> Part:
+        """Thin a part of which every step has the same groups: they need no sorting, and their stretches are the same."""
+        steps, across = len(part.steps), part.across
+        self._seen.note(part.keys["code"][:across], part.steps[0], part.steps[-1], steps)
+        runs = np.flatnonzero(np.diff(stretches(part.steps, first, self._last, self._points), prepend=-1))
+        keep = keep_extremes(runs, part.value.reshape(steps, across), part.bad.reshape(steps, across))
+        return part.take(np.flatnonzero(keep), self._arena)
+
+
+@dataclass(frozen=True)
+class _Spans:
+    """First and last step, and the number of cells, by the code of the group; of a group without cells only the number means something."""
+
+    first: Whole
+    last: Whole
+    count: Whole
+
+    @staticmethod
+    def none(groups: int) -> _Spans:
+        return _Spans(*np.zeros((3, groups), np.int64))
+
+    def note(self, groups: Whole, first: Any, last: Any, count: Any) -> None:
+        """Take in that so many cells of groups came, behind those before, from a first to a last step."""
+        self.first[groups] = np.where(self.count[groups] == 0, first, self.first[groups])
+        self.last[groups] = last
+        self.count[groups] += count
+
+
+def stretches(step: Whole, first: Any, last: Any, points: int) -> Whole:
+    """Return in which of ``points`` / 4 equal stretches from the first to the last step of its group each step lies, from 0."""
+    spans = max(1, points // 4)
+    found: Whole = (
+        ((step - first) / (np.maximum(1, last - first) / spans)).astype(np.int64).clip(max=spans - 1)
+    )
+    return found
+
+
+def keep_extremes(starts: Whole, shown: Column, bad: Flags) -> Flags:
+    """Say which cells of each run stay: the first, last, least and greatest, and all that are not finite or not known.
+
+    Parameters
+    ----------
+    starts : ndarray
+        Where each run begins, from 0.
+    shown, bad : ndarray
+        Of each cell its value and whether there is anything in it that is not finite or not known: ``[cells]``, or ``[steps, groups]`` where the runs of all groups begin at the same steps.
+
+    Returns
+    -------
+    ndarray
+        Of the same shape.
+    """
+    lengths = np.diff(starts, append=len(shown))
+    across = shown[0].size if len(shown) else 1
+    finite = np.isfinite(shown)
+    whole = bool(finite.all())
+    keep = bad.copy() if whole else bad | np.isinf(shown)
+    keep[starts] = keep[starts + lengths - 1] = True
+    for choose, farthest in ((np.minimum, np.inf), (np.maximum, -np.inf)):
+        compared = shown if whole else np.where(finite, shown, farthest)
+        found = np.flatnonzero(compared == np.repeat(choose.reduceat(compared, starts), lengths, axis=0))
+        run = np.searchsorted(starts, found // across, side="right")
+        # Of equal extremes only the first stays.
+        _, once = np.unique(run * across + found % across, return_index=True)
+        keep.flat[found[once]] = True
+    return keep
