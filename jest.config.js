@@ -12,6 +12,8 @@ module.exports = {
   globalSetup: '<rootDir>/scripts/jest-packages.mjs',
   setupFiles: ['<rootDir>/src/__tests__/register-slices.ts'],
   testEnvironment: '<rootDir>/jest.environment.js',
+  // What hangs ends some time; how fast the machine is decides nothing.
+  testTimeout: 60_000,
   modulePathIgnorePatterns: [
     '<rootDir>/megalens/labextension',
     '<rootDir>/ui-tests',

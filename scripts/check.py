@@ -37,8 +37,8 @@ class Check:
     fast : bool
         Whether ``make test-fast`` runs it.
     suite : bool
-        Whether it has processes, sockets and time limits of its own. Suites of Python run beside those of the page, since both often wait; what time they leave
-        over goes, at the lowest priority, to the other checks.
+        Whether it has processes, sockets and time limits of its own. Suites run one at a time, the fast ones of Python beside those of the page. They often wait;
+        what time they leave over goes, at the lowest priority, to the other checks.
     """
 
     name: str
@@ -278,11 +278,10 @@ def main(arguments: list[str]) -> int:
     """Run the checks that were asked for."""
     checks = chosen(arguments)
     started = time.monotonic()
-    lanes = (
-        [check for check in checks if check.suite and check.name.startswith("pytest")],
-        [check for check in checks if check.suite and not check.name.startswith("pytest")],
-        [check for check in checks if not check.suite],
-    )
+    suites = [check for check in checks if check.suite]
+    python = [check for check in suites if check.name == "pytest, fast"]
+    # What is fast starts few processes, so that Python's tests and the page's share the cores. The others take them whole.
+    lanes = (python, [each for each in suites if each not in python], [each for each in checks if not each.suite])
     with ThreadPoolExecutor(max_workers=len(lanes)) as pool:
         results = [
             outcome
