@@ -188,10 +188,13 @@ test('a click on the map of a history chooses its cell, and the keys go on from 
   const wanted: ViewOptions = { view: 'history', flag: 'MLP1_mat_mul', layer: 2, step: 62 };
   await show(page, wanted, { ...SMALL, steps: 120 });
   const chosen = (): Promise<unknown> => page.evaluate(() => window.harness.view?.options);
-  const box = await page.locator('.jp-MegalensPinned').boundingBox();
-  if (box === null) {
-    throw new Error('Expected the chosen cell to be marked and found no mark.');
-  }
+  let box = { x: 0, y: 0, width: 0, height: 0 };
+  // The mark is put anew each time the map is drawn.
+  await expect(async () => {
+    const mark = await page.locator('.jp-MegalensPinned').boundingBox();
+    expect(mark, 'the mark of the chosen cell').not.toBeNull();
+    box = mark ?? box;
+  }).toPass();
   // Twenty steps to the left and a layer up.
   await page.mouse.click(box.x + box.width / 2 - 20 * box.width, box.y - box.height / 2);
   await expect.poll(chosen).toMatchObject({ layer: 1, step: 42 });
