@@ -2,7 +2,7 @@
 // Vega anew in code that the engine has not compiled yet, which takes longer than most of what it tests. What src/ exports is still loaded anew for each
 // file. Between two files the page is made as it was.
 const { TestEnvironment } = require('jest-environment-jsdom');
-const { KEPT } = require('./scripts/jest-packages.cjs');
+const { Kept } = require('./jest.kept.js');
 
 const TARGETS = ['window', 'document'];
 
@@ -15,7 +15,8 @@ class Page extends TestEnvironment {
     this.file = page;
     this.addWebApis();
     this.track();
-    this.keep();
+    const { document, navigator, performance, process } = this.global;
+    this.kept = new Kept(this.global, [document, navigator, performance, process]);
   }
 
   addWebApis() {
@@ -82,22 +83,6 @@ class Page extends TestEnvironment {
     }
   }
 
-  /** What `restore` makes again: the properties of the page and of all that it has classes for. */
-  keep() {
-    const { global } = this;
-    const classes = Object.values(Object.getOwnPropertyDescriptors(global)).flatMap(({ value }) =>
-      typeof value === 'function' && value.prototype ? [value, value.prototype] : []
-    );
-    this.kept = [
-      global,
-      global.document,
-      global.navigator,
-      global.performance,
-      global.process,
-      ...new Set(classes)
-    ].map(object => [object, Object.getOwnPropertyDescriptors(object)]);
-  }
-
   restore() {
     const { global } = this;
     this.timers.forEach(([stop, id]) => stop(id));
@@ -106,17 +91,7 @@ class Page extends TestEnvironment {
       target.removeEventListener(type, listener, options)
     );
     this.listeners = [];
-    for (const [object, before] of this.kept) {
-      for (const name of Reflect.ownKeys(object)) {
-        const now = Object.getOwnPropertyDescriptor(object, name);
-        const old = before[name];
-        if (now?.configurable && !old && name !== KEPT) {
-          delete object[name];
-        } else if (old && now?.configurable && (now.value !== old.value || now.get !== old.get)) {
-          Object.defineProperty(object, name, old);
-        }
-      }
-    }
+    this.kept.restore();
     const { document } = global;
     document.head.replaceChildren();
     document.body.replaceChildren();

@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import type { SplitFamily, SplitLayout } from '../../protocol/split.generated';
 import { isApart, SPLIT_FAMILIES } from '../layout-shape';
 import { laneOrder, orderProof, type IOrderShape, plannedSplit } from '../planned-split';
