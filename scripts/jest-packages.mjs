@@ -7,7 +7,7 @@ import { createRequire, builtinModules } from 'node:module';
 import { join } from 'node:path';
 
 const require = createRequire(import.meta.url);
-const { FOLDER, PACKAGES } = require('./jest-packages.cjs');
+const { FOLDER, KEPT, PACKAGES } = require('./jest-packages.cjs');
 const root = join(import.meta.dirname, '..');
 const STUB = join(root, 'jest.stub.js');
 
@@ -34,8 +34,9 @@ const onDemand = {
 async function bundle(name, packages) {
   const outfile = join(root, FOLDER, `${name}.js`);
   const entries = packages.map(each => `${JSON.stringify(each)}: () => require('on-demand:${each}')`);
-  await build({
+  const { metafile } = await build({
     stdin: { contents: `module.exports = { ${entries.join(',\n')} };`, resolveDir: root },
+    metafile: true,
     outfile,
     bundle: true,
     format: 'cjs',
@@ -43,13 +44,32 @@ async function bundle(name, packages) {
     target: 'es2022',
     minifyWhitespace: true,
     legalComments: 'none',
+    banner: {
+      js: `{ const { all } = globalThis[Symbol.for('${KEPT.description}')]; require = name => all[name]; }`
+    },
     external: ['ws', ...builtinModules, 'node:*'],
     plugins: [onDemand],
     logLevel: 'error'
   });
+  // All that is not in the bundle is asked for at once: `require` ends with the spec file that is the first to ask for the bundle, which is kept for others.
+  const outside = Object.values(metafile.outputs)
+    .flatMap(({ imports }) => imports)
+    .filter(({ external }) => external)
+    .map(({ path }) => JSON.stringify(path));
+  await writeFile(
+    join(root, FOLDER, `${name}.kept.js`),
+    `const kept = (globalThis[Symbol.for('${KEPT.description}')] ??= {});
+if (!kept['${name}']) {
+  const all = Object.fromEntries([${[...new Set(outside)]}].map(each => [each, require(each)]));
+  kept.all = all;
+  kept['${name}'] = require('./${name}.js');
+}
+module.exports = kept['${name}'];
+`
+  );
   for (const each of packages) {
     const file = join(root, FOLDER, `${each.replaceAll('/', '+')}.js`);
-    await writeFile(file, `module.exports = require('./${name}.js')[${JSON.stringify(each)}]();\n`);
+    await writeFile(file, `module.exports = require('./${name}.kept.js')[${JSON.stringify(each)}]();\n`);
   }
 }
 

@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import { RegExpParser, type AST } from '@eslint-community/regexpp';
 import { readdirSync, readFileSync } from 'fs';
 import { join } from 'path';

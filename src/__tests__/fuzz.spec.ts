@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 /**
  * What the page reads of what others wrote: the same hostile values as `tests/fuzz`, from `protocol/fixtures/hostile.json`. `MEGALENS_FUZZ_CASES`
  * says how many cases of each surface, `MEGALENS_FUZZ_SEED` which; a failure prints its seed and path, and the same seed finds it again.

@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import { Linter } from 'eslint';
 import * as parser from '@typescript-eslint/parser';
 import ts from 'typescript';

@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import { readdirSync, readFileSync, statSync } from 'fs';
 import { join, relative } from 'path';
 import { STREAMS } from '../protocol/streams.generated';

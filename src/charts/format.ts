@@ -26,9 +26,13 @@ function nonFinite(value: number): string | null {
 function typeset(text: string): string {
   const [mantissa = '', exponent] = text.split('e');
   const [whole = '', fraction] = mantissa.replace('-', '').split('.');
-  const grouped = Array.from(whole, (digit, at) =>
-    at > 0 && (whole.length - at) % 3 === 0 ? THIN_SPACE + digit : digit
-  ).join('');
+  // Most numbers have no thousands, and pictures write tens of thousands of them.
+  const grouped =
+    whole.length <= 3
+      ? whole
+      : Array.from(whole, (digit, at) =>
+          at > 0 && (whole.length - at) % 3 === 0 ? THIN_SPACE + digit : digit
+        ).join('');
   const tail = exponent === undefined ? '' : `e${exponent.replace('+', '').replace('-', MINUS)}`;
   return `${text.startsWith('-') ? MINUS : ''}${grouped}${fraction ? `.${fraction}` : ''}${tail}`;
 }

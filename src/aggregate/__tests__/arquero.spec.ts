@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import { readFileSync } from 'fs';
 import fc from 'fast-check';
 import MERGE from '../../../protocol/fixtures/moments/merge.json';

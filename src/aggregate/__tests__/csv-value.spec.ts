@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import { aq } from '../arquero';
 import { csvCell, csvValue } from '../csv-value';
 import { tableCsv } from '../group-table';

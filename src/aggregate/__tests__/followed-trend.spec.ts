@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import { readTrend } from '..';
 import { MemoryRun } from '../../store/__tests__/memory-run';
 import type { ITrendQuery } from '../../store/line-data';
@@ -61,13 +61,13 @@ describe('the trend of a run that goes on', () => {
 
   it('keeps every extreme where points are left out', async () => {
     const run = new MemoryRun();
-    for (let step = 1; step <= 900; step += 1) {
-      run.add(kept(step === 333 || step === 880 ? 1e6 + step : Math.cos(step), step));
+    for (let step = 1; step <= 500; step += 1) {
+      run.add(kept(step === 233 || step === 480 ? 1e6 + step : Math.cos(step), step));
       const { lines } = await readTrend(run, { ...QUERY, points: 40 });
       const values = [...(lines[0]?.values ?? [])];
       expect(lines[0]?.steps[lines[0].steps.length - 1]).toBe(step);
-      expect(values.includes(1e6 + 333)).toBe(step >= 333);
-      expect(values.includes(1e6 + 880)).toBe(step >= 880);
+      expect(values.includes(1e6 + 233)).toBe(step >= 233);
+      expect(values.includes(1e6 + 480)).toBe(step >= 480);
     }
   });
 });

@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import { ClientError } from '../../client';
 import { StoreError, type IMomentQuery } from '../../store';
 import { groupMoments, MomentCache, WorkQueue, type IAggregateWorker } from '..';

@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import type { IMomentRows, MomentColumn } from '../../store';
 import { parseName } from '../../protocol';
 import { MomentTable, groupTables } from '..';

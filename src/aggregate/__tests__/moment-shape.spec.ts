@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import type { IMomentGroups, IMomentQuery } from '../../store';
 import { MomentTable, decimateGroups, groupTables, shapeGroups, topGroups } from '..';
 import { lines, momentRows, type IRow } from './moment-rows';

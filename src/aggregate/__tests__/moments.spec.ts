@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import type { IMomentQuery, MomentKey } from '../../store';
 import GROUPS from '../../../protocol/fixtures/moments/groups.json';
 import MERGE from '../../../protocol/fixtures/moments/merge.json';

@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import CASES from '../../../protocol/fixtures/patterns.json';
 import { AggregateError } from '../moment-merge';
 import { readPattern, Pattern, PatternError } from '../moment-keys';

@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import type { IScalarColumns } from '../../store/source';
 import { AggregateError, chosenNames, decimate, scalarLines, trailingMean } from '..';
 

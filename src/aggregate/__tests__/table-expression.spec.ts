@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import type { IMomentGroups } from '../../store';
 import { AggregateError } from '..';
 import { groupTable, shapeTable, tableColumns, tableCsv, type ITableLines, type Table } from '../group-table';

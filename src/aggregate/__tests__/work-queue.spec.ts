@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import type { ITensorRow } from '../../store/tensor-data';
 import {
   AggregateError,

@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import { formatBytes, formatCount, formatFull, formatInteger, formatNumber } from '../format';
 
 const thin = (text: string): string => text.replace(/ /g, '\u202f');

@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import { ColorScale } from '../color-scale';
 import { Pictures } from '../pictures';
 import { paint } from '../pixels';

@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import { channels, ColorScale } from '../color-scale';
 import { COLORS } from '../colors.generated';
 import { paint } from '../pixels';

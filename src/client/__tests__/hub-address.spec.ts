@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import { RunsApi, type IForeignHub } from '../runs-api';
 
 const ENTRY = { id: 'run-1', name: 'gpt', state: 'live', started: 1 };

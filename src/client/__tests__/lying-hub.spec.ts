@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { encodeFrame } from '../../protocol';

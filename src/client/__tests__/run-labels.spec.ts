@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import { runLabel, toldApart } from '../run-labels';
 
 const DAY = 24 * 3600;

@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import fc from 'fast-check';
 import type { IHubSocket } from '../../client';
 import { LiveRun } from '../../store';
@@ -15,15 +15,15 @@ import { FlatTable } from '../flat-table';
 import { names } from './hostile';
 import { MESSAGES, mutatedMessage } from './hostile-message';
 
-/** How long one message may take, ms. */
-const MOST_MS = 2000;
+/** How long one message may be worked on, µs: other work of the machine does not count. */
+const MOST_US = 2e6;
 
 it('a message that is wrong somewhere is refused in a sentence or read as it is', () => {
   let accepted = 0;
   fc.assert(
     fc.property(mutatedMessage(), message => {
       const text = JSON.stringify(message);
-      const start = performance.now();
+      const start = process.cpuUsage();
       try {
         const read = decodeMessage(text);
         accepted += 1;
@@ -38,7 +38,8 @@ it('a message that is wrong somewhere is refused in a sentence or read as it is'
         expect(error.message.length).toBeLessThan(1000);
         expect(error.field?.length ?? 0).toBeLessThanOrEqual(300);
       }
-      expect(performance.now() - start).toBeLessThan(MOST_MS);
+      const { user, system } = process.cpuUsage(start);
+      expect(user + system).toBeLessThan(MOST_US);
     }),
     { numRuns: 600 }
   );

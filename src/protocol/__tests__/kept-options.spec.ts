@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import fc from 'fast-check';
 import { ProtocolError, fullViewOptions, keptViewOptions, viewDefaults } from '..';
 import { name } from './hostile';

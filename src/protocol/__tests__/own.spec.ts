@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import fc from 'fast-check';
 import { own, withOwn } from '../records';
 import { HOSTILE_NAMES, names } from './hostile';

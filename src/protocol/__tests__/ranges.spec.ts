@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import cases from '../../../protocol/fixtures/ranges.json';
 import { inRanges, isInRanges, ProtocolError, rangesText, readRanges } from '..';
 

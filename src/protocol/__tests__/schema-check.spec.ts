@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import { schemaCheck } from '../schema-check';
 import type { ISchema } from '../schema';
 import { addView } from '../view-info';

@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import { compareNatural, parseName, type ITensorName } from '..';
 import NAMES from '../../../protocol/fixtures/moments/names.json';
 

@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import { ProtocolError, fullViewOptions } from '..';
 import { isWhole } from '../texts';
 

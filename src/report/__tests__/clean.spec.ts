@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import { cleanPaths } from '../../views/shared/clean-paths';
 import { cleaned } from '../clean';
 

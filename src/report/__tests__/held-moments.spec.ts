@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 
 import { groupMoments } from '../../aggregate';
 import type { IMomentsGroupsRequest } from '../../client/moments-api';

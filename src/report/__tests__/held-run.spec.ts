@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 
 import type { IQuestion } from '../../client/rest';
 import { momentsOf } from '../../store/row-moments';

@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 
 import { zlibSync } from 'fflate';
 import { JSDOM } from 'jsdom';

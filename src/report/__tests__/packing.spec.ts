@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 
 import { inflateSync } from 'node:zlib';
 import { zlibSync } from 'fflate';

@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import { spread } from '../report';
 
 const steps = Array.from({ length: 40 }, (_, at) => at + 1);

@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import { readFileSync } from 'fs';
 import { decodeFrame, encodeFrame, frameTable } from '../../protocol';
 import { AuditLog, runEvents } from '../run-events';

@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 
 import { STREAMS } from '../../protocol/streams.generated';
 import { joinTables, keyColumns } from '../join-past';

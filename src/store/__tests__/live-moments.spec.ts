@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import { byName } from '../../protocol/records';
 import { LiveMoments, MomentStore, type IMomentRows, type ServerMoments } from '..';
 

@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import { decodeFrame, encodeFrame, frameTable, type StreamTable } from '../../protocol';
 import { MomentStore } from '..';
 import { GRADIENT_STAGES } from '../row-moments';

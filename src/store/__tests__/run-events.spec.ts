@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import { runEvents, type IRunAudit } from '../run-events';
 
 const row = (step: number, action: string, detail: object): IRunAudit => ({

@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import { RunLink, type LinkChange } from '../run-link';
 
 describe('RunLink', () => {

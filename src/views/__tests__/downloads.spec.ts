@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 
 import type { MomentsOptions } from '../../protocol/views.generated';
 import type { IMomentRows, MomentStat } from '../../store/moment-source';

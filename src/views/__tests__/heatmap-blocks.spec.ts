@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 
 import { rowOf } from '../../store/__tests__/memory-run';
 import { shapeHeatmap } from '../heatmap/heatmap-data';

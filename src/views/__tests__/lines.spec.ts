@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import type { ViewOptions } from '../../protocol/views.generated';
 import { MemoryRun } from '../../store/__tests__/memory-run';
 import type { IMark } from '../shared/content';

@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 
 import { channels, ColorScale } from '../../charts/color-scale';
 import type { IRecipe } from '../../charts';

@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import { isInLoop, type Loop } from '../shared/content';
 
 const SQUARE: Loop = [

@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 
 import { readPicture } from '../../charts/__tests__/read-png';
 import { COLORS } from '../../charts';

@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import type { IMomentGroups, MomentKey } from '../../store/moment-source';
 import { badStretches } from '../moments/captions';
 import { lineColors } from '../shared/lines/legend';

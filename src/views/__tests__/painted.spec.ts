@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 
 import { ColorScale } from '../../charts/color-scale';
 import { readPicture } from '../../charts/__tests__/read-png';

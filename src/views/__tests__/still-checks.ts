@@ -22,8 +22,14 @@ export function checkStills(pictured: Pictured, makeRun: () => IRunSource): void
   });
 
   describe.each(pictured)('%s', (_, options, pictures) => {
+    let read: ReturnType<typeof readView> | undefined;
+    const stillsOf = (): ReturnType<typeof readView> => (read ??= readView(makeRun(), options));
+    afterAll(() => {
+      read = undefined;
+    });
+
     it('is read and drawn without a page', async () => {
-      const stills = await readView(makeRun(), options);
+      const stills = await stillsOf();
       expect(stills.length).toBe(pictures);
       for (const { title, caption, summary, recipe } of stills) {
         expect(title).not.toBe('');
@@ -42,7 +48,7 @@ export function checkStills(pictured: Pictured, makeRun: () => IRunSource): void
 
     it('takes no colours of its data from the theme, and gives those of a dark page where they are others', async () => {
       const plain = (svg: string): string => svg.replace(/clip\d+/g, 'clip');
-      for (const { recipe, inDark } of await readView(makeRun(), options)) {
+      for (const { recipe, inDark } of await stillsOf()) {
         const [light, dark] = [false, true].map(tone => ({ theme: { ...LIGHT_THEME, dark: tone } }));
         const [one, other] = [
           await drawSVG(recipe as never, light as never),

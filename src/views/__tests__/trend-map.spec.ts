@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import { MemoryRun } from '../../store/__tests__/memory-run';
 import { readView } from '../still';
 import { TrendMap } from '../trend/trend-map';

@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import { changeWords, scalarWords } from '../shared/change-words';
 import { toCode } from '../code';
 import { compressorWords, omissionWords, readCompressor, tokenText } from '../shared/describe';

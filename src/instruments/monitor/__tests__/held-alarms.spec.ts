@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 
 import type { IRunReader } from '../../../client/run-reader';
 import { detailOf, fakeReader, opened, rowOf } from '../../../report/__tests__/fake-reader';

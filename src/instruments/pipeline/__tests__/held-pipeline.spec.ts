@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 
 import { answering } from '../../../client/__tests__/answering';
 import { detailOf, fakeReader, opened, rowOf } from '../../../report/__tests__/fake-reader';

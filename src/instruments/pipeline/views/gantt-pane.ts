@@ -58,6 +58,7 @@ class GanttPicture {
     const across = to - from;
     const window = [from - across, to + across] as const;
     this._rows = [];
+    this._names.clear();
     this._pieces = [];
     const headings: Row[] = [];
     const ends: Row[] = [];
@@ -71,6 +72,7 @@ class GanttPicture {
       const first = row;
       group.lanes.forEach((lane, number) => {
         this._rows.push({ lane, row });
+        this._names.set(row, lane.name);
         const place = { group: at, lane: number, row };
         this._pieces.push(
           ...piecesOf(lane, place, window, across / Math.max(1, width)).filter(each => !hidden.has(each.kind))
@@ -228,7 +230,7 @@ class GanttPicture {
   }
 
   private _nameOf({ row }: Pick<IGanttBar, 'row'>): string {
-    return this._rows.find(each => each.row === row)?.lane.name ?? '';
+    return this._names.get(row) ?? '';
   }
 
   private _color(piece: IGanttBar, isDark = this._isDark): string {
@@ -241,6 +243,7 @@ class GanttPicture {
   }
 
   private _rows: { readonly lane: ILane; readonly row: number }[] = [];
+  private readonly _names = new Map<number, string>();
   private _pieces: IGanttBar[] = [];
   private _cursor: IGanttBar | null = null;
   private _chunks = 1;

@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import { ProtocolError } from '../../../protocol/protocol-error';
 import { ControlModel } from '../../summary/control-model';
 import { PerturbModel } from '../perturb-model';

@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import type { DemoState, DemoWish } from '../../../client/runs-api';
 import { ClientError } from '../../../client/client-error';
 import { DemoModel } from '../demo-model';

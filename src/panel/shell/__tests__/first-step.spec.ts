@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import { nullTranslator } from '@jupyterlab/translation';
 import type { ConnectionState } from '../../../store/source';
 import { runNotice } from '../notice';

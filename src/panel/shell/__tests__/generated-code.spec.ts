@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import { panelCode } from '../panel-code';
 import { openingCode, python, pythonCall, toCode } from '../../../views/code';
 

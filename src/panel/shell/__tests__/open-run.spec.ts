@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import { hasRows, openRun, partsOf } from '../open-run';
 import { ControlledRun } from './controlled-run';
 

@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import { ClientError } from '../../../client/client-error';
 import { JOB } from './memory-job';
 import { LIVE, OLD, setUp } from './memory-panel';

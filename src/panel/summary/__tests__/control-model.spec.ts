@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import { ProtocolError } from '../../../protocol/protocol-error';
 import { ControlModel } from '../control-model';
 import { JOB } from '../../shell/__tests__/memory-job';

@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import { nullTranslator } from '@jupyterlab/translation';
 import { layerSpan } from '../../trace/estimate';
 import { layoutText, rankName, rankText, stagesOf, troubledRanks } from '../ranks';

@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import type { RunSetting } from '../../../client/runs-api';
 import type { IRunEntry, IRunSummary } from '../../../tokens';
 import { formatDuration, differing, filtered, ordered, tableRows, type IOrder } from '../table-rows';

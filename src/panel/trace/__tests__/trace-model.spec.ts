@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import { ProtocolError } from '../../../protocol/protocol-error';
 import { TraceModel } from '../trace-model';
 import { HELLO, ControlledRun } from '../../shell/__tests__/controlled-run';

@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import type { ViewOptions } from '../../../protocol/views.generated';
 import type { IRunEntry } from '../../../tokens';
 import { viewCell } from '../view-cell';

@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import { join } from 'path';
 import { UMAP } from 'umap-js';
 import { AggregateError } from '../../../../aggregate';

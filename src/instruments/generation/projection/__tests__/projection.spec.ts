@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import GOLDEN from '../../../../../protocol/fixtures/projection.json';
 import { featuresOf, type IVectors } from '../../projection/features';
 import { leadingEigenvectors, principalComponents } from '../../projection/principal-components';

@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 
 import { attentionPieces, joinAttention } from '../attention-rows';
 import { GenerationRows, joinPositions, type ITokenPlace } from '../generation-rows';

@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import { alarm, alarmRow } from '../../__tests__/alarm-rows';
 import type { ReactElement } from 'react';
 import { openAlarmPart } from '../alarm-part';

@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import { PipeReader } from '../../../../engine/pipe';
 import { ClientError } from '../../../../client/client-error';
 import { PIPELINE, pipelineOf } from '../pipeline-api';

@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import cases from '../../../../../protocol/fixtures/plans.json';
 import type { Plan } from '../../protocol/pipeline.generated';
 import { checkPlan } from '../check-plan';

@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import type { ScheduleName } from '../../protocol/pipeline.generated';
 import { checkPlan } from '../check-plan';
 import { closedFormBubble } from '../compare';

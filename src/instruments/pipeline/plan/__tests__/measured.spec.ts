@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import type { PipelineTimes, Plan } from '../../protocol/pipeline.generated';
 import { SeededRandom } from '../../../../protocol/seeded-random';
 import { compare, verdict } from '../compare';

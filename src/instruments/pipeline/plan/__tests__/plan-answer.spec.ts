@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import { readFileSync, writeFileSync } from 'fs';
 import type { PlanRequest } from '../../protocol/pipeline.generated';
 import { planAll } from '../plan-all';

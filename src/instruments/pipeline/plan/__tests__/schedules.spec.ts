@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import type { Plan } from '../../protocol/pipeline.generated';
 import { checkPlan } from '../check-plan';
 import { MADE_SCHEDULES, makePlan, shapeOf, type MadeSchedule } from '../make-plan';

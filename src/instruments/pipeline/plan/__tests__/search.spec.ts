@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import type { PipelineTimes, Plan, PlanRequest } from '../../protocol/pipeline.generated';
 import { SeededRandom } from '../../../../protocol/seeded-random';
 import { checkPlan } from '../check-plan';

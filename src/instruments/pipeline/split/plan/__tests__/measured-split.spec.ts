@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import type { IPipelineSteps, PipelineKind } from '../../../client/pipeline-api';
 import type { SplitLayout } from '../../protocol/split.generated';
 import { compareSplit } from '../../views/split-plan-pane';

@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import { readFileSync, writeFileSync } from 'fs';
 import type { SplitRequest } from '../../protocol/split.generated';
 import { PlanError } from '../../../plan/plan-shape';

@@ -1,4 +1,4 @@
-/** @jest-environment node */
+/** @jest-environment ./jest.environment.node.js */
 import { devicesOf, SPLIT_FAMILIES } from '../layout-shape';
 import { searchFamily, USUAL_LIMITS, type ISearchLimits } from '../split-search';
 import { fullSplitRequest } from '../split-request';
