@@ -281,7 +281,11 @@ def main(arguments: list[str]) -> int:
     suites = [check for check in checks if check.suite]
     python = [check for check in suites if check.name == "pytest, fast"]
     # What is fast starts few processes, so that Python's tests and the page's share the cores. The others take them whole.
-    lanes = (python, [each for each in suites if each not in python], [each for each in checks if not each.suite])
+    lanes = (
+        python,
+        [each for each in suites if each not in python],
+        [each for each in checks if not each.suite],
+    )
     with ThreadPoolExecutor(max_workers=len(lanes)) as pool:
         results = [
             outcome

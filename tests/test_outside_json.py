@@ -9,6 +9,8 @@ ALLOWED = {
     "runs/moments/jsonl/chunk.py": "another logger's lines, which have bare NaN; each value is checked where it is read",
     "runs/moments/jsonl/ingest.py": "between this package's own processes",
     "hub/dialects/peer_message.py": "a foreign hub's, which has bare NaN; each value is checked where it is read",
+    "hub/sealer.py": "between this package's own processes",
+    "hub/sealing.py": "between this package's own processes",
     "pictures/engine/child.py": "between this package's own processes",
     "instruments/generation/megatron_control.py": "between the ranks of one job",
     "instruments/generation/texts.py": "what the tokenizers package says of its own decoder",

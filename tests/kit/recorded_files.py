@@ -7,14 +7,18 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from megalens.protocol import stream_segments
+from megalens.protocol import empty_table, stream_segments
 
 __all__ = ["file_names", "read_arrows", "recorded_table", "segments_of", "tails_of"]
 
 
 def read_arrows(path: Path) -> pa.Table:
-    """Read a growing stream up to its last whole message, as a reader after a crash does."""
-    with pa.OSFile(str(path)) as file, pa.ipc.open_stream(file) as reader:
+    """Read a growing stream up to its last whole message, as a reader after a crash does. A file whose schema is not whole has no columns."""
+    with pa.OSFile(str(path)) as file:
+        try:
+            reader = pa.ipc.open_stream(file)
+        except pa.ArrowInvalid:
+            return pa.table({})
         batches = []
         while True:
             try:
@@ -31,7 +35,9 @@ def recorded_table(folder: Path, stream: str) -> pa.Table:
                 pq.read_table(each.path) if each.sealed else read_arrows(each.path)
                 for each in stream_segments(folder, stream)
             ]
-            return pa.concat_tables(tables, promote_options="permissive")
+            tables = [table for table in tables if table.num_columns]
+            # A recorder may not have come to write anything yet.
+            return pa.concat_tables(tables, promote_options="permissive") if tables else empty_table(stream)
         except FileNotFoundError:
             continue
     raise AssertionError(f"{stream} does not stand still")
