@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as parquet
+from recorded_files import recorded_table
 from rows import finished
 from shape import STEPS
 
@@ -20,7 +20,7 @@ def rows_of(folder: Path) -> Rows:
     """Return the rows of the one recording in ``folder``, each name once a step."""
     run = finished(folder)
     found: Rows = {}
-    for row in parquet.read_table(run.folder / "moments").to_pylist():
+    for row in recorded_table(run.folder, "moments").to_pylist():
         key = (row["step"], row["stat"], row["name"])
         assert key not in found, f"{key} came twice"
         found[key] = row
