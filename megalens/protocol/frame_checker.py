@@ -246,15 +246,6 @@ class CheckedBody:
         at, kind = self._layout.columns[column]
         return self._data.startswith(bytes(self.rows * int(kind[-1])), at)
 
-    def likeness(self, columns: Sequence[str]) -> tuple[Any, bytes] | None:
-        """Return what is the same of two bodies only where all of some columns, of text or plain numbers, is:
-        an object that stands for the text, and the bytes of the numbers. None where that is not known.
-        """
-        if self._layout is None:
-            return None
-        numbers = [self.numbers(name).tobytes() for name in columns if name in self._layout.columns]
-        return self._layout, b"".join(numbers)
-
     def messages(self) -> list[memoryview]:
         """Return the record batches as messages of an Arrow stream."""
         if self._layout is None:

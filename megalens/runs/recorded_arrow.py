@@ -18,7 +18,7 @@ from .query import Query
 from .recorded_parquet import DAMAGE
 from .run_header import unreadable
 
-__all__ = ["ArrowStream", "arrows_identity", "check_message_size"]
+__all__ = ["ArrowStream", "arrows_identity"]
 
 _LONG = struct.Struct("<q")
 _RECORD_BATCH = 3
@@ -103,7 +103,7 @@ class ArrowStream:
             at = max(since, file.tell())
             while at < size:
                 try:
-                    unfolded = check_message_size(file, self._path.name, at, size)
+                    unfolded = _check_message_size(file, self._path.name, at, size)
                     file.seek(at)
                     batch = reader.read_next_batch()
                     at = file.tell()
@@ -156,7 +156,7 @@ def arrows_identity(path: Path) -> tuple[int, int]:
         return os.fstat(file.fileno()).st_ino, zlib.crc32(head) if len(head) == _HEAD_BYTES else 0
 
 
-def check_message_size(file: BinaryIO, name: str, at: int, size: int) -> int:
+def _check_message_size(file: BinaryIO, name: str, at: int, size: int) -> int:
     """Refuse a message whose compressed buffers say that they unfold to too much: Arrow takes that memory before it looks at them. Return how many bytes its body unfolds to.
 
     Parameters

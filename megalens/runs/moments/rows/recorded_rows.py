@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import os
-import struct
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ....protocol import LAST_STEP, STREAMS, open_plain, stream_schema, stream_segments
+from ....protocol import LAST_STEP, STREAMS, stream_schema, stream_segments
 from ...errors import ClientError
-from ...recorded_arrow import check_message_size
-from ...recorded_parquet import DAMAGE
+from ...query import Query
+from ...recorded_arrow import ArrowStream
+from ...recorded_parquet import DAMAGE, FileStamp
 from ...run_folder import RunFolder
 from .moment_rows import Chunk, Progress, StatIndex, Wanted
 from .pieces import HeldPiece, Piece, PieceReading, SealedPiece, found_stats, whole_steps
@@ -158,7 +157,7 @@ class _Sealed:
     cut = False
 
     def __init__(self, path: Path, found: os.stat_result, until: int) -> None:
-        self._identity = (found.st_ino, found.st_mtime_ns, found.st_size)
+        self._stamp = FileStamp.of(found)
         reading = PieceReading(Wanted({}, ()))
         try:
             file = reading.file(path)
@@ -178,7 +177,7 @@ class _Sealed:
 
     def same(self, found: os.stat_result) -> bool:
         """Whether this is the file that was read."""
-        return self._identity == (found.st_ino, found.st_mtime_ns, found.st_size)
+        return self._stamp == FileStamp.of(found)
 
     def refresh(self) -> bool:
         """Nothing is looked for: it never changes."""
@@ -202,44 +201,22 @@ class _Tail:
     def refresh(self) -> bool:
         """Read the messages that are whole and were not read, and say whether there were any."""
         before, batches, rows = self._read_to, list[pa.RecordBatch](), 0
+        self.cut = False
+        if self._path.stat().st_size == before:
+            return False
+        reading = ArrowStream(self._path, _STREAM, Query(), _STREAM.schema.names)
         try:
-            with open_plain(self._path, buffering=0) as file:
-                for batch in self._messages(file, os.fstat(file.fileno()).st_size):
-                    batches.append(batch)
-                    rows += batch.num_rows
-                    if rows >= _HELD_ROWS:
-                        self._keep(batches)
-                        batches, rows = [], 0
+            for batch in reading.batches(before):
+                batches.append(batch)
+                rows += batch.num_rows
+                self._read_to = reading.read_to
+                if rows >= _HELD_ROWS:
+                    self._keep(batches)
+                    batches, rows = [], 0
         finally:
             self._keep(batches)
+            self.cut = reading.cut
         return self._read_to > before
-
-    def _messages(self, file: BinaryIO, size: int) -> Iterator[pa.RecordBatch]:
-        """Yield the whole messages that follow, and note how far that is."""
-        at, self.cut = self._read_to, False
-        if at == size:
-            return
-        source = pa.PythonFile(file, "r")
-        try:
-            check_message_size(file, self._path.name, 0, size)
-            source.seek(0)
-            reader = pa.ipc.open_stream(source)
-            if not reader.schema.equals(_STREAM.schema):
-                raise _unreadable(self._path, "Its columns are not those of the stream moments.")
-            at = at or source.tell()
-            while at < size:
-                check_message_size(file, self._path.name, at, size)
-                source.seek(at)
-                batch = reader.read_next_batch()
-                batch.validate(full=True)
-                at = self._read_to = source.tell()
-                yield batch
-        except StopIteration:
-            # The mark of the end.
-            self._read_to = size
-        except (*DAMAGE, struct.error):
-            # Within a message, which is read when it is whole.
-            self.cut = True
 
     def _keep(self, batches: list[pa.RecordBatch]) -> None:
         table = pa.Table.from_batches(batches, _STREAM.schema)
