@@ -27,6 +27,14 @@ ROOT = Path(__file__).parents[2]
 WAIT = 60
 
 
+def until(test, what="it did not come"):
+    """Poll what another thread or process does until it holds; ``what`` is said where it never does."""
+    end = time.monotonic() + WAIT
+    while not test():
+        assert time.monotonic() < end, what
+        time.sleep(0.01)
+
+
 class HubProcess:
     def __init__(self, runtime, *options, preexec=None):
         self.runtime = runtime

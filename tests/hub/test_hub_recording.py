@@ -5,24 +5,16 @@ import resource
 import signal
 import subprocess
 import sys
-import time
 
 import pyarrow.parquet as pq
 import pytest
-from hub_process import WAIT, HubProcess, announce, scalars, tensors
+from hub_process import WAIT, HubProcess, announce, scalars, tensors, until
 from recorded_files import file_names, read_arrows, recorded_table, tails_of
 
 from megalens.hub.recorder import Recorder
 from megalens.protocol import FrameChecker, decode_frame, stream_schema
 
 pytestmark = pytest.mark.slow
-
-
-def wait_until(test, what):
-    end = time.monotonic() + WAIT
-    while not test():
-        assert time.monotonic() < end, what
-        time.sleep(0.02)
 
 
 def record(hub, steps):
@@ -72,7 +64,7 @@ def rows_of(folder, stream="tensors"):
 def test_killing_the_hub_leaves_every_frame_that_was_written(start_hub, tmp_path):
     hub = start_hub("--record", tmp_path)
     record(hub, 30)
-    wait_until(lambda: rows_of(hub.record) == 60, "the rows were not written")
+    until(lambda: rows_of(hub.record) == 60, "the rows were not written")
     hub.process.kill()
     hub.process.wait(WAIT)
     assert recorded_table(hub.record, "tensors").column("step").to_pylist()[-1] == 30
@@ -85,7 +77,7 @@ def test_killing_the_hub_in_full_flow_leaves_a_readable_prefix(start_hub, tmp_pa
     frames = [tensors(step, size=20_000) for step in range(1, 200)]
     for frame in frames[:20]:
         producer.send(frame)
-    wait_until(lambda: tails_of(hub.record, "tensors"), "no file")
+    until(lambda: tails_of(hub.record, "tensors"), "no file")
     for frame in frames[20:60]:
         producer.send(frame)
     hub.process.kill()

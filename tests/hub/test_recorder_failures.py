@@ -4,11 +4,10 @@ import errno
 import json
 import os
 import shutil
-import time
 
 import pyarrow.parquet as pq
 import pytest
-from hub_process import WAIT, scalars, tensors
+from hub_process import scalars, tensors, until
 from recorded_files import recorded_table, tails_of
 
 from megalens.hub.recorder import Recorder
@@ -70,13 +69,6 @@ def put(recorder, steps, make=scalars):
     for step in steps:
         data = make(step)
         recorder.put(FrameChecker().check(decode_frame(data), data), step, len(data))
-
-
-def until(test, what):
-    end = time.monotonic() + WAIT
-    while not test():
-        assert time.monotonic() < end, what
-        time.sleep(0.005)
 
 
 def written(recorder, steps):

@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-from hub_process import ROOT, WAIT, moments, scalars, tensors
+from hub_process import ROOT, WAIT, moments, scalars, tensors, until
 from recorded_files import file_names, recorded_table, segments_of, tails_of
 
 from megalens.hub import recording_folder, sealer, stream_folder
@@ -46,13 +46,6 @@ def record(recorder, first, last, size=400):
     for step in range(first, last + 1):
         put(recorder, tensors(step, size=size))
     until(lambda: not recorder._waiting_bytes)
-
-
-def until(test, what="it did not come"):
-    end = time.monotonic() + WAIT
-    while not test():
-        assert time.monotonic() < end, what
-        time.sleep(0.01)
 
 
 def sealed_all(recorder, last):

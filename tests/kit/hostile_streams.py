@@ -151,7 +151,7 @@ def footer_of_lists(path):
     """A footer of 20 MB that lists nothing but empty structs."""
     count = 20_000_000
     foot = b"\x15\x02\x19\xfc" + _varint(count) + b"\0" * count
-    (sealed(path)).write_bytes(b"PAR1" + foot + struct.pack("<I", len(foot)) + b"PAR1")
+    sealed(path).write_bytes(b"PAR1" + foot + struct.pack("<I", len(foot)) + b"PAR1")
 
 
 def arrow_bomb(codec):

@@ -5,11 +5,11 @@ import os
 import re
 import tempfile
 import tracemalloc
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hostile_folders import nobody
 from moment_tree import NAMES, expected, l2, record, steps_of, sums, write_lines
 
 from megalens.runs import ClientError, open_all_runs, open_run
@@ -24,19 +24,6 @@ def anyone(monkeypatch):
         os.chmod(folder, 0o777)
         monkeypatch.setenv("MEGALENS_CACHE_DIR", f"{folder}/cache")
         yield Path(folder)
-
-
-@contextmanager
-def nobody():
-    """Be somebody who may not read everything, which root may."""
-    root = os.geteuid() == 0
-    if root:
-        os.seteuid(65534)
-    try:
-        yield
-    finally:
-        if root:
-            os.seteuid(0)
 
 
 def test_a_malformed_line_is_left_out_and_told_with_file_and_line(home):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from hostile_folders import nobody
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -443,12 +446,14 @@ def test_a_text_of_a_tail_that_is_no_text_ends_its_reading_there(folder, recorde
     assert run.truncated() == ["tensors"]
 
 
-def test_a_folder_of_segments_that_may_not_be_read_is_named(folder, recorded):
-    if os.geteuid() == 0:
-        pytest.skip("who may read everything is refused nothing")
-    (folder / "tensors").chmod(0)
-    try:
-        with pytest.raises(ClientError, match=r"tensors.*permission to read it"):
-            RunFolder(folder).read("tensors")
-    finally:
-        (folder / "tensors").chmod(0o755)
+def test_a_folder_of_segments_that_may_not_be_read_is_named(folder):
+    with tempfile.TemporaryDirectory() as place:
+        os.chmod(place, 0o755)
+        run = RunFolder(shutil.copytree(folder, Path(place) / "run"))
+        closed = run.path / "tensors"
+        closed.chmod(0)
+        try:
+            with nobody(), pytest.raises(ClientError, match=r"tensors.*permission to read it"):
+                run.read("tensors")
+        finally:
+            closed.chmod(0o755)
