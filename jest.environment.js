@@ -2,7 +2,7 @@
 // Vega anew in code that the engine has not compiled yet, which takes longer than most of what it tests. What src/ exports is still loaded anew for each
 // file. Between two files the page is made as it was.
 const { TestEnvironment } = require('jest-environment-jsdom');
-const { Kept } = require('./jest.kept.js');
+const { Kept, shared } = require('./jest.kept.js');
 
 const TARGETS = ['window', 'document'];
 
@@ -17,6 +17,10 @@ class Page extends TestEnvironment {
     this.track();
     const { document, navigator, performance, process } = this.global;
     this.kept = new Kept(this.global, [document, navigator, performance, process]);
+  }
+
+  begin(context) {
+    this.file.file = context;
   }
 
   addWebApis() {
@@ -105,32 +109,4 @@ class Page extends TestEnvironment {
   }
 }
 
-let page;
-
-module.exports = class {
-  constructor(config, context) {
-    page ??= new Page(config, context);
-    page.file.file = context;
-    this.global = page.global;
-    this.fakeTimers = page.fakeTimers;
-    this.fakeTimersModern = page.fakeTimersModern;
-    this.moduleMocker = page.moduleMocker;
-  }
-
-  setup() {}
-
-  teardown() {
-    this.fakeTimers.useRealTimers();
-    this.fakeTimersModern.useRealTimers();
-    this.moduleMocker.restoreAllMocks();
-    page.restore();
-  }
-
-  exportConditions() {
-    return page.exportConditions();
-  }
-
-  getVmContext() {
-    return page.getVmContext();
-  }
-};
+module.exports = shared((config, context) => new Page(config, context));

@@ -30,3 +30,38 @@ exports.Kept = class {
     }
   }
 };
+
+/**
+ * Makes the environment class that Jest asks for: one world for all spec files of a worker, made as it was at each file's end.
+ * @param make - Makes the world from Jest's configuration and the first file's context: a `TestEnvironment` with `begin(context)` and `restore()`.
+ */
+exports.shared = make => {
+  let world;
+  return class {
+    constructor(config, context) {
+      world ??= make(config, context);
+      world.begin(context);
+      this.global = world.global;
+      this.fakeTimers = world.fakeTimers;
+      this.fakeTimersModern = world.fakeTimersModern;
+      this.moduleMocker = world.moduleMocker;
+    }
+
+    async setup() {}
+
+    async teardown() {
+      this.fakeTimers.useRealTimers();
+      this.fakeTimersModern.useRealTimers();
+      this.moduleMocker.restoreAllMocks();
+      world.restore();
+    }
+
+    exportConditions() {
+      return world.exportConditions();
+    }
+
+    getVmContext() {
+      return world.getVmContext();
+    }
+  };
+};
