@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from split_models import HIDDEN, WIDTH, Case, Stage, data, loss_fn, made_optimizer
 from split_work import made, stepped
-from torch import nn
+from torch import distributed, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
@@ -59,8 +59,11 @@ def tampered(rank: int, which: int) -> list[Any]:
     try:
         for call in range(9):
             if call == 6 and rank < 2:
-                # The other stage has gone on no more since the end of the call before: only what it is waited for need not be long.
+                # The other stage has gone on no more since the end of the call before.
                 training._mail._timeout = 1.0
+            if call == 6 and rank == 1:
+                # Gloo closes the connections of who waited too long, so that each does by itself.
+                distributed.barrier()
             if call == 4 and rank == which:
                 training.module.still.data[1] += 1e-6
             stepped(training, case, call)
@@ -70,6 +73,10 @@ def tampered(rank: int, which: int) -> list[Any]:
             stepped(training, case, 9)
         except SplitError as again:
             said.append(str(again))
+    if rank != 1:
+        distributed.barrier()
+    # Whose links are closed is lost, and not waited for: nobody goes before all were told.
+    distributed.barrier()
     training.close()
     return said
 
