@@ -39,6 +39,7 @@ NAMES = (
     "opening",
     "live_moments",
     "long_recordings",
+    "sealing",
     "explorer",
     "rendering",
     "pictures",

@@ -1,0 +1,254 @@
+"""What it costs to have Parquet: closing a recording, and sealing while every core trains.
+
+``python -m bench.sealing [--quick]``. Needs Linux, whose scheduler has a class for what runs on idle cores only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from multiprocessing.sharedctypes import Synchronized
+from pathlib import Path
+from statistics import fmean
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bench.common import UNDECIDED, Row, ratio, verdict, write_results
+from bench.recordings import write_recording
+from megalens.hub.recording_folder import RecordingFolder
+from megalens.hub.segment_file import seal_tail
+from megalens.protocol import (
+    STREAMS,
+    TAIL,
+    CheckedBody,
+    FrameChecker,
+    decode_frame,
+    encode_frame,
+    segment_name,
+    stream_segments,
+)
+
+_MB = 1_000_000
+_CLOSE_SECONDS = 1.0
+_MOST_COST = 0.003
+_WINDOW_SECONDS = 1.0
+
+
+def main() -> int:
+    """Measure, write the results, and return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m bench.sealing", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a short run that proves that it works")
+    quick = parser.parse_args().quick
+    rounds, megabytes, windows = (3, 40, 4) if quick else (5, 400, 60)
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        bodies = list(_bodies(place / "rows", 16 if quick else 40))
+        rows = [*_closing(place, bodies, megabytes, rounds), *_saturated(place, bodies, windows)]
+    path = write_results(
+        "sealing",
+        "Sealing recordings",
+        rows,
+        quick=quick,
+        how=f"Rows of statistics of 500 tensors. Closing: {megabytes} MB are recorded as fast as the recorder takes them, then closed, {rounds} times; "
+        "packed whole is what closing did before there were segments: all rows to one file. "
+        f"Saturated: a process that counts on every core; in {windows} pairs of windows of {_WINDOW_SECONDS:.0f} s, the first of each pair by turns, the sealer seals one tail after the other or is stopped.",
+    )
+    print(path.read_text(encoding="utf-8"))
+    return 0
+
+
+def _bodies(place: Path, steps: int) -> Iterator[CheckedBody]:
+    """Yield checked frames of statistics, one for each step."""
+    write_recording(place, 500, steps)
+    (segment,) = stream_segments(place, "moments")
+    table = pq.read_table(segment.path).cast(STREAMS["moments"].schema)
+    for step in range(1, steps + 1):
+        data = encode_frame("moments", table.slice((step - 1) * 500, 500), step=step)
+        yield FrameChecker().check(decode_frame(data), data)
+
+
+def _recorded(place: Path, bodies: list[CheckedBody], megabytes: float) -> RecordingFolder:
+    folder = RecordingFolder(place)
+    folder.write_description({})
+    at = 0
+    while folder.bytes < megabytes * _MB and at < 1_000_000:
+        folder.append(bodies[at % len(bodies)])
+        at += 1
+    return folder
+
+
+def _closing(place: Path, bodies: list[CheckedBody], megabytes: int, rounds: int) -> Iterator[Row]:
+    closing, packing, unsealed = [], [], []
+    for at in range(rounds):
+        folder = _recorded(place / f"run{at}", bodies, megabytes)
+        folder.seal()
+        unsealed.append(sum(path.stat().st_size for path in _tails(place / f"run{at}")) / _MB)
+        began = time.perf_counter()
+        said = folder.finish()
+        closing.append(time.perf_counter() - began)
+        if said is not None:
+            raise SystemExit(said)
+        _until_sealed(place / f"run{at}")
+        shutil.rmtree(place / f"run{at}")
+        tail = _tail_of(place / f"whole{at}", bodies, megabytes)
+        began = time.perf_counter()
+        seal_tail(tail, STREAMS["moments"])
+        packing.append(time.perf_counter() - began)
+        shutil.rmtree(place / f"whole{at}")
+    longest = max(closing)
+    yield Row(
+        f"closing {megabytes} MB, the longest of {rounds}",
+        longest,
+        "s",
+        target=f"≤ {_CLOSE_SECONDS:g}",
+        met=longest <= _CLOSE_SECONDS,
+        note=f"{fmean(unsealed):.0f} MB were not sealed yet, and are sealed by a process that goes on",
+        extra={"seconds": closing, "packed_whole_seconds": packing},
+    )
+    part = ratio(closing, packing)
+    yield Row("closing over packing whole", part.value, "", part.low, part.high)
+
+
+def _saturated(place: Path, bodies: list[CheckedBody], windows: int) -> Iterator[Row]:
+    cores = sorted(os.sched_getaffinity(0))
+    counts = [multiprocessing.Value("q", 0, lock=False) for _ in cores]
+    busy = [
+        multiprocessing.Process(target=_count, args=(count, core), daemon=True)
+        for count, core in zip(counts, cores, strict=True)
+    ]
+    tail = _tail_of(place / "tails", bodies, 32)
+    size = tail.stat().st_size
+    jobs = place / "jobs"
+    for at in range(2 * windows):
+        shutil.copyfile(tail, tail.with_name(segment_name(at + 1, 1, TAIL)))
+    rows = pa.ipc.open_stream(tail.read_bytes()).read_all().num_rows
+    jobs.write_text(
+        "".join(_job(each.path, rows) for each in stream_segments(place / "tails", "moments")),
+        encoding="utf-8",
+    )
+    for each in busy:
+        each.start()
+    with jobs.open("rb") as source:
+        sealer = subprocess.Popen(
+            [sys.executable, "-m", "megalens.hub.sealing"], stdin=source, stdout=subprocess.PIPE
+        )
+        try:
+            without, with_it, used = _windows(sealer, counts, windows)
+        finally:
+            sealer.kill()
+            sealer.wait()
+            for each in busy:
+                each.terminate()
+    cost = ratio(without, with_it)
+    most = 1 + _MOST_COST
+    met = verdict(cost.low, cost.high, most)
+    yield Row(
+        "time of work on saturated cores, sealing over not",
+        cost.value,
+        "",
+        cost.low,
+        cost.high,
+        target=f"≤ {most:g}",
+        met=met,
+        note=UNDECIDED if met is None else "",
+    )
+    yield Row(
+        "processor time that the sealer had meanwhile",
+        100 * used / (windows * _WINDOW_SECONDS * len(cores)),
+        "% of all cores",
+        note="more waits; from 512 MiB on a sealer of normal priority takes over",
+    )
+    done = len([each for each in stream_segments(place / "tails", "moments") if each.sealed])
+    began, seconds = resource.getrusage(resource.RUSAGE_SELF), 0.0
+    for segment in [each for each in stream_segments(place / "tails", "moments") if not each.sealed][:5]:
+        seal_tail(segment.path, STREAMS["moments"])
+    now = resource.getrusage(resource.RUSAGE_SELF)
+    seconds = now.ru_utime + now.ru_stime - began.ru_utime - began.ru_stime
+    yield Row(
+        "processor time of sealing 1 MB on idle cores",
+        1000 * seconds / (5 * size / _MB),
+        "ms",
+        note=f"{done} tails of {size / _MB:.0f} MB were sealed beside the work",
+    )
+
+
+def _windows(
+    sealer: subprocess.Popen[bytes], counts: list[Synchronized[int]], windows: int
+) -> tuple[list[float], list[float], float]:
+    """Return what was counted in windows without and with the sealer, and the processor seconds that it had."""
+    task = f"/proc/{sealer.pid}"
+    # Its imports are behind it when it reads the first tail.
+    time.sleep(3 * _WINDOW_SECONDS)
+    without, with_it, used = [], [], 0.0
+    for pair in range(windows):
+        for sealing in (pair % 2 == 0, pair % 2 == 1):
+            os.kill(sealer.pid, signal.SIGCONT if sealing else signal.SIGSTOP)
+            time.sleep(0.05)
+            before, had, began = sum(count.value for count in counts), _seconds(task), time.perf_counter()
+            time.sleep(_WINDOW_SECONDS)
+            took = time.perf_counter() - began
+            (with_it if sealing else without).append((sum(count.value for count in counts) - before) / took)
+            used += (_seconds(task) - had) if sealing else 0.0
+    return without, with_it, used
+
+
+def _seconds(task: str) -> float:
+    """Return the processor seconds of all threads of a process."""
+    return sum(
+        int((each / "schedstat").read_text().split()[0]) * 1e-9 for each in Path(task, "task").iterdir()
+    )
+
+
+def _count(count: Synchronized[int], core: int) -> None:
+    os.sched_setaffinity(0, {core})
+    while True:
+        for _ in range(1000):
+            pass
+        count.value += 1
+
+
+def _tail_of(place: Path, bodies: list[CheckedBody], megabytes: float) -> Path:
+    place.mkdir(parents=True)
+    tail = place / "moments" / segment_name(0, 1, TAIL)
+    tail.parent.mkdir()
+    size = at = 0
+    with tail.open("wb") as file:
+        size += file.write(STREAMS["moments"].schema_message)
+        while size < megabytes * _MB:
+            for message in bodies[at % len(bodies)].messages():
+                size += file.write(message)
+            at += 1
+    return tail
+
+
+def _job(tail: Path, rows: int) -> str:
+    found = tail.stat()
+    job = {"tail": str(tail), "stream": "moments", "rows": rows, "file": [found.st_dev, found.st_ino]}
+    return json.dumps(job) + "\n"
+
+
+def _tails(run: Path) -> list[Path]:
+    return [each.path for each in stream_segments(run, "moments") if not each.sealed]
+
+
+def _until_sealed(run: Path) -> None:
+    end = time.monotonic() + 120
+    while _tails(run):
+        if time.monotonic() > end:
+            raise SystemExit("the rest was not sealed within 120 s")
+        time.sleep(0.1)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
