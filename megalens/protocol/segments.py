@@ -8,7 +8,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["PARTIAL", "SEALED", "TAIL", "Segment", "is_stream_file", "segment_name", "stream_segments"]
+__all__ = [
+    "PARTIAL",
+    "SEALED",
+    "TAIL",
+    "Segment",
+    "file_name",
+    "is_stream_file",
+    "segment_name",
+    "stream_segments",
+]
 
 SEALED, TAIL, PARTIAL = ".parquet", ".arrows", ".partial"
 _NAME = re.compile(r"(?P<number>[0-9]{6,9})-step-(?P<first>[0-9]{1,16})(?P<suffix>\.parquet|\.arrows)")
@@ -45,6 +54,11 @@ def segment_name(number: int, first_step: int, suffix: str) -> str:
 def is_stream_file(name: str) -> bool:
     """Return whether a recorder gives files in a stream's folder such a name: a segment, a tail, or half a segment."""
     return _NAME.fullmatch(name.removesuffix(PARTIAL)) is not None
+
+
+def file_name(path: Path) -> str:
+    """Return what a person calls a file of a recording: ``moments/000003-step-1200.parquet``, or ``moments.parquet``."""
+    return f"{path.parent.name}/{path.name}" if is_stream_file(path.name) else path.name
 
 
 def stream_segments(folder: Path, stream: str) -> list[Segment]:

@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
-from ..protocol import Stream, open_plain
+from ..protocol import Stream, file_name, open_plain
 from ..protocol.arrow_columns import CONTINUATION, MESSAGE_PREFIX, message_header, table_field, u32
 from .gathering import check_unfolded
 from .query import Query
@@ -103,7 +103,7 @@ class ArrowStream:
             at = max(since, file.tell())
             while at < size:
                 try:
-                    unfolded = _check_message_size(file, self._path.name, at, size)
+                    unfolded = _check_message_size(file, file_name(self._path), at, size)
                     file.seek(at)
                     batch = reader.read_next_batch()
                     at = file.tell()
@@ -130,7 +130,7 @@ class ArrowStream:
         expected = pa.schema([field for field in schema if field.name in names])
         if self._stream.lacking(names) or not reader.schema.equals(expected, check_metadata=False):
             raise unreadable(
-                f"The columns of {self._path.name} are {', '.join(names)[:300]}, and {', '.join(schema.names)} were expected."
+                f"The columns of {file_name(self._path)} are {', '.join(names)[:300]}, and {', '.join(schema.names)} were expected."
             )
         return reader
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ..protocol import Stream, open_plain
+from ..protocol import Stream, file_name, open_plain
 from .gathering import check_rows, check_unfolded
 from .parquet_footer import (
     I32,
@@ -273,7 +273,9 @@ class ParquetStream:
         self.size = path.stat().st_size
         self.groups: tuple[ParquetGroup, ...] = known.footer.groups
         rows = [group.rows for group in self.groups]
-        check_rows(path.name, max(known.footer.rows, sum(rows), *rows, -min([0, *rows]) << 40), self.size)
+        check_rows(
+            file_name(path), max(known.footer.rows, sum(rows), *rows, -min([0, *rows]) << 40), self.size
+        )
         self._leaves: dict[str, list[int]] = {}
         schema = parquet.metadata.schema
         for at in range(len(schema)):
@@ -301,7 +303,7 @@ class ParquetStream:
         for leaf in (leaf for name in columns for leaf in self._leaves.get(name, ())):
             if (at, leaf) not in self._checked:
                 kind, lists = schema.column(leaf).physical_type, schema.column(leaf).max_repetition_level > 0
-                check_chunk(self._file, self._path.name, group.chunks[leaf], kind, lists)
+                check_chunk(self._file, file_name(self._path), group.chunks[leaf], kind, lists)
                 self._checked.add((at, leaf))
 
     def chunk(self, name: str, at: int) -> ParquetChunk:
@@ -357,7 +359,7 @@ class ParquetStream:
             for leaf in self._leaves.get(name, ())
             if self.metadata.schema.column(leaf).physical_type == "BYTE_ARRAY"
         ]
-        pieces = TextPieces(self._path.name, self.size)
+        pieces = TextPieces(file_name(self._path), self.size)
         with self._reopen(self._path, metadata=self.metadata, read_dictionary=words) as parquet:
             for at in self._groups(query):
                 self.check_group(at, read)

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..protocol import Segment, Stream, Streams, stream_segments
+from ..protocol import Segment, Stream, Streams, file_name, stream_segments
 from .errors import ClientError
 from .query import Query
 from .recorded_arrow import ArrowStream, arrows_identity
@@ -193,7 +193,7 @@ class RecordedStreams:
             kept = batch if batch.schema.names == names else batch.select(names)
             if kept.num_rows:
                 kept = kept.replace_schema_metadata(None).cast(wanted)
-                check_shapes(kept, stream, segment.path.name)
+                check_shapes(kept, stream, file_name(segment.path))
                 yield rows_from_zero(stream, kept) if self._layers_from_one else kept, at
 
     def _sealed_rows(
@@ -273,7 +273,7 @@ def _tail_end(path: Path, stream: Stream, stamp: FileStamp, known: _KnownEnd | N
 def _check_columns(path: Path, stream: Stream, names: list[str]) -> None:
     missing = stream.lacking(names)
     if missing:
-        raise unreadable(f"{path.name} lacks the columns {', '.join(missing)}.")
+        raise unreadable(f"{file_name(path)} lacks the columns {', '.join(missing)}.")
 
 
 def _stamp(path: Path) -> FileStamp | None:
@@ -297,5 +297,7 @@ def _file_of(segment: Segment) -> SegmentFile:
 def unreadable_file(path: Path, error: Exception) -> ClientError:
     """Return the error for a file of a run folder that cannot be read."""
     if isinstance(error, PermissionError):
-        return unreadable(f"{path.name}: {os.strerror(errno.EACCES)}. You need the permission to read it.")
-    return unreadable(f"{path.name}: {str(error).replace(str(path.parent), '…')[:300]}")
+        return unreadable(
+            f"{file_name(path)}: {os.strerror(errno.EACCES)}. You need the permission to read it."
+        )
+    return unreadable(f"{file_name(path)}: {str(error).replace(str(path.parent), '…')[:300]}")

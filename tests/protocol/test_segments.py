@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from megalens.protocol import segment_name, stream_segments
+from megalens.protocol import file_name, segment_name, stream_segments
 
 
 def _files(folder: Path, *names: str) -> None:
@@ -68,3 +68,8 @@ def test_a_name_says_the_number_and_the_first_step() -> None:
     assert segment_name(3, 1200, ".parquet") == "000003-step-1200.parquet"
     # A row that belongs to no step has -1.
     assert segment_name(1234567, -1, ".arrows") == "1234567-step-0.arrows"
+
+
+def test_a_file_is_called_by_its_stream() -> None:
+    assert file_name(Path("/runs/a/moments/000003-step-1200.parquet")) == "moments/000003-step-1200.parquet"
+    assert file_name(Path("/runs/a/moments.parquet")) == "moments.parquet"

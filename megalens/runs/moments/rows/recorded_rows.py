@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ....protocol import LAST_STEP, STREAMS, stream_schema, stream_segments
+from ....protocol import LAST_STEP, STREAMS, file_name, stream_schema, stream_segments
 from ...errors import ClientError
 from ...query import Query
 from ...recorded_arrow import ArrowStream
@@ -255,4 +255,4 @@ def _is_text(kind: pa.DataType) -> bool:
 
 def _unreadable(path: Path, why: str) -> ClientError:
     said = why.replace(str(path.parent), "…")[:300]
-    return ClientError(f"Could not read {path.name}. {said}", code="unreadable")
+    return ClientError(f"Could not read {file_name(path)}. {said}", code="unreadable")
