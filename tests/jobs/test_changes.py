@@ -68,8 +68,13 @@ def test_a_change_that_one_rank_cannot_follow_is_taken_back_on_all(start_job) ->
     run.close()
     said = job.stop()
     assert len(said[0]["losses"]) == len(said[1]["losses"])
-    rows = megalens.open(job.folder / "runs").tensors("HiddenStates").to_pandas()
-    last = rows[rows["step"] == rows["step"].max() - 1]
+    rows = megalens.open(job.folder / "runs").tensors().to_pandas()
+    hidden = rows[rows["flag"] == "HiddenStates"]
+    last = hidden[hidden["step"] == hidden["step"].max() - 1]
     assert set(last["rank"]) == {0, 1}
-    change = rows[rows["step"] == step]
-    assert set(change["rank"]) <= {0}, "what cannot follow traces nothing"
+    followed = rows[rows["flag"] == "MLP2_mat_mul"]
+    assert set(followed["rank"]) <= {0}, "rank 1 takes no hooks for it"
+    under_the_change = rows[rows["step"].isin(followed["step"])]
+    assert set(under_the_change["rank"]) <= {0}, "what cannot follow traces nothing"
+    of_one = set(hidden.loc[hidden["rank"] == 1, "step"])
+    assert set(range(min(of_one), max(of_one))) - of_one, "rank 1 lost the step that it could not follow"

@@ -1,6 +1,7 @@
 """Every process takes a change at one step, whatever is late, refused or silent."""
 
 import threading
+import time
 from dataclasses import replace
 
 import pytest
@@ -27,10 +28,14 @@ class Others:
         self.agendas = {rank: Schedule(TracingPlan(), change) for rank in range(ranks)}
         self.mail: list[tuple[int, MessageKind, dict]] = []
         self.answers: list[int | ProtocolError] = []
+        self.connected = True
         self.agreement = Agreement(self.agendas[0], self)
 
     def others(self) -> dict[int, str]:
         return {rank: f"rank {rank}" for rank in self.agendas if rank}
+
+    def complete(self) -> bool:
+        return self.connected
 
     def tell(self, rank, kind, meta) -> None:
         self.mail.append((rank, kind, dict(meta)))
@@ -58,6 +63,24 @@ class Others:
 
     def begin(self, rank: int, step: int):
         return self.agendas[rank].at(step)
+
+
+def test_nothing_is_decided_while_processes_are_still_connecting_but_not_for_ever(monkeypatch) -> None:
+    job = Others(2)
+    job.connected = False
+    job.ask(budget=1.0)
+    assert (job.mail, job.agreement.busy) == ([], True)
+    job.connected = True
+    job.agreement.tick()
+    assert [kind for _, kind, _ in job.mail] == [MessageKind.PREPARE]
+
+    job = Others(2)
+    job.connected = False
+    job.ask(budget=1.0)
+    later = time.monotonic() + 60
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    job.agreement.tick()
+    assert [kind for _, kind, _ in job.mail] == [MessageKind.PREPARE], "some ranks may never be traced"
 
 
 def test_the_change_applies_at_the_latest_of_the_steps_that_the_processes_can() -> None:

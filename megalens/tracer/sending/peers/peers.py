@@ -151,6 +151,10 @@ class Peers:
         """Return the other processes that are connected, with the names that people are told."""
         return {rank: self.members.name(rank) for rank in self._links}
 
+    def complete(self) -> bool:
+        """Return whether every process of the job has connected."""
+        return len(self.members.places()) == self._place.world_size
+
     def tell(self, rank: int, kind: MessageKind, meta: Mapping[str, Any]) -> None:
         """Send a message to one process."""
         channel = self._links.get(rank)
