@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from bench.common import Row, ratio, write_results
 from bench.recordings import ITEMS, write_recording
-from megalens.runs.moments import JsonlRows, MomentQuery, MomentSource, find_trees
+from megalens.runs.moments import MomentQuery, MomentSource, find_trees, rows_of
 
 _MIB = 1024 * 1024
 _SUMS = ("count", "sum_1", "sum_2", "sum_3", "sum_4")
@@ -101,8 +101,8 @@ def _first_opening(home: Path, size: int, rounds: int) -> list[Row]:
 
 _OPEN = """
 import sys
-from megalens.runs.moments import JsonlRows, MomentQuery, MomentSource, find_trees
-source = MomentSource(JsonlRows(find_trees(sys.argv[1])[0]))
+from megalens.runs.moments import MomentQuery, MomentSource, find_trees, rows_of
+source = MomentSource(rows_of(find_trees(sys.argv[1])[0]))
 source.refresh()
 source.groups(MomentQuery.of("grad", by=["layer"], points=2000, series=40))
 """
@@ -120,7 +120,7 @@ def _append(home: Path, times: int) -> list[Row]:
     os.environ["MEGALENS_CACHE_DIR"] = str(home / "append")
     tree = home / "run" / "training_stats"
     path = next(tree.glob("grad*/*.jsonl"))
-    source = MomentSource(JsonlRows(find_trees(tree)[0]))
+    source = MomentSource(rows_of(find_trees(tree)[0]))
     source.refresh()
     lines = path.read_text(encoding="utf-8").splitlines()[-1:]
     last = json.loads(lines[0])

@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import megalens
 from megalens.demo import GPT, TrainConfig, Trainer, load_corpus
-from megalens.instruments.timeline.rows import ROW_BYTES
+from megalens.protocol import STREAMS
 from megalens.runs import open_run
 from megalens.tracer import Tracer
 
@@ -138,7 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> Path:
     with tempfile.TemporaryDirectory() as runtime:
         os.environ["MEGALENS_RUNTIME_DIR"] = runtime
         rows = [*_alone(steps), *rows]
-    size = spans * ROW_BYTES
+    size = spans * STREAMS["spans"].policy.row_bytes
     rows.append(
         Row("a rank and step at operations, on the wire", size / 1e3, "kB", target="≤ 50", met=size <= 50e3, note=f"{spans:.0f} spans")
     )  # fmt: skip

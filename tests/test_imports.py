@@ -212,6 +212,42 @@ def test_no_two_classes_have_one_name() -> None:
     assert {name: files for name, files in places.items() if len(files) > 1} == {}
 
 
+def _names_in(module: Path) -> set[str]:
+    """What a module file, or a package's, has at its top level, with what it takes over by a star."""
+    names = {each.stem for each in module.parent.iterdir()} if module.name == "__init__.py" else set()
+    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        elif isinstance(node, ast.alias):
+            names.add(node.asname or node.name)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            # Modules that load on first use list their names.
+            names.add(node.value)
+        if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
+            names |= _names_in(module.parent / f"{node.module}.py")
+    return names
+
+
+@pytest.mark.parametrize("folder", ["bench", "scripts", "ui-tests"])
+def test_what_is_run_by_hand_imports_names_that_exist(folder: str) -> None:
+    missing = []
+    for path in (ROOT / folder).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            module = getattr(node, "module", None)
+            if not isinstance(node, ast.ImportFrom) or node.level or not module.startswith("megalens"):
+                continue
+            there = ROOT / module.replace(".", "/")
+            slice_of = there.relative_to(ROOT).parts[:3]
+            if slice_of[1:2] == ("instruments",) and not ROOT.joinpath(*slice_of).is_dir():
+                continue
+            file = there / "__init__.py" if there.is_dir() else there.with_suffix(".py")
+            known = _names_in(file) if file.is_file() else set()
+            missing += [f"{path.name}: {module}.{each.name}" for each in node.names if each.name not in known]
+    assert missing == []
+
+
 def test_every_file_is_in_a_room() -> None:
     outside = {str(path.relative_to(ROOT)) for path in FILES if room_of(path) is None}
     assert outside == {f"megalens/{name}.py" for name in ("__init__", "__main__", "_moved", "_version")} | {
