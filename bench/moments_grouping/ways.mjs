@@ -31,6 +31,7 @@ function sourceOf(columns, names) {
       ...Object.fromEntries(floats.map(name => [name, columns[name].slice()])),
       nanCount: filled(0),
       infCount: filled(0),
+      nearZeroCount: filled(NaN),
       rounding: filled(0),
       lossScale: filled(1)
     })

@@ -20,8 +20,7 @@ async function blocked(work) {
 
 try {
   const folder = 'src/instruments/generation/projection';
-  const { ProjectionQueue } = await load(`${folder}/projection-queue.ts`);
-  const { Projector } = await load(`${folder}/projector.ts`);
+  const { ProjectionQueue, Projector } = await load(`${folder}/projector.ts`);
   const queue = new ProjectionQueue(await workers(`${folder}/projection-worker.ts`));
   const projector = new Projector(queue);
   // Started before it is measured.

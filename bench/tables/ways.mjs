@@ -26,7 +26,7 @@ function groupsOf(shift) {
 try {
   const { divide, shapeGroups, topGroups } = await load('src/aggregate/index.ts');
   const { groupTable, tableCsv, aq } = await load('src/aggregate/group-table.ts');
-  const { compareLines } = await load('src/views/moments/compare.ts');
+  const { compareLines } = await load('src/views/shared/lines/compare.ts');
   const { cellsOf } = await load('src/views/moments/map-cells.ts');
   const question = { stat: 'grad', statistic: 'l2', by: ['layer'] };
   const [own, other] = [groupsOf(0), groupsOf(1)];
@@ -34,7 +34,9 @@ try {
     groups.keys.map((key, at) => {
       const cut = name => groups[name].subarray(at * STEPS, (at + 1) * STEPS);
       return {
-        key,
+        key: String(key),
+        isFaint: false,
+        starts: [],
         x: cut('step'),
         step: cut('step'),
         value: cut('value'),
