@@ -87,7 +87,7 @@ try {
           'layer'
         )
         .array('value'),
-    'loop map of layer × step': () => cellsOf(own, row => own.step[row], steps, true).values,
+    'loop map of layer × step': () => cellsOf(own, own.step, steps, { hatch: false, bridge: false }).values,
     'arquero map of layer × step': () => {
       const wide = a.groupby('layer').pivot('step', 'value', { limit: Infinity });
       return wide
