@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -246,6 +247,18 @@ def test_what_is_run_by_hand_imports_names_that_exist(folder: str) -> None:
             known = _names_in(file) if file.is_file() else set()
             missing += [f"{path.name}: {module}.{each.name}" for each in node.names if each.name not in known]
     assert missing == []
+
+
+def test_benchmarks_load_files_of_the_page_that_exist() -> None:
+    named = {
+        name
+        for path in [*(ROOT / "bench").rglob("*.mjs"), *(ROOT / "bench").rglob("*.py")]
+        for name in re.findall(r"src/[\w/-]+\.ts", path.read_text(encoding="utf-8"))
+    }
+    slices = re.compile(r"src/instruments/\w+")
+    there = {name for name in named if not (found := slices.match(name)) or (ROOT / found[0]).is_dir()}
+    assert len(named) > 5
+    assert [name for name in sorted(there) if not (ROOT / name).is_file()] == []
 
 
 def test_every_file_is_in_a_room() -> None:
