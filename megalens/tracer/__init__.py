@@ -1,4 +1,4 @@
-"""The training side: hooks, compression on the device, and a producer thread that the step never waits for."""
+"""The training side: hooks, compression on the device, and a producer thread that no step waits for."""
 
 from .errors import TracerError
 from .instrument import Host, Instrument

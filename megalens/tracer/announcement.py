@@ -1,6 +1,4 @@
-"""What a tracer tells its hub about the run and its job: the ``announce`` message, and rank 0's words about
-the others.
-"""
+"""The ``announce`` message, and what rank 0 reports of other processes."""
 
 from __future__ import annotations
 
@@ -35,21 +33,9 @@ __all__ = ["add_members", "announcement", "job_notes", "parts_notes"]
 def add_members(
     peers: Peers, places: Sequence[RankPlace], own: int, status: Status, notes: list[str]
 ) -> None:
-    """Add to a ``status`` the ranks, and of those that have no hub of their own the lost rows; to the
-    sentences theirs.
+    """Add the ranks of a job to rank 0's ``status``, and to ``notes`` their warnings.
 
-    Parameters
-    ----------
-    peers : Peers
-        The connections of rank 0.
-    places : sequence of dict
-        ``RankPlace`` objects of all that are known.
-    own : int
-        Rank of this process.
-    status : dict
-        The message so far.
-    notes : list of str
-        Sentences for people.
+    Lost rows of ranks without a connection of their own to the hub are added as well.
     """
     status["ranks"] = peers.members.states()
     for rank, beat in peers.members.beats().items():
@@ -63,9 +49,7 @@ def add_members(
 
 
 def job_notes(untraced_steps: int, peers: Peers | None) -> list[str]:
-    """Return what the other processes have cost this one: steps that were not traced for them, and messages
-    that they did not take.
-    """
+    """Return what the other processes have cost this one."""
     notes = []
     if untraced_steps:
         notes.append(
@@ -77,7 +61,7 @@ def job_notes(untraced_steps: int, peers: Peers | None) -> list[str]:
 
 
 def parts_notes(place: Place) -> list[str]:
-    """Return what the rows of a context-parallel job are, which no view could tell by itself."""
+    """Return what rows of a context-parallel job are, which no view could tell by itself."""
     parts = place.cp_size
     return (
         [
@@ -103,18 +87,8 @@ def announcement(
 
     Parameters
     ----------
-    points : ModelPoints
-        The model and its trace points.
-    config : dict
-        The settings, as the ``Config`` of messages.
     positions : int or None
-        Length of the sequences; None before the first forward pass, when sizes cannot be told.
-    name : str or None
-        Name of the run, where the user gave one.
-    controls : sequence of str
-        What viewers may do beyond looking.
-    phase : str
-        What the steps are.
+        Length of the sequences; None before the first forward pass, when sizes are unknown.
     places : sequence of dict
         ``RankPlace`` objects of all processes that are known.
     """

@@ -10,22 +10,16 @@ _LONGEST = 500
 
 
 class TracerError(MegalensError, RuntimeError):
-    """Tracing cannot start: what was expected, what came, what to try.
-
-    Raised only where a person calls the tracer to set it up. Nothing of the tracer raises into a training
-    step.
-    """
+    """Tracing cannot start. Raised only where a script sets the tracer up, never into a training step."""
 
 
 def plain_text(text: object) -> str:
-    """Return a text that every message can carry: at most 500 characters, and no half of a surrogate pair,
-    such as odd names of files have.
-    """
+    """Return at most 500 characters that every message can carry: no half of a surrogate pair."""
     return str(text)[:_LONGEST].encode("utf-8", "replace").decode()
 
 
 def said(error: BaseException) -> str:
-    """Return an error of any code in words. Never raises: the text of an error may be code of others, too."""
+    """Return an error of any code in words. Never raises, although the error's text may be code of others."""
     try:
         text = str(error)
     except Exception:
@@ -34,7 +28,7 @@ def said(error: BaseException) -> str:
 
 
 def as_protocol_error(error: Exception, what: str) -> ProtocolError:
-    """Return the error with which a change is answered: its own where it was foreseen, else ``internal``."""
+    """Return what a change is answered with: the error where it was foreseen, else ``internal``."""
     if isinstance(error, ProtocolError):
         return error
     return ProtocolError(

@@ -57,22 +57,16 @@ _skipped_before = True
 
 # What the compiler is told, and asked, where there are probes in its code.
 def compiles() -> bool:
-    """Return whether ``torch.compile`` has compiled anything in this process that is still there."""
+    """Return whether anything that ``torch.compile`` has compiled in this process is still there."""
     frames: Any = sys.modules.get("torch._dynamo.convert_frame")
     return frames is not None and any(code() is not None for code in frames.input_codes.seen)
 
 
 def guard_hooks(owner: int) -> bool:
-    """Have the compiler notice hooks that come and go, in what it compiles from now on; return whether it has
-    compiled anything before, which it forgets.
+    """Make the compiler notice hooks that come and go, until the owner's :func:`release_hooks`.
 
     By itself it takes a module that had no hooks when it was compiled for one that has none, and uses its
-    code for others of its class.
-
-    Parameters
-    ----------
-    owner : int
-        Who asks for it; until :func:`release_hooks`.
+    code for others of its class. What it has compiled before is forgotten; return whether there was any.
     """
     global _skipped_before
     import torch._dynamo as dynamo
@@ -87,7 +81,7 @@ def guard_hooks(owner: int) -> bool:
 
 
 def release_hooks(owner: int) -> None:
-    """Have the compiler go on as before, when nobody asks for more. Safe twice."""
+    """Restore the compiler's setting when no owner is left. Safe twice."""
     import torch._dynamo as dynamo
 
     if owner in _open:
@@ -103,8 +97,9 @@ compilations: list[set[Any]] = []
 
 
 def told(given: Any, item: int, module: Tensor, end: int) -> Any:
-    """Have the graph tell of one tensor of what a module takes or gives, and of its gradient; return it with
-    the tensor that the graph goes on with.
+    """Let the graph report one tensor of what a module takes or gives, and its gradient.
+
+    Returns what is given, with the tensor that the graph goes on with.
     """
     several = isinstance(given, (tuple, list))
     tensor = (given[item] if len(given) > item else None) if several else given if item == 0 else None
@@ -123,7 +118,7 @@ def told(given: Any, item: int, module: Tensor, end: int) -> Any:
 
 
 def tell_whole(args: Any, kwargs: Mapping[str, Any], module: Tensor, end: int) -> None:
-    """Have the graph tell of one tensor, or of all among arguments or members; not of their gradients."""
+    """Let the graph report one tensor, or all among arguments or members; not their gradients."""
     if isinstance(args, Tensor):
         lost = not _is_plain(args)
         torch.ops.megalens.seen([] if lost else [args.detach()], module, end, SUBCLASS if lost else VALUE, "")
@@ -138,8 +133,9 @@ def tell_whole(args: Any, kwargs: Mapping[str, Any], module: Tensor, end: int) -
 
 
 def ended(output: Any, module: Tensor, end: int) -> Any:
-    """Have the graph tell of the end of a pass, and of the gradient of the first tensor of its output that
-    can have one; return the output that the graph goes on with.
+    """Let the graph report the end of a pass, and the gradient of the first tensor that can have one.
+
+    Returns the output that the graph goes on with.
     """
     if isinstance(output, Tensor):
         return _told(output, module, end, ENDS, BACKPROPAGATED) if _is_plain(output) else output
@@ -155,7 +151,7 @@ def ended(output: Any, module: Tensor, end: int) -> Any:
 
 
 def changed(output: Any, module: Tensor) -> Any:
-    """Have the graph go on with what a perturbation makes of a module's output, or of the first of several."""
+    """Let the graph go on with a perturbed output (of a tuple, its first member perturbed)."""
     tensor = output[0] if isinstance(output, (tuple, list)) and output else output
     if not (isinstance(tensor, Tensor) and _is_plain(tensor) and tensor.is_floating_point()):
         return output
@@ -187,7 +183,7 @@ def _with(output: Any, key: Any, new: Tensor) -> Any:
 
 
 class _Seen(torch.autograd.Function):
-    """Hands a tensor on as it is, and has the graph tell of it and of its gradient."""
+    """Hands a tensor on as it is, and lets the graph report it and its gradient."""
 
     @staticmethod
     def forward(ctx: Any, tensor: Tensor, module: Tensor, end: int, value: int, gradient: int) -> Tensor:
@@ -206,7 +202,7 @@ class _Seen(torch.autograd.Function):
 
 
 class _Changed(torch.autograd.Function):
-    """Has the graph change a tensor, and its gradient as autograd would that of the change."""
+    """Lets the graph change a tensor, and its gradient as autograd would that of the change."""
 
     @staticmethod
     def forward(ctx: Any, tensor: Tensor, module: Tensor) -> Tensor:
@@ -248,13 +244,7 @@ def _fake_seen(*_: Any) -> None:
 
 @functools.cache
 def define_operators() -> Any:
-    """Define the operators, once for the process.
-
-    Raises
-    ------
-    TracerError
-        When this version of torch has no operators with effects.
-    """
+    """Define the operators, once for the process; ``TracerError`` where torch has none with effects."""
     try:
         from torch._higher_order_ops.effects import _EffectType, _register_effectful_op
     except ImportError as error:

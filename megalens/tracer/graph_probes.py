@@ -73,13 +73,10 @@ _MOST_OPEN = 64
 
 # What hears of compiled code while it runs, and who wants to be told.
 class GraphEnd:
-    """One tensor at the border of one module, or all that it is given or gives, and who wants it while
-    compiled code runs.
+    """One tensor at the border of one module, or all that it is given or gives, and its watchers.
 
     Parameters
     ----------
-    warn : callable
-        Takes a sentence for the user.
     whole : {'input', 'output'}, optional
         Whether it is all that the module is given, as ``(args, kwargs)``, or gives, with None for what is no
         tensor.
@@ -92,7 +89,7 @@ class GraphEnd:
     told : bool
         Whether code that has this probe ran so far.
     lost : str or None
-        Why it has nothing to tell, in words.
+        Why it has nothing to report, in words.
     """
 
     def __init__(self, warn: Callable[[str], None], whole: str | None = None) -> None:
@@ -106,11 +103,11 @@ class GraphEnd:
     def watch(
         self, values: Callable[[Any], None] | None, gradients: Callable[[Tensor], None] | None = None
     ) -> _Watch:
-        """Tell of the tensor from now on, until what this returns is removed."""
+        """Report the tensor from now on, until what this returns is removed."""
         return _Watch([(self.values, values), (self.gradients, gradients)])
 
     def hear(self, tensors: Sequence[Tensor], what: int, names: str) -> None:
-        """Tell whoever watches. Never raises: an error is said, and the step goes on."""
+        """Call the watchers. Never raises: an error is reported, and the step goes on."""
         self.told, self.lost = True, _LOST.get(what)
         if self.lost is not None:
             return
@@ -135,7 +132,7 @@ class GraphEnd:
 
 
 class GraphPass:
-    """A forward pass of compiled code, in place of its output: nobody there can hook that."""
+    """A forward pass of compiled code, in place of its output, which cannot be hooked there."""
 
     def __init__(self) -> None:
         self.backpropagated: list[Callable[[], None]] = []
@@ -145,14 +142,8 @@ class GraphRoot:
     """The forward passes of a module that is itself called in compiled code.
 
     A backward pass is taken for that of the newest forward pass that has had none: so it is but in pipelines,
-    whose stages are called as modules.
-
-    Attributes
-    ----------
-    begins : list of callable
-        Told of each forward pass, in the gradient mode in which the module was called.
-    ends : list of callable
-        Take a :class:`GraphPass`.
+    whose stages are called as modules. ``begins`` are called in the gradient mode of the pass, ``ends`` take
+    a :class:`GraphPass`.
     """
 
     def __init__(self, warn: Callable[[str], None]) -> None:
@@ -162,11 +153,10 @@ class GraphRoot:
         self._warn = warn
 
     def watch(self, begins: Callable[[], None], ends: Callable[[Any], None]) -> _Watch:
-        """Tell of passes from now on, until what this returns is removed."""
         return _Watch([(self.begins, begins), (self.ends, ends)])
 
     def hear(self, tensors: Sequence[Tensor], what: int, names: str) -> None:
-        """Tell whoever watches. Never raises: an error is said, and the step goes on."""
+        """Call the watchers. Never raises: an error is reported, and the step goes on."""
         try:
             if what in (BEGINS, BEGINS_WITH_GRADIENTS):
                 with torch.set_grad_enabled(what == BEGINS_WITH_GRADIENTS):
@@ -186,8 +176,6 @@ class GraphRoot:
 
 
 class _Watch:
-    """Somebody who watches."""
-
     def __init__(self, added: Sequence[tuple[list[Any], Any]]) -> None:
         self._added = [(watchers, watcher) for watchers, watcher in added if watcher is not None]
         for watchers, watcher in self._added:
@@ -204,8 +192,9 @@ _numbers = itertools.count(1)
 
 
 def is_compiled(roots: Iterable[nn.Module]) -> bool:
-    """Return whether ``torch.compile`` has been asked to compile one of the modules, or one inside of them;
-    whether it has done so yet does not matter.
+    """Return whether ``torch.compile`` has been asked to compile one of the modules or one inside of them.
+
+    Whether it has done so yet does not matter.
     """
     return next(compiled_in(roots), None) is not None
 
@@ -224,7 +213,6 @@ def compiled_in(roots: Iterable[nn.Module]) -> Iterator[nn.Module]:
 
 
 def end_of(module: nn.Module, side: str, item: int = 0, keyword: str | None = None) -> GraphEnd | None:
-    """Return the probe at one end of a module, where there is one."""
     hooks = hooks_of.get(module)
     if not isinstance(hooks, _GraphHooks) or (item, keyword) not in hooks.ends[side]:
         return None
@@ -233,32 +221,23 @@ def end_of(module: nn.Module, side: str, item: int = 0, keyword: str | None = No
 
 
 def passes_of(root: nn.Module) -> GraphRoot | None:
-    """Return what tells of the passes of a root whose own call is compiled, where there is such."""
+    """Return what follows the passes of a root whose own call is compiled."""
     hooks = hooks_of.get(root)
     return hooks.heard[hooks.root] if isinstance(hooks, _GraphHooks) and hooks.root is not None else None
 
 
 def changes_of(module: nn.Module) -> list[Any] | None:
-    """Return what changes a module's output in compiled code, to be added to; None where nothing can."""
+    """Return the list of what changes a module's output in compiled code; None where nothing can."""
     hooks = hooks_of.get(module)
     return hooks.changes if isinstance(hooks, _GraphHooks) and hooks.changeable else None
 
 
 class GraphProbes:
-    """Hooks that leave probes in code which is compiled from now on; in code that is not compiled they do
-    nothing.
+    """Hooks that leave probes in code which is compiled from now on; elsewhere they do nothing.
 
     Code that was compiled before is compiled once more when it is called next: it may be that of these
-    modules, or of others of their class, whose graphs torch would use for these.
-
-    Parameters
-    ----------
-    points : ModelPoints
-        The model: each of its trace points gets a probe.
-    warn : callable
-        Takes a sentence for the user.
-    perturbs : bool
-        Whether outputs can be perturbed. Each place then costs a copy of its tensor in every pass.
+    modules, or of others of their class, whose graphs torch would use for these. With ``perturbs`` outputs
+    can be perturbed, and each site costs a copy of its tensor in every pass.
 
     Raises
     ------
@@ -293,16 +272,12 @@ class GraphProbes:
 
     @property
     def compiled(self) -> tuple[int, int]:
-        """How often code with probes was compiled so far, and how many of these times it was code that had
-        been compiled already.
-        """
+        """How often code with probes was compiled so far, and how many of these times anew."""
         found = [each for each in self._compilations.copy() if each is not None]
         return len(found), len(found) - len({each.frame_id for each in found})
 
     def place(self, module: nn.Module, side: str, item: int = 0, keyword: str | None = None) -> None:
-        """Place a probe at one end of a module, of a tensor as :class:`Source` says it, or of everything
-        there (``WHOLE``); once.
-        """
+        """Place a probe at one end of a module, of one tensor or of everything there (``WHOLE``); once."""
         hooks = self._hooks(module)
         if (item, keyword) not in hooks.ends[side]:
             end = GraphEnd(self._warn, side if item == WHOLE else None)
@@ -318,8 +293,9 @@ class GraphProbes:
         return found
 
     def close(self) -> None:
-        """Take the hooks off, and tell of nothing more; code that is compiled is so once more, without
-        probes, when it is called next. Safe twice.
+        """Take the hooks off. Safe twice.
+
+        Code is compiled once more, without probes, when it is called next.
         """
         compilations[:] = [each for each in compilations if each is not self._compilations]
         release_hooks(id(self))
@@ -341,16 +317,16 @@ class _GraphHooks(KeptHooks):
     number : torch.Tensor
         Of the module, int64 ``[]``: an input of the graph, so that modules of one class share theirs.
     ends : dict
-        By side, item and keyword the place in ``heard``.
+        By side, item and keyword the index in ``heard``.
     heard : list
-        What the graph tells.
+        What the graph reports to.
     root : int or None
-        Place in ``heard`` of what is told of passes.
+        Index in ``heard`` of what follows passes.
     changeable : bool
         Whether the output can be perturbed.
     changes : list
-        What perturbs it: objects with ``change``. Not looked at while code is compiled, which would be so
-        again with another number of them.
+        What perturbs it: objects with ``change``. Not looked at while code is compiled, which would be
+        compiled anew with another number of them.
     users : int
         Tracers that have probes here.
     """
@@ -367,17 +343,16 @@ class _GraphHooks(KeptHooks):
         listeners[int(self.number)] = self
 
     def add(self, heard: GraphEnd | GraphRoot) -> int:
-        """Have the graph tell it, too; return its place."""
+        """Have the graph report to it, too; return its index."""
         self.heard.append(heard)
         return len(self.heard) - 1
 
     def remove(self) -> None:
-        """Take the hooks off; the probes tell of nothing more."""
         super().remove()
         listeners.pop(int(self.number), None)
 
     def called(self, module: nn.Module, args: Any, kwargs: Any) -> Any:
-        """Tell of the pass that begins, and of what the module is given."""
+        """Leave probes of the pass that begins, and of what the module is given."""
         if not torch.compiler.is_compiling():
             return super().called(module, args, kwargs)
         if torch.compiler.is_exporting():
@@ -397,7 +372,7 @@ class _GraphHooks(KeptHooks):
         return args, kwargs
 
     def returned(self, module: nn.Module, args: Any, output: Any) -> Any:
-        """Change the output where it is perturbed; tell of it, and of the pass that ends."""
+        """Change the output where it is perturbed; leave probes of it and of the end of the pass."""
         if not torch.compiler.is_compiling():
             return super().returned(module, args, output)
         if torch.compiler.is_exporting():
@@ -414,7 +389,6 @@ class _GraphHooks(KeptHooks):
         return output if self.root is None else ended(output, self.number, self.root)
 
     def change(self, tensor: Tensor) -> Tensor:
-        """Return an output as perturbations make it."""
         for each in self.changes:
             tensor = each.change(tensor)
         return tensor

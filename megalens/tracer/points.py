@@ -1,6 +1,4 @@
-"""What an adapter tells the tracer about a model: the catalogue of flags, and where the tensor of each can be
-seen.
-"""
+"""What an adapter says of a model: the catalogue of flags, and where the tensor of each can be seen."""
 
 from __future__ import annotations
 
@@ -159,7 +157,6 @@ class FlagPoints:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Names of the parts, the same in every layer."""
         first = next(iter(self.layers.values()), ())
         return tuple(part for source in first for part in source.parts)
 
@@ -182,13 +179,7 @@ NO_EXPERTS = FlagPoints(reason="This model has no mixture of experts that is kno
 
 @dataclass(frozen=True)
 class SitePoints:
-    """Where one kind of perturbation can be done, by layer; or the reason why nowhere.
-
-    Attributes
-    ----------
-    layers : mapping
-        Modules by layer: those whose ``weight`` is perturbed, or whose output (the first, of a tuple) is.
-    """
+    """Modules by layer whose ``weight`` or (first) output can be perturbed; or the reason why none can."""
 
     layers: Mapping[int, tuple[nn.Module, ...]] = field(default_factory=dict)
     reason: str | None = None
@@ -221,7 +212,6 @@ class ModelPoints:
 
     @property
     def layers(self) -> int:
-        """Number of transformer layers."""
         return int(self.model["layers"])
 
 
@@ -229,7 +219,5 @@ class IAdapter(Protocol):
     """What :func:`megalens.trace` takes as ``adapter``."""
 
     def points(self, model: Any) -> ModelPoints:
-        """Return the trace points of ``model`` (a module, or a list of a stage's model chunks), or raise
-        ``TracerError`` saying what does not fit.
-        """
+        """Return the trace points of a module, or of a stage's model chunks; raises ``TracerError``."""
         ...

@@ -1,6 +1,4 @@
-"""From the training thread to rank 0: a process's figures are packed for it, and there they become frames of
-the stream ``moments``.
-"""
+"""Statistics from the training thread to rank 0, and there to frames of the stream ``moments``."""
 
 from __future__ import annotations
 
@@ -40,19 +38,10 @@ _Kind = tuple[tuple[object, ...], ...]
 def pack(
     step: int, samples: int, figures: Sequence[Figures], names: NameList, sent: int, noted: int = 0
 ) -> tuple[dict[str, Any], list[np.ndarray]]:
-    """Return a description and arrays: names that rank 0 has not been told yet, then ids and rows of each
-    statistic.
+    """Return a description and arrays: names that are new to rank 0, then ids and rows of each statistic.
 
-    Parameters
-    ----------
-    step, samples : int
-        As in the stream.
-    figures : sequence of Figures
-        What there is; none is said too, so that nobody waits.
-    names : NameList
-        The process's names.
-    sent, noted : int
-        How many of them, and of their types of number, rank 0 knows.
+    Without figures there is a message too, so that nobody waits. Rank 0 knows the first ``sent`` names and
+    ``noted`` types of number.
     """
     new = json.dumps(names.since(sent)).encode()
     meta: dict[str, Any] = {
@@ -83,10 +72,7 @@ def pack(
 def unpack(meta: Mapping[str, Any], payload: memoryview) -> tuple[list[str], list[Figures]]:
     """Return the new names and the statistics of a message.
 
-    Raises
-    ------
-    ValueError, KeyError, TypeError
-        When it cannot be read.
+    Raises ``ValueError``, ``KeyError`` or ``TypeError`` when it cannot be read.
     """
     at = int(meta["names"])
     names = json.loads(bytes(payload[:at]))
@@ -113,11 +99,11 @@ class _PreparedRows:
     Attributes
     ----------
     template : FrameTemplate
-        With all that stays.
+        With all that stays the same.
     figures : ndarray
         Its columns of moments, ``[k, rows]``.
     parts : list of tuple
-        What its rows are, one after the other: of which statistic, and from and to which of its rows.
+        Index of the statistic, and first and last row of it, of each run of rows.
     """
 
     template: FrameTemplate
@@ -126,13 +112,9 @@ class _PreparedRows:
 
 
 class MomentFrames:
-    """Makes frames of step after step. Names and all else that is the same in every step is encoded once: it
-    takes longer than all figures.
+    """Makes frames of step after step.
 
-    Parameters
-    ----------
-    rank : int
-        Who writes the rows.
+    Names and all else that is the same in every step is encoded once: it takes longer than all figures.
     """
 
     def __init__(self, rank: int) -> None:
@@ -141,7 +123,7 @@ class MomentFrames:
         self._known: dict[_Kind, list[_PreparedRows]] = {}
 
     def of(self, whole: CompleteStep) -> Iterator[FrameTemplate]:
-        """Give the frames of a step, each as it is until the next is asked for."""
+        """Give the frames of a step; each is overwritten when the next is asked for."""
         stats = whole.stats
         kind = tuple((each.tensors, each.stat, each.gradient_stage) for each in stats)
         # Two steps are alike when the same tensors were measured for the same statistics: by identity, so
@@ -188,7 +170,6 @@ class MomentFrames:
 
 
 def _cut(stats: Sequence[Merged]) -> list[list[tuple[int, int, int]]]:
-    """Return the parts that go into each frame."""
     frames: list[list[tuple[int, int, int]]] = []
     space = 0
     for number, each in enumerate(stats):
@@ -213,14 +194,12 @@ class Collector:
 
     Parameters
     ----------
-    host : Host
-        Where everything goes.
     names : NameList
         What this process's ids stand for.
     own : callable, optional
         Takes what this process measured of a step, in the producer thread.
     at_once : bool
-        Whether somebody waits for each step: then no step waits for those after it.
+        Whether each step is sent at once, because somebody waits for it.
     """
 
     def __init__(
@@ -257,7 +236,7 @@ class Collector:
         """Take what another process sent, in the thread of the connections."""
 
     def tell_anew(self) -> None:
-        """Say all names again: something did not arrive."""
+        """Send all names once more: something did not arrive."""
 
     def end(self) -> None:
         """Take nothing more; what came is still sent."""
@@ -287,15 +266,7 @@ class Collector:
 
 
 class MemberCollector(Collector):
-    """Of every process but rank 0.
-
-    Parameters
-    ----------
-    host, names, own, at_once
-        As for :class:`Collector`.
-    by_rank : bool
-        Whether rank 0 takes what is only judged, too.
-    """
+    """Of every process but rank 0; with ``by_rank`` rank 0 takes what is only judged, too."""
 
     def __init__(
         self,
@@ -310,7 +281,6 @@ class MemberCollector(Collector):
         self._by_rank = by_rank
 
     def tell_anew(self) -> None:
-        """Say all names again."""
         self._sent = self._noted = 0
 
     def _take_own(self, step: MeasuredStep) -> None:
@@ -327,8 +297,6 @@ class RootCollector(Collector):
 
     Parameters
     ----------
-    host, names, own, at_once
-        As for :class:`Collector`.
     keep : callable, optional
         Takes each step too; for files.
     by_rank : bool
@@ -360,7 +328,6 @@ class RootCollector(Collector):
 
     @property
     def waiting(self) -> bool:
-        """Whether a step waits for other processes."""
         return self._gathering.waiting
 
     @property
@@ -376,7 +343,6 @@ class RootCollector(Collector):
         self._ended = True
 
     def received(self, rank: int, meta: dict[str, Any], payload: memoryview) -> None:
-        """Take what another process sent."""
         if not self._host.sends:
             return
         if self._came_bytes - self._read_bytes > _MOST_BYTES:

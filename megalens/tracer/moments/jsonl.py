@@ -27,14 +27,9 @@ _BY = {"param": "param", "grad": "param"}
 class JsonlFiles:
     """Writes ``<folder>/training_stats/<stat>_raw_moments_by_<param or layer>/rank0.jsonl``, one line a step.
 
-    In the producer thread. A line is appended with one write, so that whoever reads along sees a whole line
-    or its beginning. Gradients inside of the model are written with their loss scale in them, which the line
-    says. A disk that fails is said once and ends the files, nothing else.
-
-    Parameters
-    ----------
-    folder : Path
-        Made where it is not there.
+    In the producer thread. A line is appended with one write, so that a concurrent reader sees a complete
+    line or its beginning. Gradients inside of the model are written with their loss scale in them, which the
+    line says. A disk that fails is reported once and ends the files, nothing else.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -43,7 +38,6 @@ class JsonlFiles:
         self.warn: Callable[[str], None] = lambda text: None
 
     def __call__(self, whole: CompleteStep) -> None:
-        """Write one step."""
         for merged in whole.stats:
             if len(merged.tensors.names) and not self._failed:
                 try:

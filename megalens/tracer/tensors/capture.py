@@ -1,6 +1,4 @@
-"""The step path: what happens to a tensor between its hook and the end of its step. Nothing here waits for
-anything.
-"""
+"""The step path of a tensor, from its hook to the end of its step. Nothing here waits."""
 
 from __future__ import annotations
 
@@ -129,7 +127,7 @@ class Capture(MicroBatches):
         self._any_active = active
 
     def pause(self) -> None:
-        """Between steps nothing is traced."""
+        """Trace nothing until the next step."""
         if self._any_active:
             for flag in self.plan.flags.values():
                 flag.active = False
@@ -139,7 +137,7 @@ class Capture(MicroBatches):
         self.in_forward = self.in_backward = False
 
     def fired(self) -> FiredProbes | None:
-        """Return how many probes fired in this step of those that were to, and why the others did not."""
+        """Return how many probes fired in this step of those expected, and why the others did not."""
         if not self._any_active or self._renewed:
             return None
         expected = fired = 0
@@ -183,9 +181,7 @@ class Capture(MicroBatches):
     # Inside a forward pass.
 
     def forward_begins(self, root: int, training: bool) -> None:
-        """Count a forward pass. What fires outside of one is recomputation for the backward pass and is no
-        new tensor.
-        """
+        """Count a forward pass. What fires outside of one is recomputed for the backward pass, not new."""
         if self._any_active or self.follows_backward:
             super().forward_begins(root, training)
             if self.unproven is not None and self._any_active:
@@ -193,8 +189,9 @@ class Capture(MicroBatches):
                 self._hand_over_now()
 
     def forward_ends(self, output: Any) -> None:
-        """Hand over what a forward pass gave. The backward pass that follows needs no interpreter, so that
-        the producer thread has it for itself.
+        """Hand over what a forward pass gave.
+
+        The backward pass that follows needs no interpreter, so the producer thread has it for itself.
         """
         left_out, unproven = self._leaving_out, self.unproven
         if unproven is not None and self._any_active:
@@ -228,7 +225,7 @@ class Capture(MicroBatches):
             self._order += 1
 
     def add(self, probe: TensorProbe, tensor: Any) -> None:
-        """Keep what one probe saw. Never raises: an error is counted and said once."""
+        """Record what one probe saw. Never raises: an error is counted and reported once."""
         if self.holding and probe.plain and self._can_wait(probe.flag, tensor):
             started = _clock()
             probe.scope = self.scope
@@ -245,13 +242,14 @@ class Capture(MicroBatches):
             self._keep(probe, tensor, self.micro_batch, "forward", probe.rows)
 
     def gradient(self, probe: TensorProbe, gradient: Tensor) -> None:
-        """Keep what compiled code backpropagates to a tensor that one probe saw. Never raises."""
+        """Record what compiled code backpropagates to a probed tensor. Never raises."""
         if self.in_backward:
             self._keep(probe, gradient, self.micro_batch, "backward", probe.rows)
 
     def recomputed(self, probe: TensorProbe, tensor: Any) -> None:
-        """Wait for the gradient of a tensor that activation checkpointing computes again: only the second one
-        is part of the graph.
+        """Wait for the gradient of a tensor that activation checkpointing recomputes.
+
+        Only the second one is part of the graph.
         """
         if isinstance(tensor, Tensor):
             self._await_gradient(probe, tensor, Unproven(self.micro_batch))
@@ -301,9 +299,7 @@ class Capture(MicroBatches):
     def _add(
         self, probe: TensorProbe, seen: Tensor, rows: tuple[int, int] | None, micro_batch: int, side: str
     ) -> TensorReading | None:
-        """Keep what a tensor gives, and return how the next ones that lie alike are read, where that can be
-        prepared.
-        """
+        """Record a tensor; return how later ones of the same layout are read, where that can be prepared."""
         source, flag = probe.source, probe.flag
         data, known = local_piece(in_rows(seen, rows).detach())
         if source.sparse and data.ndim == 2:
@@ -372,9 +368,7 @@ class Capture(MicroBatches):
         return reading_of(seen, plan, measured, metas, nbytes)
 
     def _can_wait(self, flag: FlagPlan, tensor: Any) -> bool:
-        """Return whether a tensor is ``[B, S, *]`` as it is, all of it here, and small, so that it can wait
-        for others like it.
-        """
+        """Return whether a tensor can wait for others: ``[B, S, *]`` as it is, complete, and small."""
         return (
             type(tensor) is Tensor
             and tensor.ndim > 2

@@ -1,10 +1,10 @@
-"""A tensor that is cut over tensor-parallel ranks: what each rank keeps of its piece, and how the pieces
-become one again.
+"""A tensor that is cut over tensor-parallel ranks: what each rank sends of its piece, and how they are
+joined.
 
 Every rank compresses before anything is sent wherever the arithmetic allows it, so that what crosses the
-interconnect shrinks with the payload: tiles that lie within one rank's features, projections as partial sums,
-everything that is cut along another axis than the compressor works on. Only tiles that cross the border
-between two ranks need the values themselves.
+interconnect shrinks with the payload: tiles that lie within one rank's features, projections as partial
+sums, everything that is cut along another axis than the compressor works on. Only tiles that cross the
+border between two ranks need the values themselves.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class PieceJoin:
     def error_of(
         self, squares: Sequence[np.ndarray], joined: np.ndarray, whole: np.ndarray, layer: int
     ) -> float:
-        """Return the compression error of the whole tensor.
+        """Return the compression error of the complete tensor.
 
         Parameters
         ----------
@@ -63,9 +63,7 @@ class PieceJoin:
         joined : numpy.ndarray
             The pieces' values, joined and not yet compressed where ``kernel`` is still to be applied.
         whole : numpy.ndarray
-            What is kept of the whole tensor.
-        layer : int
-            Counted from 1.
+            What is stored of the complete tensor.
         """
         if self.error is None:
             return math.nan
@@ -111,7 +109,7 @@ class Cut:
     features: int | None = None
 
     def whole(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """Return the shape of the whole tensor from that of this rank's piece."""
+        """Return the shape of the complete tensor from that of this rank's piece."""
         if self.axis is None:
             return tuple(shape)
         if self.features is not None:
@@ -135,22 +133,18 @@ def cut_of(
 
     Parameters
     ----------
-    shards : Shards
-        Along what the part is cut.
     shape : sequence of int
         Shape of this rank's piece ``[B, S, *]``.
     whole_features : int or None
         Size of the last axis over all ranks, where known.
-    compressor : Compressor
-        The parameters.
     kernel : Kernel
-        The compressor for a whole tensor.
+        The compressor for a complete tensor.
     vectors : torch.Tensor, optional
         Unit vectors ``[layers, vectors, features]`` of a projection.
     tp, ranks : int
         Which piece this is, out of how many.
     error : CompressionError, optional
-        Of the compressor on a whole tensor.
+        Of the compressor on a complete tensor.
     """
     if shards == "none" or ranks == 1:
         return Cut(kernel)
@@ -191,21 +185,8 @@ def cut_of(
 def join_pieces(join: PieceJoin, layer: int, pieces: Sequence[Any], stage: Stage) -> np.ndarray:
     """Return the array that one process would have had, in memory of a stage.
 
-    Parameters
-    ----------
-    join : PieceJoin
-        How.
-    layer : int
-        Which layer it is, for a kernel that is still to be applied.
-    pieces : sequence of numpy.ndarray
-        float32, in the order of the ranks.
-    stage : Stage
-        Gives the memory.
-
-    Raises
-    ------
-    ValueError, IndexError
-        When the shapes do not fit together.
+    The pieces are float32, in the order of the ranks. Raises ``ValueError`` or ``IndexError`` when their
+    shapes do not fit together.
     """
     first = np.shape(pieces[0])
     if join.how == "add":

@@ -33,16 +33,15 @@ class TensorProbe:
     metas : dict
         What its rows are of, by micro-batch, phase, pass and shape: made once, used again every step.
     readings : dict
-        How tensors that lie as the last one are read, by micro-batch, phase, pass and ``rows``.
+        Prepared readings of tensors of the last one's layout, by micro-batch, phase, pass and ``rows``.
     cuts : dict
         What is done with this rank's piece of each part, by its shape.
     rows : tuple of int or None
-        The first two axes that its tensor has, in the forward pass that goes on; None where the tensor says
-        so itself.
+        First two axes of its tensor in the current forward pass; None where the tensor has them itself.
     why : str or None
         Why it did not fire when it was last reached.
     graph : GraphEnd or None
-        What tells of its tensor in compiled code.
+        Its probe in compiled code.
     plain : bool
         Whether its tensor is taken in forward passes only, and as the module has it.
     """
@@ -81,17 +80,15 @@ class TensorProbe:
 
 
 class IProbeSink(IPassSink, Protocol):
-    """What the hooks call."""
+    """Receives what the hooks see."""
 
     in_forward: bool
     in_backward: bool
 
-    def add(self, probe: TensorProbe, tensor: Any) -> None:
-        """Keep what one probe saw."""
-        ...
+    def add(self, probe: TensorProbe, tensor: Any) -> None: ...
 
     def gradient(self, probe: TensorProbe, gradient: Tensor) -> None:
-        """Keep what compiled code backpropagates to a tensor that one probe saw."""
+        """Record what compiled code backpropagates to a probed tensor."""
         ...
 
     def recomputed(self, probe: TensorProbe, tensor: Any) -> None:
@@ -116,15 +113,7 @@ def reason_of(probe: TensorProbe) -> str:
 def install_probes(
     roots: Sequence[nn.Module], points: Mapping[str, FlagPoints], plan: TracingPlan, sink: IProbeSink
 ) -> tuple[list[TensorProbe], Callable[[], None]]:
-    """Put the hooks of ``plan`` on the model.
-
-    Returns
-    -------
-    probes : list of TensorProbe
-        One per hook on a trace point.
-    remove : callable
-        Takes all of them off.
-    """
+    """Put the hooks of ``plan`` on the model; return the probes and what takes all of them off."""
     probes: list[TensorProbe] = []
 
     def put_on() -> Iterator[Any]:
@@ -160,8 +149,9 @@ def _hook_rows(probe: TensorProbe, module: nn.Module) -> Iterator[Any]:
 
 
 def _hooks(probe: TensorProbe, sink: IProbeSink) -> Iterator[Any]:
-    """Register one hook, and watch the probe in the graph where the module is compiled. While torch.compile
-    traces through the hook, it does nothing and leaves no trace in the graph.
+    """Register one hook, and watch the probe in the graph where the module is compiled.
+
+    While torch.compile traces through the hook, the hook does nothing and leaves nothing in the graph.
     """
     flag, source = probe.flag, probe.source
     item, keyword = source.item, source.keyword

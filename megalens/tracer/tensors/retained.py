@@ -1,8 +1,9 @@
 """Small tensors of several passes, handled together: a pass that writes one token takes less time than to
 look at each of its tensors by itself.
 
-The step path keeps a copy and nothing else. The producer thread makes rows of all that are alike at once: a
-flag's tensors of every layer and pass are one call of its compressor, and the rows are made column by column.
+The step path makes a copy and nothing else. The producer thread makes rows of all that are alike at once: a
+flag's tensors of every layer and pass are one call of its compressor, and the rows are made column by
+column.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class RetainedTensor(NamedTuple):
 
 
 class RetainedTensors:
-    """Keeps tensors of forward passes until they are asked for."""
+    """Tensors of forward passes, until they are taken. Their compression error is not measured."""
 
     def __init__(self) -> None:
         self._held: list[RetainedTensor] = []
@@ -48,16 +49,13 @@ class RetainedTensors:
 
     @property
     def full(self) -> bool:
-        """Whether no more should wait."""
         return self.nbytes >= _MOST_BYTES
 
     def add(self, probe: TensorProbe, data: Tensor, step: int, micro_batch: int, phase: str) -> None:
-        """Keep a tensor, of which its compression error is not measured."""
         self._held.append(RetainedTensor(probe, data.clone(), step, micro_batch, phase))
         self.nbytes += data.nbytes
 
     def take(self) -> list[RetainedTensor]:
-        """Return everything that is here."""
         held, self._held, self.nbytes = self._held, [], 0
         return held
 
@@ -75,16 +73,7 @@ class _Block:
 
 
 def retained_columns(held: Sequence[RetainedTensor], rank: int) -> dict[str, Any]:
-    """Return the ``tensors`` rows of what was kept, as columns by name: those of one flag, layer and part by
-    rising steps.
-
-    Parameters
-    ----------
-    held : sequence of HeldTensor
-        At least one.
-    rank : int
-        Where they come from.
-    """
+    """Return the ``tensors`` rows of retained tensors, by rising steps within flag, layer and part."""
     alike: dict[object, list[RetainedTensor]] = {}
     for each in held:
         flag, source = each.probe.flag, each.probe.source

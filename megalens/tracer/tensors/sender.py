@@ -1,6 +1,4 @@
-"""The producer thread's half of the tensor tracer: batches of the step path become rows of the stream, or
-pieces for the rank that joins them.
-"""
+"""The producer thread's half: batches become rows of the stream, or pieces for the rank that joins them."""
 
 from __future__ import annotations
 
@@ -41,15 +39,7 @@ _KNOWN = 65536
 
 
 class TokenTexts:
-    """Decodes the ids of ``InputTokens``. A tokenizer that fails is asked no more.
-
-    Parameters
-    ----------
-    decode : callable
-        Text of one token id.
-    warn : callable
-        Takes a sentence for the user.
-    """
+    """Decodes the ids of ``InputTokens``. A tokenizer that fails is asked no more."""
 
     def __init__(self, decode: Callable[[int], str], warn: Callable[[str], None]) -> None:
         self._decode: Callable[[int], str] | None = functools.lru_cache(_KNOWN)(decode)
@@ -131,18 +121,7 @@ class PieceGatherer:
 
 
 class TensorSender:
-    """What the senders of all ranks share.
-
-    Parameters
-    ----------
-    host : Host
-        Where everything goes.
-
-    Attributes
-    ----------
-    probes : FiredProbes or None
-        Those of the last step that said so.
-    """
+    """What the senders of all ranks share; ``probes`` is the last report of fired probes."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -151,9 +130,7 @@ class TensorSender:
         self._first_nonfinite: NonFiniteFirst | None = None
 
     def put(self, batch: Batch) -> None:
-        """Hand over a batch, in the training thread. Never waits: when too much is waiting, its rows are
-        given up and counted.
-        """
+        """Hand over a batch, in the training thread. Rows that are too many are given up and counted."""
         if not self._host.later(lambda: self._take(batch), batch.nbytes, patient=True):
             self._host.lose(len(batch.rows), "waiting")
             batch.rows, batch.nbytes = [], 0
@@ -164,14 +141,11 @@ class TensorSender:
         """Describe everything anew."""
 
     def put_retained(self, held: Sequence[RetainedTensor], nbytes: int) -> None:
-        """Hand over small tensors of several passes, in the training thread. Never waits; what is too much is
-        given up and counted.
-        """
+        """Hand over small tensors of several passes, in the training thread. Never waits."""
         if not self._host.later(lambda: self._take_retained(held), nbytes):
             self._host.lose(sum(len(each.probe.source.parts) for each in held), "waiting")
 
     def nonfinite(self) -> NonFinite:
-        """Return the ``NonFinite`` object of ``status``."""
         first = self._first_nonfinite
         return {"count": self._nonfinite} if first is None else {"count": self._nonfinite, "first": first}
 
@@ -187,7 +161,7 @@ class TensorSender:
         self._host.send(STREAM, columns, max(each.step for each in held))
 
     def _finish(self, batch: Batch) -> None:
-        """Wait for a batch's copies, and keep what it says of its probes."""
+        """Wait for a batch's copies, and note what it reports of its probes."""
         if batch.ready is not None:
             batch.ready.synchronize()
         if batch.probes is not None:
@@ -199,9 +173,7 @@ class TensorSender:
                 )
 
     def _note_nonfinite(self, counts: np.ndarray, where: Callable[[int], tuple[int, int, str]]) -> None:
-        """Add how many values of each row are not finite; ``where`` gives step, layer and flag of a row, to
-        keep where the first ones were.
-        """
+        """Count the non-finite values of rows; ``where`` gives step, layer and flag of a row."""
         total = int(counts.sum())
         if total and self._first_nonfinite is None:
             step, layer, flag = where(int(counts.nonzero()[0][0]))
@@ -210,15 +182,7 @@ class TensorSender:
 
 
 class LeaderSender(TensorSender):
-    """Of a process that sends for its tensor-parallel group.
-
-    Parameters
-    ----------
-    host : Host
-        As for :class:`TensorSender`.
-    decode : callable, optional
-        Text of one token id.
-    """
+    """Of a process that sends for its tensor-parallel group."""
 
     def __init__(self, host: Host, decode: Callable[[int], str] | None) -> None:
         super().__init__(host)
@@ -236,7 +200,6 @@ class LeaderSender(TensorSender):
 
     @property
     def piece_bytes(self) -> int:
-        """Bytes of pieces that other ranks sent."""
         return 0 if self._pieces is None else self._pieces.bytes_received
 
     def received(self, rank: int, meta: dict[str, Any], payload: memoryview) -> None:
@@ -256,9 +219,7 @@ class LeaderSender(TensorSender):
         return False
 
     def send_ready(self, *, everything: bool = False) -> None:
-        """Send what is ready: all steps of it together, since each message costs the hub as much again as a
-        small step.
-        """
+        """Send what is ready in one message, as each costs the hub as much again as a small step."""
         ready, self._ready, self._ready_bytes = self._ready, [], 0
         if ready:
             self._send_steps(ready)
@@ -312,14 +273,13 @@ class LeaderSender(TensorSender):
 
 
 class MemberSender(TensorSender):
-    """Of a process that does not: compresses its pieces and sends them to the leader of its group."""
+    """Of a process that compresses its pieces and sends them to the leader of its group."""
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
         self._tables: dict[tuple[RowMeta, ...], int] = {}
 
     def undelivered(self) -> None:
-        """Describe everything anew: something that was described did not reach whoever takes the pieces."""
         self._tables.clear()
 
     def _take(self, batch: Batch) -> None:

@@ -32,7 +32,7 @@ class End:
     Attributes
     ----------
     at : int
-        Place of its name in the list of this process's names.
+        Index of its name in this process's list.
     forward, backward : str or None
         Statistic of the values, and of their gradient; None is neither.
     counted : bool
@@ -80,7 +80,7 @@ class Sites:
         Takes a statistic, the index of a name, and a row float64 ``[1, 11]`` on the device, which is written
         anew after the next :meth:`begin`.
     spent : callable
-        Takes a function and calls it, so that neither its time nor an error of its own is the training's.
+        Calls a function so that neither its time nor an error of its own is the training's.
     noted : callable, optional
         Takes the index of a name and the type of its numbers, such as ``bfloat16``, whenever it is measured.
     """
@@ -298,8 +298,7 @@ class Sites:
         return row
 
     def _next_row(self) -> Tensor | None:
-        """Return where a row may be written until the next step begins; None where this step has more than
-        the one before.
+        """Return memory for a row until the next step begins; None where the last step had fewer.
 
         What is allocated in a forward pass and outlives it lies between the activations, and keeps the
         allocator from giving their memory out again in one piece: a step of the demo model then has the
@@ -316,17 +315,7 @@ def probes_of(
     names: NameList,
     due: frozenset[str],
 ) -> list[MomentProbe]:
-    """Return what is hooked in a step in which ``due`` is logged.
-
-    Parameters
-    ----------
-    sites, residuals, features : sequence
-        The points.
-    names : NameList
-        Gives the index of each name.
-    due : frozenset of str
-        Statistics.
-    """
+    """Return what is hooked in a step in which the statistics ``due`` are logged."""
     probes: list[MomentProbe] = []
     values = "activation" if "activation" in due else None
     gradients = "dgrad" if "dgrad" in due else None
@@ -383,9 +372,7 @@ def _end(
 
 
 def _first_input(args: Any, kwargs: Any) -> tuple[str | None, Tensor | None]:
-    """Return the first positional argument, or the only tensor among the others with its name; of several the
-    hidden states.
-    """
+    """Return the first positional argument; else the only tensor by keyword, or the hidden states."""
     if args:
         return None, args[0] if isinstance(args[0], Tensor) else None
     hidden = kwargs.get("hidden_states")

@@ -36,25 +36,17 @@ class Peers:
 
     Parameters
     ----------
-    place : Place
-        Where it stands.
-    rendezvous : Rendezvous
-        How the others are found.
-    schedule : Schedule
-        What is agreed on.
     beat : callable
-        Gives the status of this process: ``state``, ``step`` and what else rank 0 is to know. Called in the
-        peers' thread.
+        Gives the heartbeat of this process. Called in the peers' thread.
     received : callable
-        Takes what an instrument on another rank told: the rank, the instrument's name, the description, the
-        payload.
+        Takes a message of an instrument on another rank: rank, instrument's name, description, payload.
     hub : callable
-        Takes where the hub is, as rank 0 said it.
+        Takes rank 0's message about the hub.
     changed : callable
-        Told that somebody came, went or fell silent; for rank 0.
+        Called when a process joined, left or fell silent; for rank 0.
     lost : callable
-        Told that a message of an instrument was not sent, and with it perhaps a description that later ones
-        lean on.
+        Called when an instrument's message was not sent, and with it perhaps a description that later ones
+        refer to.
     """
 
     def __init__(
@@ -125,13 +117,13 @@ class Peers:
         self._rouse()
 
     def tell_hub(self, place: dict[str, Any]) -> None:
-        """Tell all processes where the hub is; on rank 0 only."""
+        """Send all processes the hub's address; on rank 0 only."""
         self._hub_message = place
         for rank in list(self._links):
             self._post(rank, MessageKind.HUB, place, b"")
 
     def wait_for_others(self, timeout: float) -> None:
-        """Wait until every process of the job has said goodbye or is gone; on rank 0 only."""
+        """Wait until every process of the job has shut down or is gone; on rank 0 only."""
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline and self._thread.is_alive():
             if self.members.all_left(self._place.world_size, but=self._place.rank):
@@ -139,7 +131,7 @@ class Peers:
             time.sleep(0.02)
 
     def close(self, timeout: float = 3.0) -> None:
-        """Say goodbye and end the thread. Safe twice."""
+        """Send shutdown messages and end the thread. Safe twice."""
         self._close_at = self._close_at or time.monotonic()
         self._closing = True
         self._rouse()
@@ -148,11 +140,10 @@ class Peers:
     # What the agreement asks for.
 
     def others(self) -> dict[int, str]:
-        """Return the other processes that are connected, with the names that people are told."""
+        """Return the other processes that are connected, with their names for people."""
         return {rank: self.members.name(rank) for rank in self._links}
 
     def complete(self) -> bool:
-        """Return whether every process of the job has connected."""
         return len(self.members.places()) == self._place.world_size
 
     def tell(self, rank: int, kind: MessageKind, meta: Mapping[str, Any]) -> None:
@@ -334,7 +325,7 @@ class Peers:
             self.tell(0, MessageKind.BEAT, beat)
 
     def _part(self) -> None:
-        """Say goodbye once everything has been sent, as far as the others take it."""
+        """Send shutdown messages once everything has been sent, as far as the others take it."""
         for channel in list(self._links.values()):
             with contextlib.suppress(ChannelError):
                 channel.put(MessageKind.BYE, {})
