@@ -51,9 +51,7 @@ class Adapter(LayerTable):
         return self.points_of(model, {i: (layer, self) for i, layer in enumerate(self._layers(body))})
 
     def points_of(self, model: nn.Module, layers: Mapping[int, tuple[nn.Module, LayerTable]]) -> ModelPoints:
-        """Return the trace points of ``model``, given its layers, each with the table that says what is in
-        it.
-        """
+        """Return the trace points of ``model``, given its layers with their tables."""
         body = unwrapped(model)
         sizes = model_sizes(body, self.heads, self.kv_heads, below(body, self.tokens))
         sources = {i: LayerSources(table, layer, sizes) for i, (layer, table) in layers.items()}
@@ -101,7 +99,7 @@ class Adapter(LayerTable):
         return list(found)
 
     def _misfit(self, body: nn.Module) -> str | None:
-        """Return what of the table ``body`` has not; None where it has everything."""
+        """Return what of the table ``body`` lacks; None where it has everything."""
         layers = self._layers(body)
         outside = [path_and_item(path)[0] for path in self.paths("tokens", "positions")]
         if not layers or any(find(body, path) is None for path in outside):

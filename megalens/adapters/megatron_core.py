@@ -36,13 +36,7 @@ class MegatronAdapter:
         return bool(chunks) and all(_is_gpt(chunk) for chunk in chunks)
 
     def points(self, model: nn.Module | Sequence[nn.Module]) -> ModelPoints:
-        """Return the trace points that are on this rank.
-
-        Raises
-        ------
-        TracerError
-            When ``model`` is not a GPT model of Megatron-Core.
-        """
+        """Return the trace points that are on this rank; raises ``TracerError`` for any other model."""
         chunks = _chunks(model)
         if not chunks or not all(_is_gpt(chunk) for chunk in chunks):
             raise TracerError(
@@ -81,7 +75,7 @@ def _chunks(model: nn.Module | Sequence[nn.Module]) -> list[nn.Module]:
 
 
 def _is_gpt(model: nn.Module) -> bool:
-    """Tell by names, so that this needs no import and a subclass of one's own is found too."""
+    """Decide by names, so that this needs no import and a subclass of one's own is found too."""
     return (
         any(kind.__module__.startswith("megatron.core.") for kind in type(model).__mro__)
         and isinstance(getattr(getattr(model, "decoder", None), "layers", None), nn.ModuleList)
@@ -292,9 +286,7 @@ class _Groups:
 
 @dataclass(frozen=True)
 class _PartOfGroup:
-    """Cut what one rank has of a group that lies on several: some of its queries, or of its key and value, or
-    none of one of them.
-    """
+    """Cut one rank's part of a group that lies on several: some queries, key or value features."""
 
     groups: _Groups
     tp: int

@@ -1,6 +1,4 @@
-"""What there is to measure in a model of plain PyTorch, also where torch's own tools cut it, and what of it
-this process counts.
-"""
+"""What there is to measure in a model of plain PyTorch, also cut by torch's tools, and what counts here."""
 
 from __future__ import annotations
 
@@ -44,17 +42,10 @@ _ATTENTION: Mapping[str, Callable[[Tensor], Tensor]] = {
 def feature_points(
     points: ModelPoints, names: Mapping[nn.Module, str], *, shown: bool
 ) -> Iterator[FeaturePoint]:
-    """Give what there is.
+    """Give where attention and routers can be seen.
 
-    Parameters
-    ----------
-    points : ModelPoints
-        Where the flags are.
-    names : mapping
-        Canonical name of each module.
-    shown : bool
-        Whether the model gives its attention probabilities where they are; else they are computed of queries
-        and keys.
+    ``names`` are canonical names of modules. Unless attention probabilities are ``shown`` by the model, they
+    are computed of queries and keys.
     """
     yield from _routers(points, names)
     outputs = points.flags["AttentionOutput_mat_mul"].layers
@@ -88,7 +79,7 @@ def _routers(points: ModelPoints, names: Mapping[nn.Module, str]) -> Iterator[Fe
 
 
 def _of_seen(source: Source, of: Callable[[Tensor], Tensor | None], output: Any) -> Tensor | None:
-    """Return what is made of the tensor that a source says."""
+    """Return what ``of`` makes of a source's tensor."""
     tensor: Any = output
     if source.computed is not None:
         tensor = source.computed(output)
@@ -108,7 +99,6 @@ class _Products:
         self._parts: dict[str, Tensor] = {}
 
     def __call__(self, source: Source, tensor: Tensor) -> Tensor | None:
-        """Take what a module gives."""
         if tensor.ndim != 3:
             return None
         tensor = tensor.transpose(0, 1) if source.sequence_first else tensor
@@ -122,7 +112,7 @@ class _Products:
 def _products(
     points: ModelPoints, number: int, sources: Sequence[Source], of: Callable[[Tensor], Tensor]
 ) -> _Products | None:
-    """Return what computes the probabilities of a layer; None where it has no queries and keys of one shape."""
+    """Return what computes the probabilities of a layer; None without queries and keys of one shape."""
     widths = {part: width for each in sources for part, width in zip(each.parts, each.features, strict=True)}
     heads = points.model.get("heads")
     if widths.keys() != {"q", "k", "v"} or ("k", "v") in (each.parts for each in sources):
@@ -188,9 +178,7 @@ class TorchMoments:
         )
 
     def _renamed(self, body: nn.Module) -> dict[str, str]:
-        """Return what stands for layers of which the own names do not say that they are layers, or say
-        another number: names are all that readers have.
-        """
+        """Return canonical names of layers whose own names, which are all readers have, lack a number."""
         names = {module: _canonical(name) for name, module in body.named_modules()}
         renamed: dict[str, str] = {}
         for number, (source, *_) in self._points.flags["HiddenStates"].layers.items():
@@ -272,13 +260,13 @@ class TorchMoments:
             yield ResidualPoint(f"{name}/output0", module, "output", first or cut)
 
     def _layers(self) -> list[tuple[nn.Module, bool]]:
-        """Return the layers, each with whether tensor-parallel processes hold pieces of its output."""
+        """Return the layers, each with whether tensor-parallel processes have pieces of its output."""
         found = self._points.flags["HiddenStates"].layers
         return [(source.module, source.shards != "none") for _, (source, *_) in sorted(found.items())]
 
 
 def _shows_attention(body: nn.Module) -> bool:
-    """Return whether attention probabilities are there; Hugging Face's fused attention gives none."""
+    """Return whether attention probabilities exist; Hugging Face's fused attention gives none."""
     kind = getattr(text_config(body), "_attn_implementation", None)
     return kind in (None, "eager")
 
@@ -288,17 +276,13 @@ def _canonical(name: str) -> str:
 
 
 def _projects(module: nn.Module) -> bool:
-    """Return whether a module is an embedding or maps features by a matrix of its own: ``nn.Linear``, Hugging
-    Face's ``Conv1D`` and their like.
-    """
+    """Return whether a module is an embedding or maps features by a matrix, as ``nn.Linear``."""
     weight = module._parameters.get("weight")
     return weight is not None and weight.ndim == 2
 
 
 def _counts(parameter: Tensor, place: Place) -> bool:
-    """Return whether this process counts its part of a parameter: of a shard every holder does, of replicas
-    the first.
-    """
+    """Return whether this process counts its part: every holder of a shard, the first of replicas."""
     mesh: Any = getattr(parameter, "device_mesh", None)
     if mesh is None:
         return place.tp == 0 and place.dp == 0
@@ -336,9 +320,7 @@ def _quantised(names: Sequence[str]) -> str | None:
 
 
 def _experts(body: nn.Module, own: str, parameter: Tensor) -> int:
-    """Return how many experts one parameter holds, each of which is then a tensor by itself; 0 where it is of
-    one module, or where other processes have some of them.
-    """
+    """Return how many experts one parameter has; 0 where others have some, or it is of one module."""
     holder = own.rpartition(".")[0]
     if "experts" not in holder.rpartition(".")[2].split("_") or hasattr(parameter, "device_mesh"):
         return 0

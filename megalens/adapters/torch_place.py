@@ -1,6 +1,4 @@
-"""Where a process stands when torch's own tools cut the model: DDP, ``fully_shard``, FSDP,
-``parallelize_module``.
-"""
+"""Coordinates of a process whose model DDP, ``fully_shard``, FSDP or ``parallelize_module`` cut."""
 
 from __future__ import annotations
 
@@ -18,11 +16,11 @@ __all__ = ["cuts_input", "cuts_output", "input_shards", "mesh_place", "output_sh
 
 # How ``parallelize_module`` lays a module's input and output out over the tensor-parallel ranks.
 def output_shards(*modules: nn.Module | None) -> Shards:
-    """Return how the output of the first of ``modules`` that says so is cut; ``none`` where no one does.
+    """Return how the output of the first of ``modules`` with a parallel style is cut, else ``none``.
 
     A parallel style turns what its module gives into a plain tensor, and the layout is then known to the
-    style alone, which keeps it in the hook that it puts on the module. Tensors that are still distributed
-    when they are seen tell it themselves, and come before this.
+    style alone, which has it in the hook that it puts on the module. Tensors that are still distributed
+    when they are seen know it themselves, and come before this.
     """
     for module in modules:
         placement = None if module is None else _output(module)
@@ -32,23 +30,19 @@ def output_shards(*modules: nn.Module | None) -> Shards:
 
 
 def input_shards(module: nn.Module) -> Shards:
-    """Return how what is given to a module is cut, before its parallel style takes it: so compiled code has
-    it.
-    """
+    """Return how a module's input is cut before its parallel style takes it: so compiled code has it."""
     placement = _input(module)
     return "none" if placement is None else _shards(placement)
 
 
 def cuts_output(module: nn.Module) -> bool:
-    """Return whether the parallel style of ``module`` leaves each rank a piece of its output, along any axis."""
+    """Return whether the parallel style leaves each rank a piece of the output, along any axis."""
     placement = _output(module)
     return placement is not None and bool(placement.is_shard())
 
 
 def cuts_input(module: nn.Module) -> bool | None:
-    """Return whether each rank has a piece of what is given to ``module``, before its parallel style takes
-    it; None where no style says so.
-    """
+    """Return whether each rank has a piece of the input, before the parallel style; None without a style."""
     placement = _input(module)
     return None if placement is None else bool(placement.is_shard())
 
@@ -92,12 +86,12 @@ def _first(layouts: Any) -> Any | None:
 
 
 def torch_place(model: nn.Module) -> Place:
-    """Return the place of this process, as the model's own parameters and wrappers tell it.
+    """Return the coordinates of this process, from the model's own parameters and wrappers.
 
     The tensor-parallel group is that over which ``parallelize_module`` has spread the parameters; the
     replicas are those of ``fully_shard``, FSDP or DDP, and where there is none of them, all ranks that are
-    not of one tensor-parallel group. Pipeline stages leave no mark on a model: with them, say the place
-    yourself (:func:`mesh_place`).
+    not of one tensor-parallel group. Pipeline stages leave no mark on a model: with them, use
+    :func:`mesh_place`.
     """
     distributed = torch.distributed
     if not (distributed.is_available() and distributed.is_initialized()):
@@ -180,9 +174,7 @@ def _sharded_mesh(model: nn.Module) -> Any | None:
 
 
 def _tensor_group(model: nn.Module, replicas: Any | None) -> tuple[int, tuple[int, ...]] | None:
-    """Return the place in the tensor-parallel group and its ranks; None where no parameter is spread over
-    one.
-    """
+    """Return the index in the tensor-parallel group and its ranks; None where there is no group."""
     known = () if replicas is None else (replicas.mesh_dim_names or ())
     for parameter in model.parameters():
         mesh: Any = getattr(parameter, "device_mesh", None)

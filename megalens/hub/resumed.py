@@ -1,4 +1,4 @@
-"""Going on with a recording: what it has of an earlier attempt is set aside, whole, and stays readable."""
+"""Continues a recording: what it has of an earlier attempt is set aside, complete, and stays readable."""
 
 from __future__ import annotations
 
@@ -36,13 +36,9 @@ _LOOK_SECONDS = 0.05
 
 
 def read_resumed(folder: Path) -> RunFile:
-    """Return the ``run.json`` of a recording that is to go on. A hub that only serves those who look on at
-    the ended training is asked to end.
+    """Return the ``run.json`` of a recording that is to go on, and end a hub that only serves viewers of it.
 
-    Raises
-    ------
-    HubError
-        When there is no such recording, it cannot go on, or its training is still there.
+    Raises ``HubError`` when there is no such recording, it cannot go on, or its training is still there.
     """
     shown = shown_text(str(folder), 200)
     try:
@@ -91,15 +87,10 @@ def _end(hub: HubEntry) -> None:
 
 
 def set_aside(folder: Path, header: RunFile, first_step: int) -> None:
-    """Move what is recorded into a folder of its own, as the attempt whose steps from ``first_step`` on are
-    trained again.
+    """Move what is recorded into a folder of its own: an attempt, retrained from ``first_step`` on.
 
-    Its ``run.json`` is written first: whatever ends this in between, every file belongs to one of both.
-
-    Raises
-    ------
-    HubError
-        When the folder cannot be written.
+    Its ``run.json`` is written first: whatever interrupts this, every file belongs to one of both. Raises
+    ``HubError`` when the folder cannot be written.
     """
     number = max((int(each.name) for each in attempt_folders(folder)), default=0) + 1
     attempt = folder / "attempts" / str(number)
@@ -137,9 +128,7 @@ def _has_rows(place: Path) -> bool:
 
 
 def other_words(header: Mapping[str, Any], message: Announce) -> str | None:
-    """Return a sentence where a training that goes on is of another model or layout than before; None where
-    it is of the same.
-    """
+    """Return a sentence where a resumed training is of another model or layout than before, else None."""
     changes = []
     before, now = header.get("model"), message["model"]
     if before is not None and now is not None and before != now:

@@ -24,9 +24,10 @@ _KILL_SECONDS = 1.0
 
 
 class Sealer:
-    """Has tails sealed one after the other, and never waits for it.
+    """Seals tails one after the other in a child process, and never waits for it.
 
-    A child that dies is started again, and a tail that cannot be sealed stays as it is. All methods are called by the recorder's thread.
+    A child that dies is started again, and a tail that cannot be sealed stays as it is. All methods are
+    called by the recorder's thread.
     """
 
     def __init__(self) -> None:
@@ -42,15 +43,14 @@ class Sealer:
 
     @property
     def waiting_bytes(self) -> int:
-        """Bytes of the tails that wait."""
         return sum(file.bytes for file in self._all())
 
     def add(self, tail: StreamFile) -> None:
-        """Have a tail sealed, to which nothing is added any more."""
+        """Queue a tail to which nothing is added any more."""
         self._waiting.append(tail)
 
     def forget(self, tail: StreamFile) -> None:
-        """Let go of a tail that was removed."""
+        """Forget a tail that was removed."""
         if tail is self._sealing:
             self._unwanted = True
         elif tail in self._waiting:
@@ -58,7 +58,7 @@ class Sealer:
         self.failed.pop(tail, None)
 
     def poll(self) -> None:
-        """Take what the child says, and give it what is next."""
+        """Read the child's answers, and give it the next tail."""
         if self._sealing is not None:
             self._hear(self._sealing)
         if self._sealing is None and not self._waiting:
@@ -79,7 +79,7 @@ class Sealer:
     def close(self) -> list[StreamFile]:
         """Leave the child alone, and return the tails that nobody seals, those included that could not be.
 
-        The child ends by itself once it has sealed what it is at, since nothing more comes.
+        The child ends by itself once it has sealed its current tail, since nothing more comes.
         """
         if self._sealing is not None:
             # It may be done, or dead.
@@ -161,13 +161,7 @@ class Sealer:
 
 
 def seal_detached(tails: Iterable[StreamFile]) -> subprocess.Popen[bytes]:
-    """Have tails sealed by a process that goes on when this one has ended.
-
-    Raises
-    ------
-    OSError
-        When it cannot be started.
-    """
+    """Seal tails in a process that outlives this one; raises ``OSError`` when it cannot be started."""
     with tempfile.TemporaryFile() as jobs:
         jobs.writelines(_job(tail) for tail in tails)
         jobs.seek(0)

@@ -30,22 +30,21 @@ _LABEL_BYTES = 16
 def seal_tail(
     tail: Path, stream: Stream, *, rows: int | None = None, identity: tuple[int, int] | None = None
 ) -> Path:
-    """Write the rows of a tail to a Parquet segment beside it, and remove the tail once they are safely on disk.
+    """Write the rows of a tail to a Parquet segment next to it, and remove the tail once they are safely on
+    disk.
 
-    Every file is named within the folder that was opened first: a folder that is moved meanwhile, because its training went back to a
-    checkpoint, is sealed where it is, and the files of the one that takes its place are not touched.
+    Every file is named within the folder that was opened first: a folder that is moved meanwhile, because its
+    training went back to a checkpoint, is sealed where it is, and the files of its successor are not touched.
 
     Parameters
     ----------
     tail : Path
         The ``.arrows`` file, to which nothing is written any more.
-    stream : Stream
-        Its stream.
     rows : int, optional
-        How many rows it must have. When absent, as of a hub that was killed, those up to the last whole message are taken, where no more
-        than one message can have been cut off.
+        How many rows it must have. When absent, as of a hub that was killed, those up to the last whole
+        message are taken, where no more than one message can have been cut off.
     identity : (int, int), optional
-        Device and number of the file that must lie there.
+        Device and number that the file must have.
 
     Returns
     -------
@@ -97,13 +96,7 @@ def seal_tail(
 
 
 def clear_leftovers(folder: Path, stream: str) -> None:
-    """Remove what a sealer that was killed left of a stream in a run folder: half a segment, or a tail that is sealed.
-
-    Raises
-    ------
-    OSError
-        When a file cannot be removed.
-    """
+    """Remove what a killed sealer left of a stream: half a segment, or a sealed tail. Raises ``OSError``."""
     counting = {each.path.name for each in stream_segments(folder, stream)}
     sealed = {Path(name).stem for name in counting if name.endswith(SEALED)}
     for path in (folder / stream).iterdir() if (folder / stream).is_dir() else ():
@@ -114,16 +107,8 @@ def clear_leftovers(folder: Path, stream: str) -> None:
 def write_segment(file: BinaryIO, stream: Stream, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
     """Write a segment as the policy of its stream says.
 
-    Parameters
-    ----------
-    file : binary file
-        Where to.
-    stream : Stream
-        The rows' stream.
-    schema : pyarrow.Schema
-        Their columns; those of an older recording may lack some.
-    tables : iterable of pyarrow.Table
-        The rows: sorted by step, no step in two of them.
+    ``schema`` has the rows' columns; those of an older recording may lack some. ``tables`` are sorted by
+    step, no step in two of them.
     """
     # The hub itself seals when it ends; its start should not wait for the import.
     import pyarrow.parquet as pq
@@ -177,7 +162,7 @@ def _read_tail(file: BinaryIO, name: str, rows: int | None) -> pa.Table:
 
 
 def _groups(table: pa.Table, policy: StreamPolicy) -> Iterator[tuple[int, int]]:
-    """Yield the first and past the last row of each row group: whole steps, unless one alone is more than a group may be."""
+    """Yield the first and past the last row of each row group: whole steps, unless one exceeds a group."""
     rows = table.num_rows
     step = table["step"].to_numpy()
     steps = np.append(np.flatnonzero(step[1:] != step[:-1]) + 1, rows)
@@ -198,7 +183,7 @@ def _groups(table: pa.Table, policy: StreamPolicy) -> Iterator[tuple[int, int]]:
 
 
 def _row_ends(table: pa.Table) -> NDArray[np.int64]:
-    """Return about how many bytes the rows up to each have, that one included."""
+    """Return roughly the bytes of the rows up to and with each."""
     import pyarrow.compute as pc
 
     size = np.zeros(table.num_rows, np.int64)

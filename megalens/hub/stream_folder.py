@@ -1,4 +1,4 @@
-"""The folder of one recorded stream: segments that are sealed, tails that wait for it, and the one that grows."""
+"""The folder of one recorded stream: sealed segments, tails that wait for it, and the one that grows."""
 
 from __future__ import annotations
 
@@ -20,20 +20,10 @@ _MOST_TAILS = 4
 
 
 class StreamFolder:
-    """Writes the rows of one stream, and turns to a new tail when the old one is large or old enough to be sealed.
+    """Writes the rows of one stream, and turns to a new tail when the old one is large or old enough.
 
-    Parameters
-    ----------
-    run : Path
-        The run folder.
-    stream : Stream
-        The stream.
-    tail_bytes : int
-        A tail of so many bytes is turned at the next new step.
-    began : float
-        When the recording began, by ``time.monotonic``.
-    turned : callable
-        Takes each tail that is whole.
+    A tail of ``tail_bytes`` is turned at the next new step. ``began`` is the recording's start by
+    ``time.monotonic``. ``turned`` takes each tail that is complete.
     """
 
     def __init__(
@@ -51,13 +41,7 @@ class StreamFolder:
         self._number = max((each.number + 1 for each in stream_segments(run, stream.name)), default=0)
 
     def append(self, body: CheckedBody) -> None:
-        """Add rows: all of them, or none where an error is raised.
-
-        Raises
-        ------
-        OSError
-            When the disk is full or fails.
-        """
+        """Add rows: all of them, or none where ``OSError`` is raised."""
         if self._tail is None or self._due(self._tail, body):
             self._turn(body)
         assert self._tail is not None
@@ -97,7 +81,7 @@ class StreamFolder:
         return gone
 
     def forget(self, file: StreamFile) -> None:
-        """Forget a file, which is closed here."""
+        """Close and forget a file."""
         file.close()
         self.files.remove(file)
         if file is self._tail:

@@ -1,4 +1,4 @@
-"""Recordings of before there were segments, and those whose hub was killed: as a finished recording of today is."""
+"""Upgrades recordings from before there were segments, and those whose hub was killed."""
 
 from __future__ import annotations
 
@@ -33,24 +33,12 @@ __all__ = ["upgrade_recording"]
 
 
 def upgrade_recording(folder: Path) -> Iterator[str]:
-    """Rewrite each ``<stream>.parquet`` and ``<stream>.arrows`` of a recording to a segment, and seal its tails.
+    """Rewrite each ``<stream>.parquet`` and ``<stream>.arrows`` of a recording to a segment, and seal its
+    tails.
 
-    Every row is in exactly one file at every moment, and what cannot be rewritten stays as it is.
-
-    Parameters
-    ----------
-    folder : Path
-        The run folder; its earlier attempts are rewritten with it.
-
-    Yields
-    ------
-    str
-        A sentence about each file, as soon as it is done.
-
-    Raises
-    ------
-    HubError
-        When there is no recording, or its hub still runs.
+    Every row is in exactly one file at every moment, and what cannot be rewritten stays as it is. Earlier
+    attempts are rewritten, too. Yields a sentence about each file, as soon as it is done; raises ``HubError``
+    when there is no recording, or its hub still runs.
     """
     if any(hub.record and Path(hub.record).resolve() == folder.resolve() for hub in live_hubs()):
         raise HubError("The run is live: its hub still has the recording. End it first.")
@@ -99,7 +87,7 @@ def _old_files(place: Path, stream: str) -> Iterator[Path]:
 
 
 def _adopt(path: Path, stream: Stream) -> Path:
-    """Take a file of a stream into its folder: renaming it there is one step that no reader can see half of."""
+    """Move a file of a stream into its folder: a renaming, which no reader can see half of."""
     folder = path.parent / stream.name
     if any(each.number >= 0 for each in stream_segments(path.parent, stream.name)):
         raise HubError(f"{stream.name} has segments already, of which it could not be the first.")
@@ -135,7 +123,7 @@ def _first_step(batch: pa.RecordBatch | None) -> int:
 
 
 def _in_order(file: Any) -> Iterator[pa.Table]:
-    """Yield the rows of a Parquet file sorted by step, no step in two tables, holding no more of it than its order asks for."""
+    """Yield the rows of a Parquet file sorted by step, no step in two tables, in little memory."""
     groups = file.metadata.num_row_groups
     at = file.schema_arrow.get_field_index("step")
     # The lowest step of all later groups: what is below it is complete.

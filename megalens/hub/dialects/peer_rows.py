@@ -1,6 +1,4 @@
-"""What a peer sends, as rows with their pass: what it was asked for, what it said of its model, and how far
-it is.
-"""
+"""What a peer sends, as rows with their pass; with its request, its model, and its progress."""
 
 from __future__ import annotations
 
@@ -42,16 +40,10 @@ __all__ = ["PeerRows"]
 # The configuration in force on a peer that reads it once: what may still change is what is kept of the rows
 # that come anyway.
 class StandingConfig:
-    """Keeps of a peer's rows what viewers asked for.
+    """Selects of a peer's rows what viewers asked for. The peer reads its own configuration only once.
 
-    Parameters
-    ----------
-    dialect : Dialect
-        The peer's.
-    config : dict
-        The ``Config`` that is wanted.
-    asked : dict
-        The ``Config`` that was asked of the peer, which may be more.
+    ``config`` is the ``Config`` that is wanted, ``asked`` the one that was asked of the peer, which may be
+    more.
     """
 
     def __init__(self, dialect: Dialect, config: Config, asked: Config) -> None:
@@ -64,16 +56,12 @@ class StandingConfig:
 
     @property
     def asked(self) -> dict[str, FlagSetting]:
-        """The settings by flag that the peer was asked for."""
         return self._asked
 
     def plan(self, change: str, patch: ConfigPatch) -> Config:
-        """Check a viewer's patch, keep it for the next step and return the configuration after it.
+        """Check a viewer's patch, plan it for the next step and return the configuration after it.
 
-        Raises
-        ------
-        ProtocolError
-            ``refused``, with the dotted field, for what only the peer could do.
+        Raises ``ProtocolError`` (``refused``) for what only the peer could do.
         """
         for member in ("perturb", "mode", "budget"):
             if patch.get(member) is not None:
@@ -94,9 +82,7 @@ class StandingConfig:
         return after
 
     def apply(self, step: int) -> list[tuple[str, Config]]:
-        """Bring what is planned into force from ``step`` on, and return the changes with the configuration
-        after each.
-        """
+        """Apply planned changes from ``step`` on, and return them with the configuration after each."""
         done, self._pending = self._pending, []
         if done:
             self.config = done[-1][1]
@@ -104,7 +90,7 @@ class StandingConfig:
         return done
 
     def keep(self, row: TensorRow, step: int) -> TensorRow | None:
-        """Return what is kept of a row, or None when nobody asked for it."""
+        """Return the selected part of a row, or None when nobody asked for it."""
         flags = next((flags for since, flags in reversed(self._since) if since <= step), self._since[0][1])
         setting = flags.get(row.flag)
         if setting is None or (not self._dialect.generates and step % setting.get("every", 1)):
@@ -148,21 +134,9 @@ class StandingConfig:
 
 
 class PeerRows:
-    """Reads the ``start`` and the updates of one peer.
+    """Reads the ``start`` and the updates of one peer; ``left_out`` takes what has no pass.
 
-    Parameters
-    ----------
-    dialect : Dialect
-        What it speaks.
-    plan : Translation
-        What is asked.
-    left_out : LeftOut
-        Where it notes what has no pass.
-
-    Raises
-    ------
-    DialectError, ProtocolError
-        For what such a peer cannot do, before anything is sent.
+    Raises ``DialectError`` or ``ProtocolError`` for what such a peer cannot do, before anything is sent.
     """
 
     def __init__(self, dialect: Dialect, plan: Translation, left_out: LeftOut) -> None:
@@ -194,9 +168,7 @@ class PeerRows:
             self.generation = PeerGeneration(asked_for, f"translation of {plan.address}"[:200])
 
     def sentences(self, *, ended: bool) -> list[str]:
-        """Return what the person must know of the order in which updates came and, once it has ended, of what
-        never came.
-        """
+        """Return what the person must know of the order of updates and, at the end, of what never came."""
         said = []
         if self._counter.behind:
             said.append(
@@ -214,18 +186,11 @@ class PeerRows:
         return said
 
     def interrupt(self) -> None:
-        """Take note that updates may have been lost before what comes next."""
+        """Note that updates may have been lost before what comes next."""
         self._counter.interrupt()
 
     def start(self, message: Mapping[str, Any]) -> list[tuple[TensorRow, int, int]]:
-        """Take a ``start``, and return what it holds as :meth:`update` does.
-
-        Raises
-        ------
-        BadMessage
-            When it does not say how many layers the model has, its prompts cannot be read, or it comes again
-            in a generation.
-        """
+        """Take a ``start``, and return what it contains as :meth:`update` does; raises ``BadMessage``."""
         layers = message.get("num_layers")
         if type(layers) is not int or not 0 < layers <= MOST_LAYERS:
             raise BadMessage("start messages without a number of layers")
@@ -246,13 +211,7 @@ class PeerRows:
         return []
 
     def update(self, message: Mapping[str, Any]) -> list[tuple[TensorRow, int, int]]:
-        """Return the rows of an update, each with its step and micro-batch.
-
-        Raises
-        ------
-        BadMessage
-            When it is not what the dialect says, or nobody asked for it.
-        """
+        """Return the rows of an update, each with its step and micro-batch; raises ``BadMessage``."""
         if self.generation is not None and message.get("update_type") == self.dialect.candidates:
             self._end_pass(self.generation, message)
             return []
@@ -281,7 +240,7 @@ class PeerRows:
         return [(row, step + 1, micro_batch) for row in rows]
 
     def numbered(self, row: TensorRow, step: int, micro_batch: int) -> NumberedRow | None:
-        """Return what is kept of a row in its place, or None when nobody wants it."""
+        """Return the selected part of a row with its numbers, or None when nobody wants it."""
         stored = self.standing.keep(row, step)
         if stored is None:
             return None

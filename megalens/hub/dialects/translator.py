@@ -32,19 +32,7 @@ _WAITING = "The peer has not said yet how many layers its model has."
 
 
 def announcement(name: str, dialect: Dialect | None, *, layers: int, config: Config) -> Announce:
-    """Return the ``announce`` message.
-
-    Parameters
-    ----------
-    name : str
-        Name of the run.
-    dialect : Dialect or None
-        What the peer speaks, once that is known.
-    layers : int
-        Transformer layers; 0 while they are not known.
-    config : dict
-        The ``Config`` in force.
-    """
+    """Return the ``announce`` message; ``layers`` is 0 while unknown."""
     flags: list[FlagInfo] = []
     for flag, facts in (dialect.flags if dialect else {}).items():
         there = list(range(layers)) if layers and not facts.never else []
@@ -80,13 +68,7 @@ def announcement(name: str, dialect: Dialect | None, *, layers: int, config: Con
 
 
 class Translator:
-    """Follows one foreign hub until it ends.
-
-    Parameters
-    ----------
-    plan : Translation
-        What is asked.
-    """
+    """Follows one foreign hub until it ends."""
 
     def __init__(self, plan: Translation) -> None:
         self._plan = plan
@@ -115,7 +97,7 @@ class Translator:
     # -- what is told ----------------------------------------------------------------------------------------
 
     def line(self) -> str:
-        """Return one line that says how it is."""
+        """Return one line of progress."""
         left_out = f" · {self._left_out.rows} left out" if self._left_out.rows else ""
         if self.step:
             return f"step {self.step} (inferred) · {self.sent_rows} rows{left_out}"
@@ -149,11 +131,8 @@ class Translator:
     async def run(self, host: HostedRun) -> None:
         """Translate until the peer ends, or ``most_steps`` are there.
 
-        Raises
-        ------
-        DialectError
-            When the peer cannot be reached, refuses, or is not what it was said to be. Rows that came before
-            are with the hub.
+        Raises ``DialectError`` when the peer cannot be reached, refuses, or speaks another dialect. Rows that
+        came before are with the hub.
         """
         self._host = host
         await self._announce()
@@ -322,13 +301,13 @@ class Translator:
             self._peer.generation.end(state, self.step, message)
 
     def _said_plainly(self, text: str) -> None:
-        """Peers say errors as plain text."""
+        """Note an error that a peer sent as plain text."""
         if self._generates:
             raise DialectError("refused", f"The peer refused the request: {text[:300]}")
         self._left_out.note(f"The peer says: {text[:200]}")
 
     async def _put(self, rows: list[tuple[TensorRow, int, int]]) -> None:
-        """Keep rows that came for the next frame."""
+        """Queue rows that came for the next frame."""
         assert self._peer is not None
         self._done = self._done or self._peer.done
         for row, step, micro_batch in rows:
@@ -405,7 +384,7 @@ class Translator:
         await self._host.say(status)
 
     async def _leave_note(self) -> None:
-        """Say in the recording what it lacks, and that the peer went away or failed."""
+        """Record what the recording lacks, and that the peer went away or failed."""
         assert self._host is not None
         said = [sentence for sentence in self.sentences() if sentence != self._end]
         for action, detail in (("drop", {"warnings": said}), ("end", {"reason": self._end})):

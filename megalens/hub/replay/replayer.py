@@ -1,4 +1,4 @@
-"""Sending a recording again, at its own pace."""
+"""Sends a recording again, at its own pace."""
 
 from __future__ import annotations
 
@@ -34,17 +34,7 @@ _CHUNK_BYTES = 24 << 20
 
 @dataclass(frozen=True)
 class Chunk:
-    """Rows of one stream that follow each other and belong to one step.
-
-    Attributes
-    ----------
-    stream : str
-        Stream name.
-    rows : pyarrow.Table
-        The rows.
-    step : int
-        Newest step up to here, which orders streams among each other.
-    """
+    """Rows of one stream and one step; ``step`` is the newest so far, which orders the streams."""
 
     stream: str
     rows: pa.Table
@@ -52,15 +42,7 @@ class Chunk:
 
 
 class RecordedOrder:
-    """What a recording holds, in order.
-
-    Parameters
-    ----------
-    folder : RunFolder
-        The recording.
-    first : int or None
-        Step to begin at.
-    """
+    """The rows of a recording in order, from step ``first`` on."""
 
     def __init__(self, folder: RunFolder, first: int | None = None) -> None:
         self._folder = folder
@@ -82,9 +64,7 @@ class RecordedOrder:
                 waiting[at] = (head, following)
 
     def seconds(self, step: int) -> float:
-        """Return when a step was reached, in seconds of the recording; a tenth of a second a step where
-        nothing tells.
-        """
+        """Return when a step was reached, in seconds of the recording; 0.1 s a step where unknown."""
         if len(self._steps) < 2:
             return step * _STEP_SECONDS
         return float(np.interp(step, self._steps, self._times))
@@ -124,18 +104,7 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.Table]:
 
 
 def announcement(folder: RunFolder, config: Config, speed: float | None) -> Announce:
-    """Return the ``announce`` message of a replay: what the recording says of the run, and that it is a
-    replay.
-
-    Parameters
-    ----------
-    folder : RunFolder
-        The recording.
-    config : dict
-        The ``Config`` in force.
-    speed : float or None
-        As fast as possible when None.
-    """
+    """Return the ``announce`` message of a replay; ``speed`` None is as fast as possible."""
     hello = folder.hello()
     before = folder.header.get("origin")
     # Steps that were inferred stay so.
@@ -168,14 +137,7 @@ def announcement(folder: RunFolder, config: Config, speed: float | None) -> Anno
 
 
 def read_speed(speed: Any) -> float | None:
-    """Return how many times as fast as it was recorded something is sent again; None is as fast as possible,
-    and so is 0.
-
-    Raises
-    ------
-    ClientError
-        ``bad-parameter`` when it is no such number.
-    """
+    """Return a speed relative to the recording's; None and 0 are as fast as possible."""
     if speed is None:
         return None
     if isinstance(speed, bool) or not isinstance(speed, Real) or not 0 <= float(speed) < MOST_SPEED:
@@ -188,8 +150,6 @@ class Replayer:
 
     Parameters
     ----------
-    folder : RunFolder
-        The recording.
     speed : float or None
         Relative to the time when it was recorded; as fast as possible when None or 0.
     loop : bool
@@ -229,17 +189,14 @@ class Replayer:
         self.rows = 0
 
     def line(self) -> str:
-        """Return one line that says how it is."""
+        """Return one line of progress."""
         state = "" if self._going.is_set() else " · paused"
         return f"step {self.step} of {self._folder.step} · {self.rows} rows{state}"
 
     async def run(self, host: HostedRun) -> None:
         """Send all rows; with ``loop`` again and again.
 
-        Raises
-        ------
-        ClientError
-            When a stream cannot be read; what came before it has been sent.
+        Raises ``ClientError`` when a stream cannot be read; what came before it has been sent.
         """
         self._host = host
         await host.say(announcement(self._folder, self.config, self._speed))
