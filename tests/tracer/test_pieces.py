@@ -234,7 +234,7 @@ def test_memory_of_a_step_that_was_joined_is_used_again_only_once_it_is_sent() -
         send=lambda stream, table, step: sent.append(table),
     )
     sender = LeaderSender(host, None)
-    sender._pieces._joiner = joining.joiner
+    sender._joiner = joining.joiner
     for step in (1, 2):
         batch = Batch(step, joining.rows(0))
         cut, whole = batch.rows
@@ -243,7 +243,7 @@ def test_memory_of_a_step_that_was_joined_is_used_again_only_once_it_is_sent() -
         batch.rows = [cut, whole._replace(values=here)]
         sender.put(batch)
         joining.send(1, step)
-        sender._pieces.send_ready()
+        sender._take_joined(joining.joiner)
         # Its own memory is free at once: what lay there was joined, and now waits with the rows of other steps.
         assert batch.stage.wanted == 0
         expected = [joining.whole.ravel().tolist(), whole.values.ravel().tolist()]
