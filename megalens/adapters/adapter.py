@@ -13,7 +13,7 @@ from ..tracer import FlagPoints, ModelPoints, SitePoints, Source, TracerError
 from .layer_sources import EXPERT_FLAGS, LAYER_FLAGS, LayerSources
 from .sizes import model_sizes, unwrapped
 from .table import LayerTable, below, find, path_and_item, sites_of
-from .torch_place import torch_place
+from .torch_coordinates import torch_coordinates
 
 __all__ = ["Adapter"]
 
@@ -67,7 +67,7 @@ class Adapter(LayerTable):
         tokens = self._input_tokens(body)
         flags["InputTokens"] = FlagPoints({EMBEDDING: tokens} if tokens else {}, self._unnamed("InputTokens"))
         described = sizes.to_message(type(body).__name__, self.name, len(layers))
-        return ModelPoints((model,), described, flags, _sites(layers), torch_place(model))
+        return ModelPoints((model,), described, flags, _sites(layers), torch_coordinates(model))
 
     def _input_tokens(self, body: nn.Module) -> tuple[Source, ...]:
         embedding = below(body, self.tokens)

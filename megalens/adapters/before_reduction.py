@@ -58,7 +58,7 @@ def _bucket_groups(chunk: Any) -> Iterator[Any]:
 
 def _megatron(groups: Sequence[Any], then: Then) -> Stop:
     """Replace, on each of these very groups, the method that begins their reduction."""
-    stops = [_stand_in(group, then) for group in groups]
+    stops = [_replaced(group, then) for group in groups]
 
     def stop() -> None:
         for each in stops:
@@ -67,7 +67,7 @@ def _megatron(groups: Sequence[Any], then: Then) -> Stop:
     return stop
 
 
-def _stand_in(group: Any, then: Then) -> Stop:
+def _replaced(group: Any, then: Then) -> Stop:
     start = getattr(group, _START)
     active = True
 
@@ -112,9 +112,9 @@ def _in_buckets(replicas: Sequence[nn.Module], then: Then) -> Stop:
 def _fully_sharded(then: Then) -> Stop:
     """Replace the function by which ``fully_shard`` reduces gradients, of any model."""
     # torch gives no hook there.
-    from torch.distributed.fsdp._fully_shard import _fsdp_param_group as place
+    from torch.distributed.fsdp._fully_shard import _fsdp_param_group as fsdp
 
-    reduce = getattr(place, _REDUCE)
+    reduce = getattr(fsdp, _REDUCE)
     active = True
 
     @functools.wraps(reduce)
@@ -127,8 +127,8 @@ def _fully_sharded(then: Then) -> Stop:
     def stop() -> None:
         nonlocal active
         active = False
-        if getattr(place, _REDUCE) is reduced:
-            setattr(place, _REDUCE, reduce)
+        if getattr(fsdp, _REDUCE) is reduced:
+            setattr(fsdp, _REDUCE, reduce)
 
-    setattr(place, _REDUCE, reduced)
+    setattr(fsdp, _REDUCE, reduced)
     return stop

@@ -15,7 +15,7 @@ from ..tracer import Shards, Source, TracerError
 from .layer_roles import Mixture
 from .sizes import ModelSizes, halves, input_features, output_features
 from .table import LayerTable, below, path_and_item
-from .torch_place import input_shards, output_shards
+from .torch_coordinates import input_shards, output_shards
 
 __all__ = ["EXPERT_FLAGS", "LAYER_FLAGS", "LayerSources"]
 
@@ -182,7 +182,8 @@ class _StackedExperts:
         hidden = tensors[0].detach()
         one = torch.ones_like(tensors[2][:, :1])
         each = [
-            self._experts.forward(hidden, index[:, place : place + 1], one) for place in range(index.shape[1])
+            self._experts.forward(hidden, index[:, choice : choice + 1], one)
+            for choice in range(index.shape[1])
         ]
         return index, torch.stack(each, dim=1)
 

@@ -70,16 +70,16 @@ def optimizer_params(optimizer: Any) -> dict[int, OptimizerParam]:
     # A layer-wise optimizer deals whole parameters out to the data-parallel processes: what this one did not
     # get, another holds.
     dealt = {id(parameter) for of_kind in lists if of_kind for one in of_kind for parameter in one}
-    held = {key: OptimizerParam(None, owned=True) for key in dealt}
+    found = {key: OptimizerParam(None, owned=True) for key in dealt}
     for leaf in leaf_optimizers(optimizer):
         if getattr(leaf, "buffers", None) is not None and hasattr(leaf, "model_float16_groups"):
-            held.update(_sharded(leaf))
+            found.update(_sharded(leaf))
         elif hasattr(leaf, "fp32_from_float16_groups"):
-            held.update(_mixed(leaf, dealt))
+            found.update(_mixed(leaf, dealt))
         elif hasattr(leaf, "param_groups"):
             of_leaf = [parameter for group in leaf.param_groups for parameter in group["params"]]
-            held.update(_kept(of_leaf, of_leaf, dealt))
-    return held
+            found.update(_params_of(of_leaf, of_leaf, dealt))
+    return found
 
 
 def _sharded(leaf: Any) -> Iterator[tuple[int, OptimizerParam]]:
@@ -118,12 +118,12 @@ def _part(leaf: Any, parameter: Any) -> slice | None:
 
 
 def _mixed(leaf: Any, dealt: set[int]) -> Iterator[tuple[int, OptimizerParam]]:
-    yield from _kept(_flat(leaf.float16_groups), _flat(leaf.fp32_from_float16_groups), dealt)
+    yield from _params_of(_flat(leaf.float16_groups), _flat(leaf.fp32_from_float16_groups), dealt)
     whole = list(_flat(leaf.fp32_from_fp32_groups))
-    yield from _kept(whole, whole, dealt)
+    yield from _params_of(whole, whole, dealt)
 
 
-def _kept(
+def _params_of(
     parameters: Iterable[Any], tensors: Iterable[Any], dealt: set[int]
 ) -> Iterator[tuple[int, OptimizerParam]]:
     for parameter, tensor in zip(parameters, tensors, strict=True):

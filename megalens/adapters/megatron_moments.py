@@ -251,7 +251,7 @@ def _is_megatron(model: nn.Module) -> bool:
 def _param_points(
     modules: Iterable[MegatronModule], optimizer: Any, ranks: MegatronRanks
 ) -> Iterator[ParamPoint]:
-    held = optimizer_params(optimizer)
+    of_optimizer = optimizer_params(optimizer)
     seen: set[int] = set()
     for at in modules:
         for name, parameter in at.module.named_parameters(recurse=False):
@@ -259,7 +259,7 @@ def _param_points(
                 # Tied: counted once, under the name that comes first.
                 continue
             seen.add(id(parameter))
-            own = held.get(id(parameter), OptimizerParam(parameter))
+            own = of_optimizer.get(id(parameter), OptimizerParam(parameter))
             tp, replica = (
                 (ranks.expert_tp, ranks.expert_replica) if at.is_expert else (ranks.tp, ranks.replica)
             )

@@ -99,8 +99,8 @@ class StructureAdapter:
             name=self.name,
             tokens=found.tokens,
             positions=found.positions,
-            heads=None if returns_probabilities else _said_by_attention(found, _HEADS),
-            kv_heads=_said_by_attention(found, _KEY_VALUE_HEADS),
+            heads=None if returns_probabilities else _heads_of_attention(found, _HEADS),
+            kv_heads=_heads_of_attention(found, _KEY_VALUE_HEADS),
             missing=lambda body, flag: missing.get(flag) or _probabilities_missing(body, flag),
         )
         return table.points_of(model, layers)
@@ -150,14 +150,14 @@ def embeddings_of(body: nn.Module, stack: str, owner: str) -> tuple[str | None, 
         tokens = words[0]
     positions = next((path for path, _ in found if path != tokens and _is_position(path)), None)
     if positions is not None:
-        return tokens, f"{positions}[{_place(body.get_submodule(positions), 'position_ids')}]"
+        return tokens, f"{positions}[{_argument_index(body.get_submodule(positions), 'position_ids')}]"
     rotary = f"{owner}.rotary_emb" if owner else "rotary_emb"
     if "mrope_section" in (getattr(text_config(body), "rope_parameters", None) or {}) and find(body, rotary):
         # Models that place pictures too give each token several positions, and the layers none.
-        return tokens, f"{rotary}[{_place(body.get_submodule(rotary), 'position_ids')}]"
+        return tokens, f"{rotary}[{_argument_index(body.get_submodule(rotary), 'position_ids')}]"
     first, layer = next(body.get_submodule(stack).named_children())
-    place = _place(bare(layer), "position_ids", -1) if _is_huggingface(body) else -1
-    return tokens, f"{stack}.{first}[{place}]" if place >= 0 else None
+    index = _argument_index(bare(layer), "position_ids", -1) if _is_huggingface(body) else -1
+    return tokens, f"{stack}.{first}[{index}]" if index >= 0 else None
 
 
 def _is_huggingface(body: nn.Module) -> bool:
@@ -178,12 +178,12 @@ def _is_position(path: str) -> bool:
     return "pos" in name or name == "wpe"
 
 
-def _place(module: nn.Module, argument: str, default: int = 0) -> int:
+def _argument_index(module: nn.Module, argument: str, default: int = 0) -> int:
     names = list(inspect.signature(module.forward).parameters)
     return names.index(argument) if argument in names else default
 
 
-def _said_by_attention(found: Structure, names: Sequence[str]) -> int | None:
+def _heads_of_attention(found: Structure, names: Sequence[str]) -> int | None:
     """Return a number of heads from the attention itself: a config may name one that is not used."""
     layer = next(layer for layer, roles in found.layers.values() if roles.is_transformer)
     holder = (found.first.probabilities or "").partition("[")[0]

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ..protocol import parse_name
-from ..tracer import ModelPoints, Place, Source, TracerError
+from ..tracer import ModelPoints, RankCoordinates, Source, TracerError
 from ..tracer.moments.features import (
     attention_entropy,
     attention_largest,
@@ -22,7 +22,7 @@ from ..tracer.moments.points import FeaturePoint, MomentPoints, ParamPoint, Resi
 from .before_reduction import before_reduction
 from .layer_roles import stacked_experts
 from .sizes import INNER_NAMES, text_config, unwrapped
-from .torch_place import cuts_input, cuts_output
+from .torch_coordinates import cuts_input, cuts_output
 
 __all__ = ["TorchMoments"]
 
@@ -72,8 +72,8 @@ def _routers(points: ModelPoints, names: Mapping[nn.Module, str]) -> Iterator[Fe
         name, module = names[source.module], source.module
         yield FeaturePoint("router_entropy", name, module, partial(_of_seen, source, router_entropy), first)
         weight = next((each for each in module.parameters() if each.ndim == 2), None)
-        whole = weight is not None and not hasattr(weight, "placements")
-        if whole and source.features[0] in weight.shape:  # type: ignore[union-attr]
+        complete = weight is not None and not hasattr(weight, "placements")
+        if complete and source.features[0] in weight.shape:  # type: ignore[union-attr]
             counted = first and points.place.dp == 0
             yield FeaturePoint("router_similarity", name, lambda w=weight: w, router_similarity, counted)  # type: ignore[misc]
 
@@ -152,7 +152,7 @@ class TorchMoments:
         if every_module and points.place.tp_size > 1:
             raise TracerError("sites='all' is for models that tensor parallelism does not cut.")
         self._points, self._every_module = points, every_module
-        self._place = points.place
+        self._coords = points.place
         self._stacks: dict[str, str] = {}
 
     def statistics_points(
@@ -171,7 +171,7 @@ class TorchMoments:
             sites=list(self._sites(body)),
             residuals=list(self._residuals(body)),
             features=list(feature_points(self._points, names, shown=_shows_attention(body))),
-            stage=self._place.pp if self._place.pp_size > 1 else -1,
+            stage=self._coords.pp if self._coords.pp_size > 1 else -1,
             unavailable=self._unavailable(flat),
             left_out=_quantised(quantised),
             before_reduction=before_reduction([model]),
@@ -186,9 +186,9 @@ class TorchMoments:
             stack = own.rpartition(".")[0]
             stacks = (f"{stack}.layers", f"{stack.replace('.', '_')}.layers")
             wordings = (own, *(f"{each.lstrip('.')}.{number}" for each in stacks))
-            said = next((text for text in wordings if _says(text, number)), own)
-            if said != own:
-                renamed[own] = said
+            name = next((text for text in wordings if _shows_number(text, number)), own)
+            if name != own:
+                renamed[own] = name
         return renamed
 
     def _name(self, own: str) -> str:
@@ -212,7 +212,7 @@ class TorchMoments:
         for own, parameter in body.named_parameters():
             if not _measurable(parameter):
                 continue
-            name, counted = self._name(own), _counts(parameter, self._place)
+            name, counted = self._name(own), _counts(parameter, self._coords)
             experts = _experts(body, own, parameter)
             if not experts:
                 yield ParamPoint(
@@ -229,7 +229,7 @@ class TorchMoments:
                 )
 
     def _sites(self, body: nn.Module) -> Iterator[SitePoint]:
-        first = self._place.tp == 0
+        first = self._coords.tp == 0
         seen: set[str] = set()
         for name, module in body.named_modules():
             canonical = self._name(name)
@@ -248,10 +248,10 @@ class TorchMoments:
     def _residuals(self, body: nn.Module) -> Iterator[ResidualPoint]:
         layers = self._layers()
         names = {module: self._name(name) for name, module in body.named_modules()}
-        first = self._place.tp == 0
+        first = self._coords.tp == 0
         for number, (module, cut) in enumerate(layers):
             name = names[module]
-            if number == 0 and self._place.pp == 0:
+            if number == 0 and self._coords.pp == 0:
                 # Where its style declares nothing, the stream comes in as it goes out.
                 declared = cuts_input(module)
                 came = cut if declared is None else declared
@@ -281,11 +281,11 @@ def _projects(module: nn.Module) -> bool:
     return weight is not None and weight.ndim == 2
 
 
-def _counts(parameter: Tensor, place: Place) -> bool:
+def _counts(parameter: Tensor, coords: RankCoordinates) -> bool:
     """Return whether this process counts its part: every holder of a shard, the first of replicas."""
     mesh: Any = getattr(parameter, "device_mesh", None)
     if mesh is None:
-        return place.tp == 0 and place.dp == 0
+        return coords.tp == 0 and coords.dp == 0
     at = mesh.get_coordinate()
     if at is None:
         return False
@@ -294,13 +294,13 @@ def _counts(parameter: Tensor, place: Place) -> bool:
         return False
     # What the mesh does not span has replicas of it.
     ranks = set(mesh.mesh.flatten().tolist())
-    group = set(place.tp_ranks)
+    group = set(coords.tp_ranks)
     spans_tp = group <= ranks
     spans_dp = bool(ranks - group)
-    return (spans_tp or place.tp == 0) and (spans_dp or place.dp == 0)
+    return (spans_tp or coords.tp == 0) and (spans_dp or coords.dp == 0)
 
 
-def _says(layer: str, number: int) -> bool:
+def _shows_number(layer: str, number: int) -> bool:
     name = parse_name(f"{layer}.weight")
     return name.layer == number and name.item_type == "weight"
 

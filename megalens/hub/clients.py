@@ -166,9 +166,9 @@ class Clients:
         finally:
             del self._sessions[session.number]
 
-    async def goodbye(self) -> None:
+    async def shut_down(self) -> None:
         """Send everybody a shutdown message, and cut off who does not answer: nothing is waited for."""
-        await asyncio.gather(*(session.goodbye("shutdown", 1001) for session in [*self._sessions.values()]))
+        await asyncio.gather(*(session.shut_down("shutdown", 1001) for session in [*self._sessions.values()]))
         for session in self._sessions.values():
             session.abort()
 
@@ -208,8 +208,8 @@ class Clients:
             return
         rank, session.rank = session.rank, None
         del self._producers[rank]
-        self._state.detach(rank, finished=session.said_goodbye)
-        why = "finished" if session.said_goodbye else "lost"
+        self._state.detach(rank, finished=session.sent_goodbye)
+        why = "finished" if session.sent_goodbye else "lost"
         self._publisher.audit(session.peer["name"], "disconnect", {"rank": rank, "reason": why})
         self._changes.forget(session.number)
         self._requests.forget(session.number)
@@ -250,7 +250,7 @@ class Clients:
             if not self._requests.answer(session, message):
                 self._changes.refuse(session, message)
         elif message["type"] == "goodbye":
-            session.said_goodbye = True
+            session.sent_goodbye = True
 
     def publish(self, data: bytes | bytearray, rank: int | None = None) -> None:
         self._publisher.publish(data, rank)

@@ -145,17 +145,17 @@ class StreamFigures:
 
     def status(self, dropped: int = 0) -> StreamStatus:
         """Return the entry for a viewer that was not sent ``dropped`` rows."""
-        told: StreamStatus = {
+        entry: StreamStatus = {
             "rows": self.rows,
             "bytes": self.bytes,
             "first_step": self.first_step,
             "last_step": self.last_step,
         }
         if self.nonfinite is not None:
-            told["nonfinite"] = self.nonfinite
+            entry["nonfinite"] = self.nonfinite
         if dropped:
-            told["dropped"] = dropped
-        return told
+            entry["dropped"] = dropped
+        return entry
 
     def _count_nonfinite(self, body: CheckedBody) -> None:
         policy = body.declared.policy

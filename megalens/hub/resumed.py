@@ -26,7 +26,7 @@ from .discovery import HubEntry, live_hubs
 from .options import HubError
 from .segment_file import clear_leftovers
 
-__all__ = ["other_words", "read_resumed", "set_aside"]
+__all__ = ["changed_model", "read_resumed", "set_aside"]
 
 _FORMAT = 2
 _FILES = (".arrows", ".index", ".parquet")
@@ -108,26 +108,26 @@ def set_aside(folder: Path, header: RunFile, first_step: int) -> None:
         attempt.mkdir(parents=True)
         text = json.dumps(superseded, ensure_ascii=False, allow_nan=False, indent=1)
         replace_file(attempt / "run.json", f"{text}\n".encode(), sync=True)
-        for place in sorted(folder.iterdir()):
-            if _has_rows(place):
-                if place.is_dir():
-                    clear_leftovers(folder, place.name)
-                os.replace(place, attempt / place.name)
+        for entry in sorted(folder.iterdir()):
+            if _has_rows(entry):
+                if entry.is_dir():
+                    clear_leftovers(folder, entry.name)
+                os.replace(entry, attempt / entry.name)
     except OSError as error:
         raise HubError(
             f"Could not go on with the recording in {shown_text(str(folder), 200)}: {error.strerror or error}."
         ) from error
 
 
-def _has_rows(place: Path) -> bool:
-    if place.is_symlink():
+def _has_rows(entry: Path) -> bool:
+    if entry.is_symlink():
         return False
-    if place.is_dir():
-        return any(is_stream_file(each.name) for each in place.iterdir())
-    return place.suffix in _FILES and place.is_file()
+    if entry.is_dir():
+        return any(is_stream_file(each.name) for each in entry.iterdir())
+    return entry.suffix in _FILES and entry.is_file()
 
 
-def other_words(header: Mapping[str, Any], message: Announce) -> str | None:
+def changed_model(header: Mapping[str, Any], message: Announce) -> str | None:
     """Return a sentence where a resumed training is of another model or layout than before, else None."""
     changes = []
     before, now = header.get("model"), message["model"]

@@ -25,7 +25,7 @@ from .figures import Reports, StreamFigures
 from .job import Announcements, Ranks
 from .live_frame import LiveFrame
 from .options import HubOptions
-from .resumed import other_words
+from .resumed import changed_model
 
 __all__ = ["RunState"]
 
@@ -120,7 +120,7 @@ class RunState:
         disagreement = self.job.disagreement(message, self.attached)
         if disagreement:
             self.warn(disagreement)
-        other = None if self.before is None else other_words(self.before, message)
+        other = None if self.before is None else changed_model(self.before, message)
         if other:
             self.warn(other)
         self.job.announce(message)

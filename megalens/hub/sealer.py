@@ -38,7 +38,7 @@ class Sealer:
         self._unwanted = False
         self._child: subprocess.Popen[bytes] | None = None
         self._hurries = False
-        self._said = b""
+        self._output = b""
         self._deaths = 0
 
     @property
@@ -60,7 +60,7 @@ class Sealer:
     def poll(self) -> None:
         """Read the child's answers, and give it the next tail."""
         if self._sealing is not None:
-            self._hear(self._sealing)
+            self._read_answer(self._sealing)
         if self._sealing is None and not self._waiting:
             return
         waits = self.waiting_bytes
@@ -83,8 +83,8 @@ class Sealer:
         """
         if self._sealing is not None:
             # It may be done, or dead.
-            self._hear(self._sealing)
-        self._let_go()
+            self._read_answer(self._sealing)
+        self._close_pipes()
         self._sealing = None
         left = [*self._waiting, *self.failed]
         self._waiting.clear()
@@ -96,18 +96,18 @@ class Sealer:
         if self._sealing is not None:
             yield self._sealing
 
-    def _hear(self, tail: StreamFile) -> None:
+    def _read_answer(self, tail: StreamFile) -> None:
         assert self._child is not None
         assert self._child.stdout is not None
         try:
-            said = os.read(self._child.stdout.fileno(), 1 << 16)
+            data = os.read(self._child.stdout.fileno(), 1 << 16)
         except BlockingIOError:
             return
-        self._said += said
-        if not said:
+        self._output += data
+        if not data:
             self._died(tail)
-        elif self._said.endswith(b"\n"):
-            answer, self._said = json.loads(self._said), b""
+        elif self._output.endswith(b"\n"):
+            answer, self._output = json.loads(self._output), b""
             self._sealing, self._deaths = None, 0
             if self._unwanted:
                 _remove_segment(tail)
@@ -141,7 +141,7 @@ class Sealer:
             # One that waits for a core to die on does nothing more.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._child.wait(_KILL_SECONDS)
-        self._let_go()
+        self._close_pipes()
         tail, self._sealing = self._sealing, None
         if tail is None:
             return
@@ -152,8 +152,8 @@ class Sealer:
             self._waiting.appendleft(tail)
         self._unwanted = False
 
-    def _let_go(self) -> None:
-        child, self._child, self._said = self._child, None, b""
+    def _close_pipes(self) -> None:
+        child, self._child, self._output = self._child, None, b""
         for pipe in (child.stdin, child.stdout) if child is not None else ():
             assert pipe is not None
             with contextlib.suppress(OSError):

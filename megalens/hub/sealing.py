@@ -62,8 +62,8 @@ def _answer(job: dict[str, Any]) -> dict[str, Any]:
 def _lines() -> Iterator[bytes]:
     rest = b""
     while select.select([0], [], [], _IDLE_SECONDS)[0] and (data := os.read(0, 1 << 16)):
-        *whole, rest = (rest + data).split(b"\n")
-        yield from whole
+        *lines, rest = (rest + data).split(b"\n")
+        yield from lines
 
 
 def _stand_aside() -> None:

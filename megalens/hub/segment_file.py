@@ -59,39 +59,39 @@ def seal_tail(
         When the tail is damaged, or another file.
     """
     target, partial = tail.stem + SEALED, tail.stem + SEALED + PARTIAL
-    place = os.open(tail.parent, os.O_RDONLY | os.O_DIRECTORY)
+    folder = os.open(tail.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         try:
-            descriptor = os.open(tail.name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=place)
+            descriptor = os.open(tail.name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=folder)
         except FileNotFoundError:
             # A sealer that was killed had done it all but for saying so.
-            os.stat(target, dir_fd=place, follow_symlinks=False)
+            os.stat(target, dir_fd=folder, follow_symlinks=False)
             return tail.with_name(target)
         with open(descriptor, "rb") as file:
             found = os.fstat(file.fileno())
             if identity is not None and identity != (found.st_dev, found.st_ino):
                 raise HubError(f"{tail.name} is another file by now.")
             table = _read_tail(file, tail.name, rows)
-        _remove(partial, place)
+        _remove(partial, folder)
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-            with open(os.open(partial, flags, 0o644, dir_fd=place), "wb", buffering=1 << 20) as made:
+            with open(os.open(partial, flags, 0o644, dir_fd=folder), "wb", buffering=1 << 20) as made:
                 write_segment(made, stream, table.schema, [sorted_by_step(table)])
                 made.flush()
                 os.fsync(made.fileno())
                 # The child of a hub that was killed may be at the same tail.
-                if not os.path.samestat(os.fstat(made.fileno()), os.stat(partial, dir_fd=place)):
+                if not os.path.samestat(os.fstat(made.fileno()), os.stat(partial, dir_fd=folder)):
                     raise HubError(f"{tail.name} is being sealed by another process.")
             # Who deleted the tail meanwhile deleted the rows.
-            os.stat(tail.name, dir_fd=place, follow_symlinks=False)
-            os.replace(partial, target, src_dir_fd=place, dst_dir_fd=place)
+            os.stat(tail.name, dir_fd=folder, follow_symlinks=False)
+            os.replace(partial, target, src_dir_fd=folder, dst_dir_fd=folder)
         except BaseException:
-            _remove(partial, place)
+            _remove(partial, folder)
             raise
-        os.fsync(place)
-        _remove(tail.name, place)
+        os.fsync(folder)
+        _remove(tail.name, folder)
     finally:
-        os.close(place)
+        os.close(folder)
     return tail.with_name(target)
 
 
@@ -223,6 +223,6 @@ def _codecs(fast: tuple[str, ...], columns: list[str]) -> dict[str, Any]:
     }
 
 
-def _remove(name: str, place: int) -> None:
+def _remove(name: str, folder: int) -> None:
     with suppress(FileNotFoundError):
-        os.unlink(name, dir_fd=place)
+        os.unlink(name, dir_fd=folder)

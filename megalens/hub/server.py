@@ -165,7 +165,7 @@ class Hub:
         self._closed = True
         if self.entry:
             remove_entry(self.entry)
-        await self.clients.goodbye()
+        await self.clients.shut_down()
         if self._server:
             self._server.close(code=1001)
             self._half_open.close()

@@ -75,7 +75,7 @@ class Session:
         self.role = ""
         self.peer: Peer = {"name": "", "version": ""}
         self.rank: int | None = None
-        self.said_goodbye = False
+        self.sent_goodbye = False
         self.queue = ViewerQueue(options.viewer_queue_bytes, streams)
         self.pace = Pace(_CHANGES_AT_ONCE, _CHANGES_A_SECOND)
         self._connection = connection
@@ -158,7 +158,7 @@ class Session:
         """Cut the connection, whatever is under way."""
         self._connection.transport.abort()
 
-    async def goodbye(self, reason: Literal["finished", "shutdown"], code: int) -> None:
+    async def shut_down(self, reason: Literal["finished", "shutdown"], code: int) -> None:
         """Send a shutdown message and close. A client that does not read is not waited for long."""
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._say({"type": "goodbye", "reason": reason}), 1)
@@ -198,7 +198,7 @@ class Session:
         if self.role == "producer":
             self._connection.take_frame = self._take_at_once
         try:
-            while not self.said_goodbye:
+            while not self.sent_goodbye:
                 data = await self._connection.recv()
                 self._check_size(data, limit)
                 if isinstance(data, bytes):

@@ -19,9 +19,9 @@ from ..protocol.messages_generated import (
     Status,
 )
 from ..protocol.version import own_version
+from .coordinates import RankCoordinates
 from .errors import plain_text
 from .perturb import site_infos
-from .place import Place
 from .points import FLAGS, ModelPoints
 from .sending.peers import Peers
 from .tensors.compressors import suited_compressor
@@ -38,12 +38,12 @@ def add_members(
     Lost rows of ranks without a connection of their own to the hub are added as well.
     """
     status["ranks"] = peers.members.states()
-    for rank, beat in peers.members.beats().items():
+    for rank, heartbeat in peers.members.heartbeats().items():
         place = next((p for p in places if p["rank"] == rank), None)
         if rank == own or place is None or place["tp"] == 0:
             continue
-        notes += [f"{peers.members.name(rank)}: {text}"[:500] for text in beat.get("warnings", [])]
-        dropped = beat["dropped"]["producer"] if "dropped" in beat else 0
+        notes += [f"{peers.members.name(rank)}: {text}"[:500] for text in heartbeat.get("warnings", [])]
+        dropped = heartbeat["dropped"]["producer"] if "dropped" in heartbeat else 0
         if dropped:
             status["dropped"] = {**status["dropped"], "producer": status["dropped"]["producer"] + dropped}
 
@@ -60,9 +60,9 @@ def job_notes(untraced_steps: int, peers: Peers | None) -> list[str]:
     return notes
 
 
-def parts_notes(place: Place) -> list[str]:
+def parts_notes(coords: RankCoordinates) -> list[str]:
     """Return what rows of a context-parallel job are, which no view could tell by itself."""
-    parts = place.cp_size
+    parts = coords.cp_size
     return (
         [
             f"Each sequence is cut over {parts} context-parallel ranks. What they trace is not joined: each rank's rows hold its own positions, counted from 0, "
@@ -147,19 +147,19 @@ def _flag_info(points: ModelPoints, name: str, positions: int | None) -> FlagInf
     return info
 
 
-def _layout(place: Place, places: Sequence[RankPlace]) -> Layout:
+def _layout(coords: RankCoordinates, places: Sequence[RankPlace]) -> Layout:
     layout: Layout = {
-        "world_size": place.world_size,
-        "tp": place.tp_size,
-        "pp": place.pp_size,
-        "dp": place.dp_size,
+        "world_size": coords.world_size,
+        "tp": coords.tp_size,
+        "pp": coords.pp_size,
+        "dp": coords.dp_size,
     }
-    if place.vpp_size > 1:
-        layout["vpp"] = place.vpp_size
-    if place.ep_size > 1:
-        layout["ep"] = place.ep_size
-    if place.cp_size > 1:
-        layout["cp"] = place.cp_size
-    if place.world_size > 1 and places:
+    if coords.vpp_size > 1:
+        layout["vpp"] = coords.vpp_size
+    if coords.ep_size > 1:
+        layout["ep"] = coords.ep_size
+    if coords.cp_size > 1:
+        layout["cp"] = coords.cp_size
+    if coords.world_size > 1 and places:
         layout["ranks"] = list(places)
     return layout

@@ -29,7 +29,7 @@ from .instruments import Instruments
 from .job import HubRoute, Recovery, Role, ViewerWatch
 from .points import ModelPoints
 from .sending.hub_process import HubAddress, HubProcess
-from .sending.peers import Beat, Peers, Proposal, Rendezvous, Schedule, StepStart
+from .sending.peers import Heartbeat, Peers, Proposal, Rendezvous, Schedule, StepStart
 from .sending.producer import Producer
 from .sending.worker import Worker
 from .tensors.config import TracingPlan, change_plan
@@ -39,7 +39,7 @@ from .tensors.plan import LADDER, CostReduction
 __all__ = ["Coordinator"]
 
 _MOST_WARNINGS = 20
-_GOODBYE_SECONDS = 6.0
+_SHUTDOWN_SECONDS = 6.0
 
 OWN = ""
 """Id of a change that no ``configure`` message asked for."""
@@ -117,7 +117,7 @@ class Coordinator:
                 self._points.place,
                 rendezvous,
                 self.schedule,
-                beat=self._beat,
+                heartbeat=self._heartbeat,
                 received=self.instruments.received,
                 hub=self._hub_came,
                 changed=self._peers_changed,
@@ -129,7 +129,7 @@ class Coordinator:
             self._publish_hub(address)
 
     @property
-    def _led(self) -> Peers | None:
+    def _followers(self) -> Peers | None:
         """The connections to the others, where this process answers for all of them."""
         return self.peers if self._role is Role.LEADER else None
 
@@ -219,10 +219,10 @@ class Coordinator:
         self.instruments.can_be_set(patch)
         if self._role is Role.ALONE:
             first = self.schedule.decide([patch], [who])
-            self.instruments.tell("change_waits")
+            self.instruments.notify("change_waits")
             return first
         self._changed_plan(self.schedule.accepted, patch)
-        if (peers := self._led) is not None:
+        if (peers := self._followers) is not None:
             peers.propose(Proposal(patch, who, lambda answer: self._answered(who, answer)))
         return self.schedule.begun + 1
 
@@ -310,9 +310,9 @@ class Coordinator:
 
     def close(self, finished: bool = True) -> None:
         """Send what waits and leave the job; unless ``finished``, without a shutdown message. Safe twice."""
-        if finished and (peers := self._led) is not None:
+        if finished and (peers := self._followers) is not None:
             # The hub closes the recording with rank 0's goodbye: the others' last rows come before it.
-            peers.wait_for_others(_GOODBYE_SECONDS)
+            peers.wait_for_others(_SHUTDOWN_SECONDS)
         if self.worker is not None:
             self.worker.close(finished=finished)
         if self.peers is not None:
@@ -363,7 +363,7 @@ class Coordinator:
             accepted = self._accepted(who, answer)
             self.worker.reply(lambda: accepted)
         # After the answer, before which nobody is told that it is in force.
-        self.instruments.tell("change_waits")
+        self.instruments.notify("change_waits")
 
     def _hub_is(self, there: bool) -> None:
         self._watch.hub_is(there)
@@ -375,7 +375,7 @@ class Coordinator:
             return
         self._watch.viewers(viewers)
         # The others hand over several steps at a time, too, while nobody looks.
-        if (peers := self._led) is not None and self._hub.look(viewers):
+        if (peers := self._followers) is not None and self._hub.look(viewers):
             peers.tell_hub(self._hub.message())
 
     def _give_up(self, cost_reduction: CostReduction) -> None:
@@ -385,7 +385,7 @@ class Coordinator:
     def _publish_hub(self, address: HubAddress) -> None:
         """Leader: send the others the hub's address."""
         self._hub.published = address
-        if (peers := self._led) is not None:
+        if (peers := self._followers) is not None:
             peers.tell_hub(self._hub.message())
 
     def _hub_came(self, message: dict[str, Any]) -> None:
@@ -416,27 +416,27 @@ class Coordinator:
                 self.worker.reply(self.announcement)
         self.worker.status_now()
 
-    def _beat(self) -> Beat:
+    def _heartbeat(self) -> Heartbeat:
         """Return the heartbeat that this process sends to rank 0 twice a second."""
         status = self.instruments.fill(self._own_status(), "report")
-        peers = self._led
+        peers = self._followers
         if peers is not None and self._watch.free():
             self.warn("The hub is gone, so the training is not kept waiting any more.")
-        beat: Beat = {
+        heartbeat: Heartbeat = {
             "state": cast(RankCondition, "paused" if self.schedule.paused else status["state"]),
             "step": self.schedule.begun,
             "not_applied": self._recovery.version,
         }
         if "warnings" in status:
-            beat["warnings"] = status["warnings"]
+            heartbeat["warnings"] = status["warnings"]
         if "probes" in status:
-            beat["probes"] = status["probes"]
+            heartbeat["probes"] = status["probes"]
         if "dropped" in status:
-            beat["dropped"] = status["dropped"]
+            heartbeat["dropped"] = status["dropped"]
         if peers is not None:
-            known = [beat, *peers.members.beats().values()]
+            known = [heartbeat, *peers.members.heartbeats().values()]
             self._recovery.ask([each.get("not_applied") for each in known], self.change)
-        return beat
+        return heartbeat
 
     def _report(self, status: Status) -> Status:
         """Add to a ``status`` what this process knows of the job."""
@@ -447,7 +447,7 @@ class Coordinator:
         budget = self.budget.status() if self._points.place.rank == 0 else None
         if budget is not None:
             status["budget"] = budget
-        if (peers := self._led) is not None:
+        if (peers := self._followers) is not None:
             add_members(peers, self._places, self._points.place.rank, status, notes)
         status["warnings"] = list(dict.fromkeys([*status.get("warnings", []), *notes]))[-_MOST_WARNINGS:]
         return status

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..protocol import MegalensError, ProtocolError
 
-__all__ = ["TracerError", "as_protocol_error", "plain_text", "said"]
+__all__ = ["TracerError", "as_protocol_error", "describe_error", "plain_text"]
 
 _LONGEST = 500
 
@@ -18,7 +18,7 @@ def plain_text(text: object) -> str:
     return str(text)[:_LONGEST].encode("utf-8", "replace").decode()
 
 
-def said(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Return an error of any code in words. Never raises, although the error's text may be code of others."""
     try:
         text = str(error)
@@ -32,5 +32,6 @@ def as_protocol_error(error: Exception, what: str) -> ProtocolError:
     if isinstance(error, ProtocolError):
         return error
     return ProtocolError(
-        "internal", f"{what} met an error of the tracer's own ({said(error)}). The settings are as they were."
+        "internal",
+        f"{what} met an error of the tracer's own ({describe_error(error)}). The settings are as they were.",
     )

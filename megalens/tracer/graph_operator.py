@@ -37,12 +37,12 @@ __all__ = [
     "compilations",
     "compiles",
     "define_operators",
-    "ended",
+    "report_end",
     "guard_hooks",
     "listeners",
     "release_hooks",
-    "tell_whole",
-    "told",
+    "report_all",
+    "report",
 ]
 
 VALUE, GRADIENT, BEGINS, BEGINS_WITH_GRADIENTS, ENDS, BACKPROPAGATED, NO_TENSOR, SUBCLASS, ODD_OUTPUT = range(
@@ -96,7 +96,7 @@ compilations: list[set[Any]] = []
 """Of each that follows them: ids of the compilations that met a probe."""
 
 
-def told(given: Any, item: int, module: Tensor, end: int) -> Any:
+def report(given: Any, item: int, module: Tensor, end: int) -> Any:
     """Let the graph report one tensor of what a module takes or gives, and its gradient.
 
     Returns what is given, with the tensor that the graph goes on with.
@@ -108,16 +108,16 @@ def told(given: Any, item: int, module: Tensor, end: int) -> Any:
         if not _is_plain(tensor):
             lost = SUBCLASS
         elif not several:
-            return _told(tensor, module, end, VALUE, GRADIENT)
+            return _reported(tensor, module, end, VALUE, GRADIENT)
         elif type(given) in (tuple, list) or hasattr(given, "_fields"):
-            return _with(given, item, _told(tensor, module, end, VALUE, GRADIENT))
+            return _with(given, item, _reported(tensor, module, end, VALUE, GRADIENT))
         else:
             lost = ODD_OUTPUT
     torch.ops.megalens.seen([], module, end, lost, "")
     return given
 
 
-def tell_whole(args: Any, kwargs: Mapping[str, Any], module: Tensor, end: int) -> None:
+def report_all(args: Any, kwargs: Mapping[str, Any], module: Tensor, end: int) -> None:
     """Let the graph report one tensor, or all among arguments or members; not their gradients."""
     if isinstance(args, Tensor):
         lost = not _is_plain(args)
@@ -132,13 +132,13 @@ def tell_whole(args: Any, kwargs: Mapping[str, Any], module: Tensor, end: int) -
     torch.ops.megalens.seen(tensors, module, end, VALUE if tensors else NO_TENSOR, ",".join(names))
 
 
-def ended(output: Any, module: Tensor, end: int) -> Any:
+def report_end(output: Any, module: Tensor, end: int) -> Any:
     """Let the graph report the end of a pass, and the gradient of the first tensor that can have one.
 
     Returns the output that the graph goes on with.
     """
     if isinstance(output, Tensor):
-        return _told(output, module, end, ENDS, BACKPROPAGATED) if _is_plain(output) else output
+        return _reported(output, module, end, ENDS, BACKPROPAGATED) if _is_plain(output) else output
     keys: list[Any] = list(output) if isinstance(output, dict) else []
     if type(output) in (tuple, list) or hasattr(output, "_fields"):
         keys = list(range(len(output)))
@@ -147,7 +147,7 @@ def ended(output: Any, module: Tensor, end: int) -> Any:
         torch.ops.megalens.seen([], module, end, ENDS, "")
         return output
     key = next((key for key in tensors if output[key].requires_grad), tensors[0])
-    return _with(output, key, _told(output[key], module, end, ENDS, BACKPROPAGATED))
+    return _with(output, key, _reported(output[key], module, end, ENDS, BACKPROPAGATED))
 
 
 def changed(output: Any, module: Tensor) -> Any:
@@ -165,7 +165,7 @@ def _is_plain(tensor: Tensor) -> bool:
     return type(tensor) in (Tensor, torch.nn.Parameter) and tensor.layout == torch.strided
 
 
-def _told(tensor: Tensor, module: Tensor, end: int, value: int, gradient: int) -> Tensor:
+def _reported(tensor: Tensor, module: Tensor, end: int, value: int, gradient: int) -> Tensor:
     if torch.is_grad_enabled() and tensor.requires_grad:
         return _Seen.apply(tensor, module, end, value, gradient)  # type: ignore[no-any-return, no-untyped-call]
     torch.ops.megalens.seen([tensor], module, end, value, "")
@@ -187,7 +187,7 @@ class _Seen(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, tensor: Tensor, module: Tensor, end: int, value: int, gradient: int) -> Tensor:
-        ctx.told = end, gradient
+        ctx.gradient_report = end, gradient
         ctx.save_for_backward(module)
         torch.ops.megalens.seen([tensor], module, end, value, "")
         # A view made here could not be changed in place by the model; this is the same memory and no view.
@@ -197,7 +197,7 @@ class _Seen(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:
         (module,) = ctx.saved_tensors
-        torch.ops.megalens.seen([gradient], module, *ctx.told, "")
+        torch.ops.megalens.seen([gradient], module, *ctx.gradient_report, "")
         return gradient, None, None, None, None
 
 

@@ -25,7 +25,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .errors import said
+from .errors import describe_error
 from .graph_operator import (
     BEGINS,
     BEGINS_WITH_GRADIENTS,
@@ -37,18 +37,18 @@ from .graph_operator import (
     changed,
     compilations,
     define_operators,
-    ended,
     guard_hooks,
     listeners,
     release_hooks,
-    tell_whole,
-    told,
+    report,
+    report_all,
+    report_end,
 )
-from .own_hooks import KeptHooks, hooks_of
+from .own_hooks import StableHooks, hooks_of
 from .points import ModelPoints
 
 __all__ = [
-    "WHOLE",
+    "ALL_ITEMS",
     "GraphEnd",
     "GraphPass",
     "GraphProbes",
@@ -59,7 +59,7 @@ __all__ = [
     "passes_of",
 ]
 
-WHOLE = -1
+ALL_ITEMS = -1
 """In place of an item: everything that a module is given or gives."""
 
 _LOST = {
@@ -77,7 +77,7 @@ class GraphEnd:
 
     Parameters
     ----------
-    whole : {'input', 'output'}, optional
+    collects : {'input', 'output'}, optional
         Whether it is all that the module is given, as ``(args, kwargs)``, or gives, with None for what is no
         tensor.
 
@@ -86,17 +86,17 @@ class GraphEnd:
     values, gradients : list of callable
         Take the tensor, and what is backpropagated to it. It is the graph's own memory, which is used again:
         keep a copy.
-    told : bool
+    ran : bool
         Whether code that has this probe ran so far.
     lost : str or None
         Why it has nothing to report, in words.
     """
 
-    def __init__(self, warn: Callable[[str], None], whole: str | None = None) -> None:
-        self.whole = whole
+    def __init__(self, warn: Callable[[str], None], collects: str | None = None) -> None:
+        self.collects = collects
         self.values: list[Callable[[Any], None]] = []
         self.gradients: list[Callable[[Tensor], None]] = []
-        self.told = False
+        self.ran = False
         self.lost: str | None = None
         self._warn = warn
 
@@ -108,17 +108,17 @@ class GraphEnd:
 
     def hear(self, tensors: Sequence[Tensor], what: int, names: str) -> None:
         """Call the watchers. Never raises: an error is reported, and the step goes on."""
-        self.told, self.lost = True, _LOST.get(what)
+        self.ran, self.lost = True, _LOST.get(what)
         if self.lost is not None:
             return
-        seen = tensors[0] if self.whole is None else self._whole(tensors, names)
+        seen = tensors[0] if self.collects is None else self._collected(tensors, names)
         for watcher in self.gradients if what == GRADIENT else self.values:
             try:
                 watcher(seen)
             except Exception as error:
-                self._warn(f"A probe in compiled code failed: {said(error)}")
+                self._warn(f"A probe in compiled code failed: {describe_error(error)}")
 
-    def _whole(self, tensors: Sequence[Tensor], names: str) -> Any:
+    def _collected(self, tensors: Sequence[Tensor], names: str) -> Any:
         if not names:
             return tensors[0]
         args: list[Tensor | None] = []
@@ -128,7 +128,7 @@ class GraphEnd:
                 args += [*[None] * (int(name) - len(args)), tensor]
             else:
                 kwargs[name] = tensor
-        return (args, kwargs) if self.whole == "input" else args or kwargs
+        return (args, kwargs) if self.collects == "input" else args or kwargs
 
 
 class GraphPass:
@@ -172,7 +172,7 @@ class GraphRoot:
                 for call in self._open.pop().backpropagated:
                     call()
         except Exception as error:
-            self._warn(f"A probe in compiled code failed: {said(error)}")
+            self._warn(f"A probe in compiled code failed: {describe_error(error)}")
 
 
 class _Watch:
@@ -253,10 +253,10 @@ class GraphProbes:
         compilations.append(self._compilations)
         for flag in points.flags.values():
             for source in itertools.chain.from_iterable(flag.layers.values()):
-                item = source.item if source.computed is None else WHOLE
-                self.place(source.module, source.side, item, source.keyword if item != WHOLE else None)
+                item = source.item if source.computed is None else ALL_ITEMS
+                self.place(source.module, source.side, item, source.keyword if item != ALL_ITEMS else None)
                 if source.rows_of is not None:
-                    self.place(source.rows_of, "input", WHOLE)
+                    self.place(source.rows_of, "input", ALL_ITEMS)
         for name, site in points.sites.items() if perturbs else ():
             # Weights are read as they are.
             for module in itertools.chain.from_iterable(site.layers.values()) if name != "weight" else ():
@@ -277,10 +277,10 @@ class GraphProbes:
         return len(found), len(found) - len({each.frame_id for each in found})
 
     def place(self, module: nn.Module, side: str, item: int = 0, keyword: str | None = None) -> None:
-        """Place a probe at one end of a module, of one tensor or of everything there (``WHOLE``); once."""
+        """Place a probe at one end of a module, of one tensor or of everything there (``ALL_ITEMS``); once."""
         hooks = self._hooks(module)
         if (item, keyword) not in hooks.ends[side]:
-            end = GraphEnd(self._warn, side if item == WHOLE else None)
+            end = GraphEnd(self._warn, side if item == ALL_ITEMS else None)
             hooks.ends[side][item, keyword] = hooks.add(end)
 
     def _hooks(self, module: nn.Module) -> _GraphHooks:
@@ -309,7 +309,7 @@ class GraphProbes:
                 hooks.remove()
 
 
-class _GraphHooks(KeptHooks):
+class _GraphHooks(StableHooks):
     """The hooks of one module, which leave its probes in code that is compiled.
 
     Attributes
@@ -362,13 +362,13 @@ class _GraphHooks(KeptHooks):
             what = BEGINS_WITH_GRADIENTS if torch.is_grad_enabled() else BEGINS
             torch.ops.megalens.seen([], self.number, self.root, what, "")
         for (item, keyword), end in self.ends["input"].items():
-            if item == WHOLE:
-                tell_whole(args, kwargs, self.number, end)
+            if item == ALL_ITEMS:
+                report_all(args, kwargs, self.number, end)
             elif keyword not in kwargs and len(args) > item:
-                args = told(args, item, self.number, end)
+                args = report(args, item, self.number, end)
             elif kwargs:
                 name = keyword if keyword in kwargs else next(iter(kwargs))
-                kwargs = {**kwargs, name: told(kwargs[name], 0, self.number, end)}
+                kwargs = {**kwargs, name: report(kwargs[name], 0, self.number, end)}
         return args, kwargs
 
     def returned(self, module: nn.Module, args: Any, output: Any) -> Any:
@@ -380,13 +380,13 @@ class _GraphHooks(KeptHooks):
         if self.changeable:
             output = changed(output, self.number)
         for (item, _), end in self.ends["output"].items():
-            if item != WHOLE:
-                output = told(output, item, self.number, end)
+            if item != ALL_ITEMS:
+                output = report(output, item, self.number, end)
             elif isinstance(output, dict):
-                tell_whole((), output, self.number, end)
+                report_all((), output, self.number, end)
             elif isinstance(output, (Tensor, tuple, list)):
-                tell_whole(output, {}, self.number, end)
-        return output if self.root is None else ended(output, self.number, self.root)
+                report_all(output, {}, self.number, end)
+        return output if self.root is None else report_end(output, self.number, self.root)
 
     def change(self, tensor: Tensor) -> Tensor:
         for each in self.changes:

@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 from ..protocol import Pace, shown_text
 from ..protocol.messages_generated import Overhead, Status
-from .errors import said
+from .errors import describe_error
 
 __all__ = ["ProducerHealth"]
 
@@ -97,7 +97,7 @@ class ProducerHealth:
     def failed(self, what: str, error: Exception) -> None:
         """Count and report an error that nobody foresaw."""
         self.failures += 1
-        self.warn(f"{what} met an error of the tracer's own. Tracing goes on. {said(error)}")
+        self.warn(f"{what} met an error of the tracer's own. Tracing goes on. {describe_error(error)}")
         log.debug("%s", what, exc_info=error)
 
     def step_ended(self, training_ns: int, producer_ns: int, wall_ns: int) -> None:

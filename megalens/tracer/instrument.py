@@ -29,9 +29,9 @@ from torch import nn
 
 from ..protocol import FrameTemplate
 from ..protocol.messages_generated import Announce, Cancel, Generate, Generating, Status
-from .errors import said
+from .coordinates import RankCoordinates
+from .errors import describe_error
 from .health import ProducerHealth
-from .place import Place
 from .sending.peers import Peers
 from .sending.producer import Producer
 from .sending.worker import IGatherer, Rows, Worker
@@ -237,7 +237,7 @@ class Host:
     def __init__(
         self,
         name: str,
-        place: Place,
+        place: RankCoordinates,
         roots: Sequence[nn.Module],
         worker: Worker | None,
         peers: Callable[[], Peers | None],
@@ -285,7 +285,7 @@ class Host:
         try:
             worker.send(stream, rows, step)
         except Exception as error:  # Rows that do not fit their stream end nothing but themselves.
-            self.warn(f"Rows of {stream} of step {step} could not be sent: {said(error)}")
+            self.warn(f"Rows of {stream} of step {step} could not be sent: {describe_error(error)}")
 
     def later(self, task: Callable[[], Any], nbytes: int = 0, *, patient: bool = False) -> bool:
         """Run a task in the producer thread, in order; return False where too many bytes wait there already.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..protocol import ProtocolError, check_settings_size, encode_message, merge_settings, no_such
 from ..protocol.messages_generated import Announce, Cancel, Generate, Generating, InstrumentInfo, Status
-from .errors import TracerError, said
+from .errors import TracerError, describe_error
 from .instrument import Instrument
 
 if TYPE_CHECKING:
@@ -152,16 +152,16 @@ class Instruments:
             except Exception as error:
                 self._failed(each, error)
 
-    def tell(self, event: str, *told: Any, last_first: bool = False) -> None:
+    def notify(self, event: str, *arguments: Any, last_first: bool = False) -> None:
         """Call a method of each instrument. What one raises is reported once; step and others go on."""
         for each in reversed(self._all) if last_first else self._all:
             try:
-                getattr(each, event)(*told)
+                getattr(each, event)(*arguments)
             except Exception as error:
                 self._failed(each, error)
 
     def _failed(self, instrument: Instrument, error: Exception) -> None:
-        self._warn(f"The instrument {instrument.name} failed: {said(error)}")
+        self._warn(f"The instrument {instrument.name} failed: {describe_error(error)}")
 
     def take_ns(self) -> int:
         """Return what hooks of instruments cost the training thread since the last call."""
@@ -219,10 +219,10 @@ class Instruments:
 
     def undelivered(self) -> None:
         """Have everything described anew."""
-        self.tell("undelivered")
+        self.notify("undelivered")
 
     def _receive(self, instrument: Instrument, rank: int, meta: dict[str, Any], payload: memoryview) -> None:
         try:
             instrument.received(rank, meta, payload)
         except Exception as error:
-            self._warn(f"What rank {rank} told {instrument.name} cannot be read: {said(error)}")
+            self._warn(f"What rank {rank} told {instrument.name} cannot be read: {describe_error(error)}")

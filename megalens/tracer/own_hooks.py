@@ -10,13 +10,13 @@ from typing import Any
 
 from torch import nn
 
-__all__ = ["Added", "KeptHooks", "OwnHook", "hook_after", "hook_before", "hooks_of"]
+__all__ = ["Added", "StableHooks", "OwnHook", "hook_after", "hook_before", "hooks_of"]
 
 _HOOKS = {
     "_forward_hooks": ("_forward_hooks_with_kwargs", "_forward_hooks_always_called"),
     "_forward_pre_hooks": ("_forward_pre_hooks_with_kwargs",),
 }
-"""Where a module keeps its hooks by number, and what it keeps of each beside."""
+"""Where a module keeps its hooks by number, and what it stores of each elsewhere."""
 
 
 class OwnHook:
@@ -35,8 +35,8 @@ class OwnHook:
         _leave_out_of_copies()
         _leave_uncompiled()
 
-    def __call__(self, *told: Any) -> Any:
-        return self.call(*told)
+    def __call__(self, *args: Any) -> Any:
+        return self.call(*args)
 
     def __deepcopy__(self, memo: Any) -> Callable[..., None]:
         return contextlib.nullcontext().__exit__
@@ -45,7 +45,7 @@ class OwnHook:
         return getattr, (contextlib.nullcontext(), "__exit__")
 
 
-class KeptHooks:
+class StableHooks:
     """All our hooks on one module that may be compiled, behind two that stay.
 
     Compiled code is compiled anew when the number of hooks changes on a module that had some. So those that
@@ -97,7 +97,7 @@ class Added:
             self._hooks.remove(self._hook)
 
 
-hooks_of: weakref.WeakKeyDictionary[nn.Module, KeptHooks] = weakref.WeakKeyDictionary()
+hooks_of: weakref.WeakKeyDictionary[nn.Module, StableHooks] = weakref.WeakKeyDictionary()
 """Of modules that may be compiled."""
 
 
@@ -105,17 +105,17 @@ def hook_before(
     module: nn.Module, call: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
 ) -> Any:
     """Do as ``register_forward_pre_hook``, and return its handle."""
-    kept = hooks_of.get(module)
-    if kept is not None:
-        return Added(kept.before, (call, with_kwargs), prepend)
+    stable = hooks_of.get(module)
+    if stable is not None:
+        return Added(stable.before, (call, with_kwargs), prepend)
     return module.register_forward_pre_hook(OwnHook(call), prepend=prepend, with_kwargs=with_kwargs)
 
 
 def hook_after(module: nn.Module, call: Callable[..., Any], *, prepend: bool = False) -> Any:
     """Do as ``register_forward_hook``, and return its handle."""
-    kept = hooks_of.get(module)
-    if kept is not None:
-        return Added(kept.after, call, prepend)
+    stable = hooks_of.get(module)
+    if stable is not None:
+        return Added(stable.after, call, prepend)
     return module.register_forward_hook(OwnHook(call), prepend=prepend)
 
 
@@ -152,13 +152,13 @@ def _leave_uncompiled() -> None:
 def _stripped(state: Any) -> Any:
     if not isinstance(state, dict):
         return state
-    for name, beside in _HOOKS.items():
+    for name, others in _HOOKS.items():
         hooks = state.get(name) or {}
         ours = {number for number, hook in hooks.items() if isinstance(hook, OwnHook)}
         if ours:
-            kept = {each: type(state[each])(state[each]) for each in (name, *beside) if each in state}
-            for each in kept.values():
+            copies = {each: type(state[each])(state[each]) for each in (name, *others) if each in state}
+            for each in copies.values():
                 for number in ours:
                     each.pop(number, None)
-            state = {**state, **kept}
+            state = {**state, **copies}
     return state

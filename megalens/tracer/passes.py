@@ -254,14 +254,14 @@ def _differentiable(output: Any) -> Tensor | None:
 
 
 class PassHooks:
-    """Reports passes inside of steps by ``tell(method of instruments, *arguments)``, which never raises."""
+    """Reports passes inside of steps by ``notify(method of instruments, *arguments)``, which never raises."""
 
-    def __init__(self, roots: Sequence[nn.Module], tell: Callable[..., None]) -> None:
+    def __init__(self, roots: Sequence[nn.Module], notify: Callable[..., None]) -> None:
         self._roots = tuple(roots)
-        self._tell = tell
+        self._notify = notify
         self._handles: list[Any] = []
         self._chunk = 0
-        self._told = False
+        self._reported = False
         self._step = 0
         self.inside = False
         """Whether a step is going on."""
@@ -296,24 +296,24 @@ class PassHooks:
 
     def forward_begins(self, root: int, training: bool) -> None:
         self._chunk = root
-        self._told = self.inside and (
+        self._reported = self.inside and (
             self.phases > 0 or (torch.is_grad_enabled() and (training or self._evaluated))
         )
-        if self._told:
-            self._tell("forward_begins", root)
+        if self._reported:
+            self._notify("forward_begins", root)
 
     def forward_ends(self, output: Any) -> None:
         if not self.inside:
             return
-        step, chunk, told = self._step, self._chunk, self._told
+        step, chunk, reported = self._step, self._chunk, self._reported
 
         def arrived() -> None:
             if self.inside and step == self._step:
-                self._evaluated = self._evaluated or not told
-                if told:
-                    self._tell("backward_begins", chunk)
-                    after_backward(lambda: self._tell("backward_ends"))
+                self._evaluated = self._evaluated or not reported
+                if reported:
+                    self._notify("backward_begins", chunk)
+                    after_backward(lambda: self._notify("backward_ends"))
 
-        if told:
-            self._tell("forward_ends", output)
+        if reported:
+            self._notify("forward_ends", output)
         when_backpropagated(output, arrived)

@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 from torch import Tensor, nn
 
 from ..protocol.messages_generated import Model
-from .place import Place
+from .coordinates import RankCoordinates
 
 __all__ = [
     "FLAGS",
@@ -200,7 +200,7 @@ class ModelPoints:
         Points by flag name; layers are numbered over all stages, from 0; the embedding is -1.
     sites : dict
         Where perturbations can be done, by name of the site (``weight``, ``calculation``, ``system``).
-    place : Place
+    place : RankCoordinates
         Where this process stands.
     """
 
@@ -208,7 +208,7 @@ class ModelPoints:
     model: Model
     flags: Mapping[str, FlagPoints]
     sites: Mapping[str, SitePoints] = field(default_factory=dict)
-    place: Place = field(default_factory=Place)
+    place: RankCoordinates = field(default_factory=RankCoordinates)
 
     @property
     def layers(self) -> int:

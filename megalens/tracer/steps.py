@@ -72,7 +72,7 @@ class Steps:
         self._began_ns = self.spent_ns = 0
         self._control = False
         self.scalars = ScalarLog()
-        self.passes = PassHooks(points.roots, self._instruments.tell)
+        self.passes = PassHooks(points.roots, self._instruments.notify)
         # Passes without gradients are what such steps are for.
         self.passes.phases = int(not training)
         self.forgotten = ForgottenStep(points.roots, coordinator.warn)
@@ -90,12 +90,12 @@ class Steps:
         inside = self.depth > 0 or self.passes.phases > 0
         self.forgotten.close()
         self.passes.phases += 1
-        self._instruments.tell("pause", phase)
+        self._instruments.notify("pause", phase)
         return inside
 
     def resume(self, inside: bool) -> None:
         self.passes.phases -= 1
-        self._instruments.tell("resume", inside, last_first=True)
+        self._instruments.notify("resume", inside, last_first=True)
         if not inside:
             self.hand_in(0)
 
@@ -118,7 +118,7 @@ class Steps:
         """Begin a step; inside of another one, count how deep."""
         if self.depth == 0 and not self.closed:
             self.spent_ns += self._instruments.take_ns()
-            self._instruments.tell("between_steps")
+            self._instruments.notify("between_steps")
             # What viewers asked for is neither part of a step nor a cost of tracing one.
             self._instruments.take_ns()
         now = _clock()
@@ -136,7 +136,7 @@ class Steps:
         self._control = self._coordinator.budget.control(self.number)
         self.passes.begin()
         self.spent_ns += self._instruments.take_ns()
-        self._instruments.tell("step_begins", self.number, start.untraced or self._control)
+        self._instruments.notify("step_begins", self.number, start.untraced or self._control)
         # What they measured themselves of that is in what is measured here.
         self._instruments.take_ns()
         self.spent_ns += _clock() - now
@@ -149,7 +149,7 @@ class Steps:
         began = _clock()
         self.passes.inside = False
         self.spent_ns += self._instruments.take_ns()
-        self._instruments.tell("step_ends", last_first=True)
+        self._instruments.notify("step_ends", last_first=True)
         self._instruments.take_ns()
         now = _clock()
         self.spent_ns += now - began
@@ -160,7 +160,7 @@ class Steps:
         self.depth = 0
         self.number -= 1
         self.passes.inside = False
-        self._instruments.tell("step_abandoned", last_first=True)
+        self._instruments.notify("step_abandoned", last_first=True)
         self.hand_in(0)
 
     def hand_in(self, wall_ns: int) -> None:
@@ -192,7 +192,7 @@ class Steps:
 
     def release(self) -> None:
         self.forgotten.close()
-        self._instruments.tell("release", self.closed)
+        self._instruments.notify("release", self.closed)
         self.passes.set(False)
 
 

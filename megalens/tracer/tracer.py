@@ -17,7 +17,7 @@ import torch
 from ..protocol import COMMON_SETTINGS, PHASES, named_flags, pipeline_settings
 from ..protocol.messages_generated import Config, Control, Phase, Status
 from .coordinator import Coordinator
-from .errors import TracerError, plain_text, said
+from .errors import TracerError, describe_error, plain_text
 from .graph_probes import GraphProbes
 from .instrument import SPAN_KINDS, Instrument
 from .points import ModelPoints
@@ -205,11 +205,11 @@ class Tracer:
         """
         if kind not in SPAN_KINDS:
             raise TracerError(f"kind=… must be one of {', '.join(SPAN_KINDS)}, got {kind!r:.50}.")
-        self._instruments.tell("span_begins", plain_text(str(name)[:200]), kind)
+        self._instruments.notify("span_begins", plain_text(str(name)[:200]), kind)
         try:
             yield
         finally:
-            self._instruments.tell("span_ends", last_first=True)
+            self._instruments.notify("span_ends", last_first=True)
 
     def log(self, *several: Any, unit: str = "", **values: Any) -> None:
         """Report numbers of the step that began last: ``tracer.log(loss=loss, unit="nats/token")``,
@@ -234,7 +234,7 @@ class Tracer:
                 values = {**{str(name): value for name, value in each.items()}, **values}
             else:
                 self.warn("What was logged without a name is left out. Write tracer.log(loss=loss).")
-        self._instruments.tell("logged", self._steps.number, values)
+        self._instruments.notify("logged", self._steps.number, values)
         if self._logs:
             for name, value in values.items():
                 self._steps.scalars.add(self._steps.number, name, value, unit)
@@ -263,7 +263,7 @@ class Tracer:
                 raise ValueError(f"step must be one that has begun, 0 to {self._steps.number}, got {at}")
             rows = checkpoint_rows(path, at)
         except Exception as error:
-            self.warn(f"A checkpoint could not be marked: {said(error)}")
+            self.warn(f"A checkpoint could not be marked: {describe_error(error)}")
             return
         worker.task(lambda: worker.send(AUDIT, rows, at), CHECKPOINT_BYTES)
 
@@ -274,7 +274,7 @@ class Tracer:
         0's count. A tensor must be on the CPU.
         """
         if self.points.place.rank == 0 and not self._steps.closed:
-            self._instruments.tell("samples_are", self._steps.number, ids)
+            self._instruments.notify("samples_are", self._steps.number, ids)
 
     # What the schedule of a pipeline says.
 
@@ -285,10 +285,10 @@ class Tracer:
 
     def operation_begins(self, kind: str, chunk: int, micro_batch: int) -> None:
         """Note that a pipeline operation (``forward``, ``backward``, ``wgrad``) of a model chunk begins."""
-        self._instruments.tell("operation_begins", kind, chunk, micro_batch)
+        self._instruments.notify("operation_begins", kind, chunk, micro_batch)
 
     def operation_ends(self) -> None:
-        self._instruments.tell("operation_ends")
+        self._instruments.notify("operation_ends")
 
     def message(
         self,
@@ -304,7 +304,7 @@ class Tracer:
         micro_batch: int,
     ) -> None:
         """Note that a message of a pipeline is over; see :meth:`Instrument.message`."""
-        self._instruments.tell(
+        self._instruments.notify(
             "message", kind, began, ended, blocked, nbytes, peer, sequence, chunk, micro_batch
         )
 

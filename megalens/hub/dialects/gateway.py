@@ -167,15 +167,15 @@ class Gateway(HubGateway):
     # -- the hub's side --------------------------------------------------------------------------------------
 
     async def _follow(self) -> None:
-        while (said := await self._hub.read()) is not None:
-            if isinstance(said, bytes):
-                frame = decode_frame(said)
+        while (item := await self._hub.read()) is not None:
+            if isinstance(item, bytes):
+                frame = decode_frame(item)
                 if frame.stream == "tensors":
                     await self._pass_on(frame.table(), bool(frame.bits & 1))
-            elif said["type"] == "error":
-                client = self._asked.pop(said.get("reply_to", ""), None)
+            elif item["type"] == "error":
+                client = self._asked.pop(item.get("reply_to", ""), None)
                 if client is not None:
-                    client.put(error_text(said["message"]))
+                    client.put(error_text(item["message"]))
 
     async def _pass_on(self, table: Any, caught_up: bool) -> None:
         for update in updates(table):

@@ -136,8 +136,8 @@ class GenerationWriter:
 
     def projection(self) -> Iterator[str]:
         """Yield every token of all prompts on the two principal axes of each layer's MLP2 output."""
-        for layer, kept in sorted(self._plotted.items()):
-            values = np.concatenate(kept, axis=1)
+        for layer, pieces in sorted(self._plotted.items()):
+            values = np.concatenate(pieces, axis=1)
             if values.shape[1] != self._total:
                 self.left_out[_PLOT] = "The projection lacks what did not come of MLP2_mat_mul."
                 continue

@@ -225,25 +225,25 @@ class InferenceGateway(HubGateway):
     # -- the hub's side --------------------------------------------------------------------------------------
 
     async def _follow(self) -> None:
-        while (said := await self._hub.read()) is not None:
-            if isinstance(said, bytes):
+        while (item := await self._hub.read()) is not None:
+            if isinstance(item, bytes):
                 if self._now is not None:
-                    self._now.offer(decode_frame(said))
+                    self._now.offer(decode_frame(item))
                 continue
-            key = said.get("reply_to") if said["type"] == "error" else said.get("id")
+            key = item.get("reply_to") if item["type"] == "error" else item.get("id")
             answer = self._answers.pop(key, None) if isinstance(key, str) else None
             if answer is not None and not answer.done():
-                answer.set_result(said)
+                answer.set_result(item)
 
     async def _ask(self, message: Configure | Generate) -> Message:
         """Return the hub's answer; raises ``DialectError`` (``refused``) with its reason."""
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._answers[message["id"]] = answer
         await self._hub.say(message)
-        said = await asyncio.shield(answer)
-        if said["type"] == "error":
-            raise DialectError("refused", said["message"])
-        return said
+        item = await asyncio.shield(answer)
+        if item["type"] == "error":
+            raise DialectError("refused", item["message"])
+        return item
 
     def _id(self) -> str:
         return f"inference-{next(self._numbers)}"

@@ -79,10 +79,10 @@ def _alphabet() -> dict[str, bytes]:
 
     Printable ones stand for themselves, the others are numbered from 256.
     """
-    kept = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    others = [byte for byte in range(256) if byte not in kept]
-    signs = [*map(chr, kept), *(chr(256 + number) for number in range(len(others)))]
-    return {sign: bytes([byte]) for sign, byte in zip(signs, [*kept, *others], strict=True)}
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in printable]
+    signs = [*map(chr, printable), *(chr(256 + number) for number in range(len(others)))]
+    return {sign: bytes([byte]) for sign, byte in zip(signs, [*printable, *others], strict=True)}
 
 
 _START = (1, 0)
@@ -203,8 +203,8 @@ class PeerGeneration:
         number: _PassNumber,
         read: tuple[_PassNumber, int] | None,
     ) -> None:
-        told = self._texts[sequence]
-        kind, text = told.begin() if candidates is None else told.push(token.text)
+        texts = self._texts[sequence]
+        kind, text = texts.begin() if candidates is None else texts.push(token.text)
         candidates = candidates or ()
         ids = [each.id for each in candidates]
         (tensor_step, tensor_pass), offset = read or ((-1, -1), -1)

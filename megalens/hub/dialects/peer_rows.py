@@ -89,7 +89,7 @@ class StandingConfig:
             self._since = [*self._since[-3:], (step, self.config["flags"])]
         return done
 
-    def keep(self, row: TensorRow, step: int) -> TensorRow | None:
+    def select(self, row: TensorRow, step: int) -> TensorRow | None:
         """Return the selected part of a row, or None when nobody asked for it."""
         flags = next((flags for since, flags in reversed(self._since) if since <= step), self._since[0][1])
         setting = flags.get(row.flag)
@@ -169,21 +169,21 @@ class PeerRows:
 
     def sentences(self, *, ended: bool) -> list[str]:
         """Return what the person must know of the order of updates and, at the end, of what never came."""
-        said = []
+        sentences = []
         if self._counter.behind:
-            said.append(
+            sentences.append(
                 f"A layer was {self._counter.behind} times behind the one after it: the peer lost updates or sends late, so steps of layers may not belong together."
             )
         if self._counter.ahead:
-            said.append(
+            sentences.append(
                 f"The connection was made in mid-step, and stages of the pipeline were counted {self._counter.ahead} times a pass too far until that showed: steps before that may hold two passes."
             )
         if ended and self._missing:
-            said.append(f"Asked for, but nothing of it came: {', '.join(self._missing)}.")
+            sentences.append(f"Asked for, but nothing of it came: {', '.join(self._missing)}.")
         silent = set(range(self.layers)) - self._heard
         if ended and self._heard and silent:
-            said.append(f"Nothing came of layers {ranges_text(join_numbers(silent))}.")
-        return said
+            sentences.append(f"Nothing came of layers {ranges_text(join_numbers(silent))}.")
+        return sentences
 
     def interrupt(self) -> None:
         """Note that updates may have been lost before what comes next."""
@@ -221,7 +221,7 @@ class PeerRows:
             raise BadMessage("updates of a layer that the model does not have")
         if first.flag not in self.standing.asked:
             raise BadMessage(f"updates of {first.flag} that were not asked for")
-        number = self._place(first)
+        number = self._pass_of(first)
         if number is None:
             reason, lost = self._counter.unnumbered
             self._left_out.leave_out(reason, lost=lost)
@@ -241,7 +241,7 @@ class PeerRows:
 
     def numbered(self, row: TensorRow, step: int, micro_batch: int) -> NumberedRow | None:
         """Return the selected part of a row with its numbers, or None when nobody wants it."""
-        stored = self.standing.keep(row, step)
+        stored = self.standing.select(row, step)
         if stored is None:
             return None
         tiles = row.values.shape[-1] if row.values.ndim else 0
@@ -266,7 +266,7 @@ class PeerRows:
         else:
             generation.take(candidates, sampled, (step + 1, micro_batch))
 
-    def _place(self, row: TensorRow) -> int | None:
+    def _pass_of(self, row: TensorRow) -> int | None:
         if isinstance(self._counter, PassCounter) and row.flag == "MLP2_Plot":
             return max(self._counter.newest, 0)
         return self._counter.pass_of(row.layer, row.flag, row.values)

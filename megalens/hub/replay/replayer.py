@@ -54,7 +54,7 @@ class RecordedOrder:
         heads = [iter(self._stream(stream)) for stream in self._folder.streams]
         waiting = [(head, chunk) for head in heads if (chunk := next(head, None)) is not None]
         while waiting:
-            at = min(range(len(waiting)), key=lambda n: self._place(waiting[n][1]))
+            at = min(range(len(waiting)), key=lambda n: self._order_of(waiting[n][1]))
             head, chunk = waiting[at]
             yield chunk
             following = next(head, None)
@@ -69,7 +69,7 @@ class RecordedOrder:
             return step * _STEP_SECONDS
         return float(np.interp(step, self._steps, self._times))
 
-    def _place(self, chunk: Chunk) -> tuple[int, int]:
+    def _order_of(self, chunk: Chunk) -> tuple[int, int]:
         return chunk.step, self._folder.streams[chunk.stream].policy.replay_order
 
     def _stream(self, stream: str) -> Iterator[Chunk]:
@@ -203,7 +203,7 @@ class Replayer:
         timeline = await asyncio.to_thread(RecordedOrder, self._folder, self._first)
         status = await asyncio.to_thread(self._folder.status)
         self._warnings = [f"In the recording: {text}"[:500] for text in status.get("warnings", ())]
-        beat = asyncio.create_task(self._beat())
+        reporting = asyncio.create_task(self._report_regularly())
         try:
             while self._wait_for_viewer and not host.watched:
                 await asyncio.sleep(_LOOK_SECONDS)
@@ -211,9 +211,9 @@ class Replayer:
             while self._loop and self.rows:
                 shift = await self._round(timeline, shift)
         finally:
-            beat.cancel()
-            await asyncio.wait([beat])
-            await self._tell()
+            reporting.cancel()
+            await asyncio.wait([reporting])
+            await self._send_status()
 
     async def configure(self, change: str, patch: ConfigPatch) -> None:
         """Pause, resume or step; what was traced cannot change any more."""
@@ -250,7 +250,7 @@ class Replayer:
                     "config": self.config,
                 }
             )
-        await self._tell()
+        await self._send_status()
 
     async def _round(self, timeline: RecordedOrder, shift: int) -> int:
         """Send the recording once, its steps shifted, and return the shift of the next round."""
@@ -280,7 +280,7 @@ class Replayer:
         if self._steps_left == 0:
             self._steps_left = None
             self._going.clear()
-            await self._tell()
+            await self._send_status()
         while True:
             due = self._clock + (seconds / self._speed if self._speed else 0)
             left = due - time.monotonic()
@@ -301,12 +301,12 @@ class Replayer:
                     await asyncio.wait_for(self._changed.wait(), left)
         await self._host.wait_for_viewers()
 
-    async def _beat(self) -> None:
+    async def _report_regularly(self) -> None:
         while True:
-            await self._tell()
+            await self._send_status()
             await asyncio.sleep(_STATUS_SECONDS)
 
-    async def _tell(self) -> None:
+    async def _send_status(self) -> None:
         assert self._host is not None
         state: RunState = "training" if self._going.is_set() else "paused"
         status: Status = {"type": "status", "state": state, "step": self.step}

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ...protocol import MOMENT_COLUMNS, FrameTemplate, StepReadings, stream_schema
 from ...protocol.arrow_columns import arrow_column
-from ..errors import said
+from ..errors import describe_error
 from .gathering import CompleteStep, Gathering, Merged
 from .layout import COLUMNS
 from .part import Figures, MeasuredStep, NameList
@@ -84,8 +84,8 @@ def unpack(meta: Mapping[str, Any], payload: memoryview) -> tuple[list[str], lis
         rows = np.frombuffer(payload, np.float64, COLUMNS * n, at).reshape(n, COLUMNS).copy()
         at += 8 * COLUMNS * n
         scale = math.nan if part["loss_scale"] is None else float(part["loss_scale"])
-        said = str(part["gradient_stage"]), scale, bool(part["counted"]), int(part["micro_batch"])
-        figures.append(Figures(str(part["stat"]), ids, rows, *said))
+        labels = str(part["gradient_stage"]), scale, bool(part["counted"]), int(part["micro_batch"])
+        figures.append(Figures(str(part["stat"]), ids, rows, *labels))
     if at != len(payload) or not all(isinstance(name, str) for name in names):
         raise ValueError(f"{len(payload)} bytes came, and {at} were announced")
     return names, figures
@@ -122,9 +122,9 @@ class MomentFrames:
         # Several, since statistics have intervals of their own.
         self._known: dict[_Kind, list[_PreparedRows]] = {}
 
-    def of(self, whole: CompleteStep) -> Iterator[FrameTemplate]:
+    def of(self, complete: CompleteStep) -> Iterator[FrameTemplate]:
         """Give the frames of a step; each is overwritten when the next is asked for."""
-        stats = whole.stats
+        stats = complete.stats
         kind = tuple((each.tensors, each.stat, each.gradient_stage) for each in stats)
         # Two steps are alike when the same tensors were measured for the same statistics: by identity, so
         # that asking costs nothing.
@@ -135,8 +135,8 @@ class MomentFrames:
             known = self._known[kind] = [self._prepared(stats, parts) for parts in _cut(stats)]
         for prepared in known:
             numbers = prepared.template.numbers
-            numbers["step"].fill(whole.step)
-            numbers["samples"].fill(whole.samples)
+            numbers["step"].fill(complete.step)
+            numbers["samples"].fill(complete.samples)
             # Written where they lie in the encoded frame: the last frame must be on its way before this one
             # is made.
             at = 0
@@ -235,7 +235,7 @@ class Collector:
     def received(self, rank: int, meta: dict[str, Any], payload: memoryview) -> None:
         """Take what another process sent, in the thread of the connections."""
 
-    def tell_anew(self) -> None:
+    def resend_names(self) -> None:
         """Send all names once more: something did not arrive."""
 
     def end(self) -> None:
@@ -261,7 +261,9 @@ class Collector:
             try:
                 self._take_readings(StepReadings(step.step, step.samples, readings))
             except Exception as error:  # What somebody does with them is no reason not to send them.
-                self._host.warn(f"What takes the statistics of step {step.step} failed: {said(error)}")
+                self._host.warn(
+                    f"What takes the statistics of step {step.step} failed: {describe_error(error)}"
+                )
         return figures
 
 
@@ -280,7 +282,7 @@ class MemberCollector(Collector):
         super().__init__(host, names, own, at_once=at_once)
         self._by_rank = by_rank
 
-    def tell_anew(self) -> None:
+    def resend_names(self) -> None:
         self._sent = self._noted = 0
 
     def _take_own(self, step: MeasuredStep) -> None:
@@ -353,16 +355,16 @@ class RootCollector(Collector):
 
     def send_ready(self, *, everything: bool = False) -> None:
         """Send what is complete, in the producer thread."""
-        for whole in self._gathering.ready(self._host.caught_up, everything=everything):
-            if whole.left_out:
-                self._host.lose(whole.left_out, "unsent")
-            sent = whole
+        for complete in self._gathering.ready(self._host.caught_up, everything=everything):
+            if complete.left_out:
+                self._host.lose(complete.left_out, "unsent")
+            sent = complete
             if self._recorded is not None:
-                known = self._recorded(whole.step)
-                sent = replace(whole, stats=[each for each in whole.stats if each.stat in known])
+                known = self._recorded(complete.step)
+                sent = replace(complete, stats=[each for each in complete.stats if each.stat in known])
             for frame in self._frames.of(sent):
-                self._host.send(STREAM, frame, whole.step)
-            if self._keep is not None and any(len(each.rows) for each in whole.stats):
+                self._host.send(STREAM, frame, complete.step)
+            if self._keep is not None and any(len(each.rows) for each in complete.stats):
                 self._keep(sent)
 
     def _take_own(self, step: MeasuredStep) -> None:

@@ -136,7 +136,7 @@ class WeightFeatures:
     def __init__(
         self, params: Sequence[ParamPoint], features: Sequence[FeaturePoint], names: NameList
     ) -> None:
-        self._weights = [(point, PowerIteration()) for point in params if _is_whole(point)]
+        self._weights = [(point, PowerIteration()) for point in params if _is_complete(point)]
         self._features = [
             (each, each.source) for each in features if not isinstance(each.source, torch.nn.Module)
         ]
@@ -171,7 +171,7 @@ class WeightFeatures:
         return part
 
 
-def _is_whole(point: ParamPoint) -> bool:
+def _is_complete(point: ParamPoint) -> bool:
     """Return whether a weight is not a shard, as of tensor parallelism or ``fully_shard``."""
     parameter = point.parameter
     return (

@@ -94,7 +94,7 @@ class _Rank:
         """Of each statistic the names that it ever counted a part of."""
         self._last: dict[str, tuple[NDArray[np.int32], Names]] = {}
 
-    def told(self, first: int, indices: Sequence[int]) -> None:
+    def add_names(self, first: int, indices: Sequence[int]) -> None:
         """Note where its names are, from its index ``first`` on."""
         if indices or first < len(self.indices):
             self.indices = np.concatenate((self.indices[:first], np.array(indices, np.int64)))
@@ -189,7 +189,7 @@ class Gathering:
         who.step = max(who.step, step)
         if first > len(who.indices):
             raise ValueError("names that it told before did not arrive")
-        who.told(first, [self._place(name, stage) for name in new])
+        who.add_names(first, [self._index_of(name, stage) for name in new])
         for at, dtype in dtypes:
             self._dtypes[int(who.indices[at])] = dtype[:40]
             # Lists of before say it otherwise.
@@ -250,9 +250,9 @@ class Gathering:
                 for stat in here.stats:
                     # From now on it is known what this process has of it, if that is nothing.
                     self._ranks[rank].gave.setdefault(stat, np.empty(0, np.int64))
-            yield self._whole(step, here, missing)
+            yield self._complete(step, here, missing)
 
-    def _place(self, name: str, stage: int) -> int:
+    def _index_of(self, name: str, stage: int) -> int:
         at = self._index.get(name)
         if at is None:
             at = self._index[name] = len(self._names)
@@ -302,7 +302,7 @@ class Gathering:
         merged = merge_moments(columns, where, len(known))
         return known, np.stack([merged[name] for name in MOMENT_COLUMNS], axis=1)
 
-    def _whole(self, step: int, here: _Step, missing: Sequence[int]) -> CompleteStep:
+    def _complete(self, step: int, here: _Step, missing: Sequence[int]) -> CompleteStep:
         stats, left_out = [], 0
         for name, stat in here.stats.items():
             ids, rows = self._merge(stat)

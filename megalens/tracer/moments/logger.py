@@ -296,7 +296,7 @@ class StatisticsLogger(Instrument):
 
     def undelivered(self) -> None:
         if self._collector is not None:
-            self._collector.tell_anew()
+            self._collector.resend_names()
 
     def superseded(self) -> None:
         """Take nothing more: other processes' parts go to another logger."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ...protocol import MOMENT_COLUMNS, MOMENT_POWERS, Readings, merge_moments
-from ..place import to_host
+from ..coordinates import to_host
 
 __all__ = ["Figures", "MeasuredRows", "MeasuredStep", "NameList", "Scale"]
 
@@ -133,8 +133,8 @@ class MeasuredRows:
             devices = {rows.device for rows in self.rows}
             if len(devices) > 1:
                 # Models spread over devices by hand: rare, and the rows are few. Copies, as below.
-                whole = [to_host(rows) if rows.is_cuda else rows.clone() for rows in self.rows]
-                self.rows, waits = whole, True
+                copies = [to_host(rows) if rows.is_cuda else rows.clone() for rows in self.rows]
+                self.rows, waits = copies, True
             else:
                 # A copy in any case: whoever measured may write the next step's rows where these are.
                 rows = torch.cat(self.rows)

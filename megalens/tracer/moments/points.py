@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ..graph_probes import WHOLE
+from ..graph_probes import ALL_ITEMS
 
 __all__ = ["BeforeReduction", "FeaturePoint", "MomentPoints", "ParamPoint", "ResidualPoint", "SitePoint"]
 
@@ -161,4 +161,4 @@ class MomentPoints:
         yield from ((point.module, point.end, 0) for point in self.residuals)
         for feature in self.features:
             if isinstance(feature.source, nn.Module):
-                yield feature.source, "output", WHOLE
+                yield feature.source, "output", ALL_ITEMS

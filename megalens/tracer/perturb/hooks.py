@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils import checkpoint
 
+from ..coordinates import RankCoordinates
 from ..graph_probes import changes_of
 from ..own_hooks import Added, OwnHook, hook_after, hooks_of
-from ..place import Place
 from ..points import ModelPoints
 from .arithmetic import is_sharded, on_own_piece, own_features, perturbed
 from .plan import (
@@ -118,7 +118,7 @@ def _hooks(
             piece = piece_of_output(points, site.name, layer)
             vector = None if site.vectors is None else site.vectors[layer]
             yield OutputHook(
-                module, site, label, key, clock, warn, piece=piece, vector=vector, place=points.place
+                module, site, label, key, clock, warn, piece=piece, vector=vector, coords=points.place
             )
 
 
@@ -291,7 +291,7 @@ class OutputHook(PerturbHook):
         Gives of a tensor what tells apart the processes that have different pieces of it.
     vector : torch.Tensor, optional
         What is added to each position, ``[features]``.
-    place : Place, optional
+    coords : RankCoordinates, optional
         Which piece of the features this process has, where they are cut.
     """
 
@@ -305,9 +305,9 @@ class OutputHook(PerturbHook):
         warn: Callable[[str, str], None],
         piece: Callable[[Tensor], tuple[object, ...]],
         vector: Tensor | None = None,
-        place: Place | None = None,
+        coords: RankCoordinates | None = None,
     ) -> None:
-        self._piece, self._vector, self._place = piece, vector, place or Place()
+        self._piece, self._vector, self._coords = piece, vector, coords or RankCoordinates()
         super().__init__(module, site, label, key, clock, warn)
 
     def _register(self, module: nn.Module) -> list[Any]:
@@ -366,9 +366,9 @@ class OutputHook(PerturbHook):
             self._vector = self._vector.to(local.device)
         if is_sharded(tensor):
             return own_features(tensor, self._vector)
-        size, place = local.shape[-1] if local.ndim else 1, self._place
-        if size * place.tp_size == len(self._vector) and self._piece(tensor):
-            return self._vector[size * place.tp : size * (place.tp + 1)]
+        size, coords = local.shape[-1] if local.ndim else 1, self._coords
+        if size * coords.tp_size == len(self._vector) and self._piece(tensor):
+            return self._vector[size * coords.tp : size * (coords.tp + 1)]
         return self._vector
 
 

@@ -23,9 +23,9 @@ from ...protocol import (
     perturbation_infos,
 )
 from ...protocol.messages_generated import Perturb, PerturbSite, Phase, SiteInfo
+from ..coordinates import RankCoordinates
 from ..graph_probes import changes_of, compiled_in
 from ..own_hooks import hooks_of
-from ..place import Place
 from ..points import ModelPoints, Source
 from ..vectors import load_vectors
 from .arithmetic import FLOATS, is_sharded
@@ -58,9 +58,9 @@ SAME_TENSOR = {"calculation": "MLP2_mat_mul", "system": "HiddenStates"}
 
 
 # Which processes draw the same numbers: those that hold the same tensor, and no others.
-def replica_of_output(place: Place) -> tuple[object, ...]:
+def replica_of_output(coords: RankCoordinates) -> tuple[object, ...]:
     """Return the key of processes with other samples or parts of a sequence: both count as replicas."""
-    return ("data", place.dp)
+    return ("data", coords.dp)
 
 
 def piece_of_output(points: ModelPoints, site: str, layer: int) -> Callable[[Tensor], tuple[object, ...]]:
@@ -68,10 +68,10 @@ def piece_of_output(points: ModelPoints, site: str, layer: int) -> Callable[[Ten
 
     The trace point of the same tensor knows whether it is cut, as under sequence parallelism.
     """
-    place = points.place
+    coords = points.place
     flag = points.flags.get(SAME_TENSOR[site])
     sources = flag.layers.get(layer, ()) if flag is not None else ()
-    if place.tp_size == 1 or not sources:
+    if coords.tp_size == 1 or not sources:
         return lambda tensor: ()
     source: Source = sources[0]
 
@@ -79,22 +79,22 @@ def piece_of_output(points: ModelPoints, site: str, layer: int) -> Callable[[Ten
         shards: Any = source.shards
         if callable(shards):
             shards = shards(tensor.detach().transpose(0, 1) if source.sequence_first else tensor.detach())
-        return () if shards == "none" else ("piece", place.tp)
+        return () if shards == "none" else ("piece", coords.tp)
 
     return piece
 
 
-def replica_of_weight(weight: Any, place: Place) -> tuple[object, ...]:
+def replica_of_weight(weight: Any, coords: RankCoordinates) -> tuple[object, ...]:
     """Return the key of this process's piece of a weight, by the marks of Megatron-Core.
 
     Data-parallel replicas have the same weight and must perturb it alike. (A DTensor knows how it is cut.)
     """
     cut: tuple[object, ...] = ()
-    if place.tp_size > 1 and getattr(weight, "tensor_model_parallel", False):
-        cut += ("piece", place.tp)
-    if place.ep_size > 1 and getattr(weight, "allreduce", True) is False:
+    if coords.tp_size > 1 and getattr(weight, "tensor_model_parallel", False):
+        cut += ("piece", coords.tp)
+    if coords.ep_size > 1 and getattr(weight, "allreduce", True) is False:
         # Expert-parallel groups are made of neighbouring data-parallel replicas.
-        cut += ("experts", place.dp % place.ep_size)
+        cut += ("experts", coords.dp % coords.ep_size)
     return cut
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...protocol import ProtocolError, Stream, encode_message, frame_pieces
 from ...protocol.messages_generated import Hello, Message, Peer
-from ..errors import said
+from ..errors import describe_error
 from ..health import ProducerHealth
 from .hub_link import HubLink, HubLinkLost
 from .hub_process import HubAddress, HubProcess
@@ -205,7 +205,7 @@ class HubConnection:
         try:
             link = HubLink(self._address, self._peer, self._received)
         except Exception as error:  # HubLinkLost, and whatever a library makes of an answer that is none.
-            self.lost(str(error) if isinstance(error, HubLinkLost) else said(error))
+            self.lost(str(error) if isinstance(error, HubLinkLost) else describe_error(error))
             return
         self._link = link
         self._came_at = time.monotonic()

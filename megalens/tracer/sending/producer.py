@@ -43,9 +43,9 @@ _STATUS_SECONDS = 1.0
 _LAST_SECONDS = 5.0
 _HUB_SECONDS = 5.0
 _MOST_REFUSALS = 3
-_WHOLE_SECONDS = 120.0
+_RECORDING_SECONDS = 120.0
 """How long a training waits at its end for its recording to be packed."""
-_TOLD_SECONDS = 3.0
+_REPORT_SECONDS = 3.0
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class Producer(Worker):
         self._configure = configure
         self._request = request
         self._streams = streams
-        self._sent = self._said_goodbye = False
+        self._sent = self._sent_goodbye = False
         self._refusals = 0
         self._scalars = ScalarQueue(self.health.warn)
         self._numbers: deque[tuple[int, str, float]] = deque(maxlen=MOST_SCALARS)
@@ -160,8 +160,8 @@ class Producer(Worker):
         """
         self._hub.last()
         super().close(timeout, finished=finished)
-        if self._said_goodbye:
-            self._thread.join(_WHOLE_SECONDS)
+        if self._sent_goodbye:
+            self._thread.join(_RECORDING_SECONDS)
         if self._thread.is_alive():
             self._hub.abort()
             self._thread.join(2.0)
@@ -208,7 +208,7 @@ class Producer(Worker):
                 last()
         if self._finished:
             self._hub.say({"type": "goodbye", "reason": "finished"})
-            self._said_goodbye = True
+            self._sent_goodbye = True
             self._wait_for_recording()
 
     def _take(self, item: Any) -> None:
@@ -256,7 +256,7 @@ class Producer(Worker):
             now = time.monotonic()
             try:
                 item = self._queue.get(
-                    timeout=max(0.0, min(heard + _LAST_SECONDS, began + _WHOLE_SECONDS) - now)
+                    timeout=max(0.0, min(heard + _LAST_SECONDS, began + _RECORDING_SECONDS) - now)
                 )
             except queue.Empty:
                 break
@@ -270,7 +270,7 @@ class Producer(Worker):
             recording = item.message.get("recording")
             if recording is not None and recording["state"] == "on":
                 heard = time.monotonic()
-                if heard - told >= _TOLD_SECONDS:
+                if heard - told >= _REPORT_SECONDS:
                     told = heard
                     size = recording.get("bytes", 0) / 1e6
                     log.warning(

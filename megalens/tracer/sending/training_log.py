@@ -17,8 +17,8 @@ from torch import Tensor
 
 from ...protocol import shown_text, stream_schema
 from ...protocol.arrow_columns import arrow_column
+from ..coordinates import to_host
 from ..errors import plain_text
-from ..place import to_host
 
 __all__ = ["AUDIT", "CHECKPOINT_BYTES", "ScalarLog", "ScalarQueue", "ScalarRow", "checkpoint_rows"]
 

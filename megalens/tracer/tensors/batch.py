@@ -148,7 +148,7 @@ class Row(NamedTuple):
     meta: RowMeta
     values: Tensor | np.ndarray
     """In the shape that ``meta`` says, or all in one row."""
-    whole: np.ndarray
+    moments: np.ndarray
     """Of the whole tensor before anything was chosen or compressed, float64 ``[11]`` as ``MOMENT_COLUMNS``;
     of this rank's piece, where there is a join.
     """
@@ -230,8 +230,8 @@ def tensors_table(
     The counts are int64 ``[rows, 2]``, NaN and infinity. ``labels`` gives the texts of a row's values.
     """
     rows = [row for each in steps for row in each.rows]
-    whole = np.array([row.whole for row in rows]).reshape(len(rows), len(MOMENT_COLUMNS))
-    counts = whole[:, NON_FINITE].astype(np.int64)
+    moments = np.array([row.moments for row in rows]).reshape(len(rows), len(MOMENT_COLUMNS))
+    counts = moments[:, NON_FINITE].astype(np.int64)
     errors: np.ndarray | None = None
     for index, row in enumerate(rows):
         if row.error is not NO_ERROR:
@@ -253,7 +253,7 @@ def tensors_table(
         arrow_column(counts[:, 0].copy()),
         arrow_column(counts[:, 1].copy()),
         same.no_errors if errors is None else arrow_column(errors),
-        *[arrow_column(np.ascontiguousarray(column)) for column in whole.T[:KNOWN]],
+        *[arrow_column(np.ascontiguousarray(column)) for column in moments.T[:KNOWN]],
     ]
     return pa.RecordBatch.from_arrays(columns, schema=stream_schema("tensors")), counts
 
@@ -266,10 +266,10 @@ def _flat(step: StepRows) -> list[np.ndarray]:
     """
     arrays = [row.values.numpy() if isinstance(row.values, Tensor) else row.values for row in step.rows]
     staged = all(isinstance(row.values, np.ndarray) for row in step.rows)
-    whole = None if step.stage is None or not staged else step.stage.whole()
+    filled = None if step.stage is None or not staged else step.stage.filled()
     # Room is given out in the order of the rows, so equal sizes mean the same memory.
-    if whole is not None and whole.size == sum([array.size for array in arrays]):
-        return [whole]
+    if filled is not None and filled.size == sum([array.size for array in arrays]):
+        return [filled]
     return [array.reshape(-1) for array in arrays]
 
 

@@ -99,11 +99,11 @@ class CompressionError:
             if rebuild is None:
                 return torch.full((3,), torch.nan, dtype=wide, device=data.device)
             small = data if stored is None else stored.reshape(len(data), -1)
-            lost, whole, counted, scale = _sums(data, small, rebuild, wide)
+            lost, total, counted, scale = _sums(data, small, rebuild, wide)
             nothing = torch.full_like(lost, torch.nan)
             positions = torch.full_like(lost, float(len(data)))
             return torch.stack(
-                (torch.where(counted > 0, lost * scale**2, nothing), whole * scale**2, positions)
+                (torch.where(counted > 0, lost * scale**2, nothing), total * scale**2, positions)
             )
 
     def fitted(self, stored: Tensor, layer: int = 0) -> float:
@@ -192,8 +192,8 @@ def compression_error(
 
 
 def _relative(data: Tensor, stored: Tensor, rebuild: _Rebuild, wide: torch.dtype) -> Tensor:
-    lost, whole, counted, _ = _sums(data, stored, rebuild, wide)
-    error = torch.where(whole > 0, (lost / whole).sqrt(), lost.sqrt())
+    lost, total, counted, _ = _sums(data, stored, rebuild, wide)
+    error = torch.where(total > 0, (lost / total).sqrt(), lost.sqrt())
     return torch.where(counted > 0, error, torch.full_like(error, torch.nan))
 
 
@@ -209,15 +209,15 @@ def _sums(
         x = piece.to(wide)
         largest = torch.maximum(largest, torch.where(x.isfinite(), x, zero).abs().amax())
     scale = torch.where(largest > 0, largest, torch.ones_like(largest))
-    lost, whole, counted = zero, zero, zero
+    lost, total, counted = zero, zero, zero
     for piece, few in pairs:
         x, small = piece.to(wide) / scale, few.to(wide) / scale
         rebuilt = rebuild(x, small)
         both = x.isfinite() & rebuilt.isfinite()
         lost = lost + torch.where(both, x - rebuilt, zero).square().sum()
-        whole = whole + torch.where(both, x, zero).square().sum()
+        total = total + torch.where(both, x, zero).square().sum()
         counted = counted + both.any()
-    return lost, whole, counted, scale
+    return lost, total, counted, scale
 
 
 def _basis(vectors: Tensor) -> tuple[Tensor, Tensor]:

@@ -210,14 +210,14 @@ class TensorTracer(Instrument):
             return
         batch.probes = probes
         # While rows wait, that all is well waits with them.
-        told = probes is not None and not (capture.holding and probes[0] == probes[1])
-        if batch.rows or told:
+        reported = probes is not None and not (capture.holding and probes.fired == probes.expected)
+        if batch.rows or reported:
             sender.put(batch)
 
     def _put_retained(self) -> None:
-        held, nbytes = self.capture.take_retained()
-        if held and self._sender is not None and self._host is not None and self._host.sends:
-            self._sender.put_retained(held, nbytes)
+        retained, nbytes = self.capture.take_retained()
+        if retained and self._sender is not None and self._host is not None and self._host.sends:
+            self._sender.put_retained(retained, nbytes)
 
     def _hand_over(self, batch: Batch | None) -> None:
         """Hand over a pass's batch, or what has gathered, so that the producer thread can begin."""

@@ -38,7 +38,7 @@ class _Pieces:
     identities: list[tuple[Any, ...]]
     values: list[np.ndarray]
     moments: np.ndarray
-    """float64 ``[rows, 11]``, as ``Row.whole``."""
+    """float64 ``[rows, 11]``, as ``Row.moments``."""
     squares: np.ndarray | None
     """float64 ``[rows, 3]`` where the compression error was measured."""
 
@@ -175,7 +175,7 @@ class Joiner:
                 )
                 return self._without(batch, len(mine))
         moments = merge_pieces(
-            np.stack([[row.whole for row in mine], *(pieces.moments for pieces in others)])
+            np.stack([[row.moments for row in mine], *(pieces.moments for pieces in others)])
         )
         # All of them in one piece of memory, the others too, so that they are sent as they lie.
         stage = self._stages.take()
@@ -205,25 +205,25 @@ class Joiner:
         meta = row.meta
         assert meta.join is not None
         pieces = [_array(row).reshape(meta.shape), *(other.values[at] for other in others)]
-        whole = join_pieces(meta.join, meta.layer, pieces, stage)
-        known = self._joined.get((meta, whole.shape))
+        stored = join_pieces(meta.join, meta.layer, pieces, stage)
+        known = self._joined.get((meta, stored.shape))
         if known is None:
             if len(self._joined) > 10_000:
                 self._joined.clear()
-            known = self._joined[meta, whole.shape] = meta._replace(shape=tuple(whole.shape), join=None)
-        return Row(known, whole, moments, self._error(row, others, at, pieces, whole))
+            known = self._joined[meta, stored.shape] = meta._replace(shape=tuple(stored.shape), join=None)
+        return Row(known, stored, moments, self._error(row, others, at, pieces, stored))
 
     def _error(
-        self, row: Row, others: Sequence[_Pieces], at: int, pieces: Sequence[np.ndarray], whole: np.ndarray
+        self, row: Row, others: Sequence[_Pieces], at: int, pieces: Sequence[np.ndarray], stored: np.ndarray
     ) -> Tensor | float:
         join = row.meta.join
         squares = [other.squares[at] for other in others if other.squares is not None]
         if join is None or row.error is NO_ERROR or len(squares) < len(others):
             return NO_ERROR
-        # Only tiles that cross the border between ranks are measured here; of all else `whole` is what was
+        # Only tiles that cross the border between ranks are measured here; of all else `stored` is what was
         # joined.
-        joined = whole if join.kernel is None else np.concatenate(pieces, join.axis)
-        return join.error_of([np.asarray(row.error), *squares], joined, whole, row.meta.layer)
+        joined = stored if join.kernel is None else np.concatenate(pieces, join.axis)
+        return join.error_of([np.asarray(row.error), *squares], joined, stored, row.meta.layer)
 
     def _read(self, rank: int, meta: Mapping[str, Any], payload: memoryview) -> _Pieces:
         number = int(meta["table"])
@@ -269,7 +269,7 @@ def pack_pieces(
         number = tables[metas] = len(tables)
         meta["rows"] = [[*identity_of(row), list(row.shape)] for row in metas]
     meta["table"] = number
-    moments = np.array([row.whole for row in rows])
+    moments = np.array([row.moments for row in rows])
     values = [_array(row) for row in rows]
     if any(row.error is not NO_ERROR for row in rows):
         meta["measured"] = True

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ...protocol import layer_name
 from ..graph_operator import compiles
-from ..graph_probes import WHOLE, end_of
+from ..graph_probes import ALL_ITEMS, end_of
 from ..own_hooks import hook_after, hook_before
 from ..passes import IPassSink, hook_passes
 from ..points import FLAGS, FlagPoints, Source
@@ -67,7 +67,7 @@ class TensorProbe:
         self.source = source
         self.scope = -1
         self.why: str | None = None
-        at = (source.item, source.keyword) if source.computed is None else (WHOLE, None)
+        at = (source.item, source.keyword) if source.computed is None else (ALL_ITEMS, None)
         self.graph = end_of(source.module, source.side, *at)
         self.rows: tuple[int, int] | None = None
         self.metas: dict[Any, list[RowMeta]] = {}
@@ -103,7 +103,7 @@ def reason_of(probe: TensorProbe) -> str:
         return probe.why or str(graph and graph.lost)
     if not probe.flag.forward:
         return "no gradient came back to it in this step"
-    if probe.scope < 0 and graph is not None and not graph.told:
+    if probe.scope < 0 and graph is not None and not graph.ran:
         return "its module was not called, or its code was compiled without probes: torch.compiler.reset() has it compiled anew"
     if probe.scope < 0 and graph is None and compiles():
         return "its module was not called, or it is compiled and tracing began without knowing: megalens.trace(…, compiled=True)"
@@ -143,7 +143,7 @@ def _hook_rows(probe: TensorProbe, module: nn.Module) -> Iterator[Any]:
             shape = next((value.shape for value in given), ())
             probe.rows = (shape[0], shape[1]) if len(shape) > 2 else None
 
-    if (graph := end_of(module, "input", WHOLE)) is not None:
+    if (graph := end_of(module, "input", ALL_ITEMS)) is not None:
         yield graph.watch(lambda given: before(module, *given))
     yield hook_before(module, before, with_kwargs=True)
 

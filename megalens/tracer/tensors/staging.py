@@ -58,7 +58,7 @@ class Stage:
         copied[...] = values
         return copied
 
-    def whole(self) -> np.ndarray | None:
+    def filled(self) -> np.ndarray | None:
         """Return everything that was allocated as one flat array; None where some of it did not fit."""
         return self._array[: self._used] if self._used == self.wanted else None
 

@@ -10,8 +10,8 @@ import numpy as np
 from torch import Tensor
 
 from ...protocol import Peaks
+from ..coordinates import to_host
 from ..moments import TYPES, measure, measure_each
-from ..place import to_host
 from ..points import Shards
 from .batch import unknown_moments
 from .pieces import Cut
@@ -58,14 +58,14 @@ def local_piece(data: Tensor) -> tuple[Tensor, Shards | None]:
     placements = getattr(data, "placements", None)
     if placements is None:
         return data, None
-    whole = data.ndim
+    axes = data.ndim
     local: Tensor = data.to_local()  # type: ignore[attr-defined]
-    axes = [placement.dim % whole for placement in placements if placement.is_shard()]
-    if not axes or axes == [0]:
+    cut = [placement.dim % axes for placement in placements if placement.is_shard()]
+    if not cut or cut == [0]:
         return local, "none"
-    if axes[-1] == whole - 1:
+    if cut[-1] == axes - 1:
         return local, "features"
-    return local, "heads" if whole == 4 else "sequence"
+    return local, "heads" if axes == 4 else "sequence"
 
 
 def in_rows(tensor: Tensor, rows: tuple[int, int] | None) -> Tensor:
@@ -120,7 +120,7 @@ def moments_of_each(data: Tensor) -> np.ndarray:
 
 
 def moments_of(parts: Sequence[Tensor]) -> np.ndarray:
-    """Measure the parts of a tensor; float64 ``[parts, 11]`` as ``Row.whole``, perhaps still copying."""
+    """Measure the parts of a tensor; float64 ``[parts, 11]`` as ``Row.moments``, perhaps still copying."""
     if not parts[0].is_floating_point():
         return unknown_moments(len(parts))
     rows = measure([part if part.dtype in TYPES else part.float() for part in parts])

@@ -58,28 +58,28 @@ class LossScale:
             raise TracerError(
                 f"loss_scale must be a GradScaler, a number or a function that gives it, got {source!r:.100}."
             )
-        self._said = source is not None
+        self._known = source is not None
         self._heard = self._several = False
 
     def begin(self) -> None:
         """Read the scale of the step that begins."""
         self._heard = False
-        self.now = _kept(self._get())
+        self.now = _copied(self._get())
 
     def unknown(self, half: bool) -> bool:
         """Return whether a scale that is not known may be in the gradients.
 
         A model in float16 (``half``) has one, and of two scalers it is unknown which applies to a gradient.
         """
-        return self._several or (half and not self._said)
+        return self._several or (half and not self._known)
 
     def hear(self, scaler: Any) -> None:
         """Take a scaler that has just multiplied a loss."""
         if scaler.is_enabled():
             self._several = self._several or self._scaler not in (None, scaler)
-            self._scaler, self._said = scaler, True
+            self._scaler, self._known = scaler, True
             if not self._heard:
-                self._heard, self.now = True, _kept(self._of_scaler())
+                self._heard, self.now = True, _copied(self._of_scaler())
 
     @property
     def skips(self) -> bool:
@@ -99,7 +99,7 @@ class LossScale:
         return self._scaler.get_scale() if scale is None else scale
 
 
-def _kept(scale: Any) -> Scale:
+def _copied(scale: Any) -> Scale:
     # A scaler writes the next one into the same tensor.
     return scale.detach().clone() if isinstance(scale, Tensor) else float(scale)
 
@@ -272,7 +272,7 @@ class GradientMoment:
         self._end: BackwardEnd | None = None
         self._knows_steps = False
         if ready is not None:
-            self._remove.append(ready(lambda: self._spent(self._said)))
+            self._remove.append(ready(lambda: self._spent(self._ready)))
             return
         self._end = BackwardEnd(
             roots,
@@ -325,7 +325,7 @@ class GradientMoment:
         for call in remove:
             call()
 
-    def _said(self) -> None:
+    def _ready(self) -> None:
         if self._on and self._complete:
             self._measure("pre_clip", divide=False)
 

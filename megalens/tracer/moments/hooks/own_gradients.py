@@ -59,10 +59,10 @@ class OwnGradients:
         self._stop: Callable[[], None] | None = None
         # Of each name its rows, one for each call.
         self._reduced: dict[int, list[Tensor]] = {}
-        whole = [
+        plain = [
             each for each in zip(ids, params, strict=True) if not hasattr(each[1].parameter, "placements")
         ]
-        self._gradients = ParamRows([at for at, _ in whole], [point.gradient for _, point in whole])
+        self._gradients = ParamRows([at for at, _ in plain], [point.gradient for _, point in plain])
         self._warn = warn
         self._due: Collection[str] = ()
         self._last: list[tuple[list[int], Tensor]] = []

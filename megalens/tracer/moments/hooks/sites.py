@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...graph_probes import WHOLE, end_of, passes_of
+from ...graph_probes import ALL_ITEMS, end_of, passes_of
 from ...own_hooks import hook_after, hook_before
 from ...passes import when_backpropagated
 from .. import measure, measure_natively
@@ -212,19 +212,21 @@ class Sites:
     def _in_graph(self, probe: MomentProbe) -> Iterator[Any]:
         """Watch a module's ends in compiled code, where no hook of it runs."""
         for side, end in (("input", probe.input), ("output", probe.output)):
-            graph = None if end is None else end_of(probe.module, side, 0 if end.of is None else WHOLE)
+            graph = None if end is None else end_of(probe.module, side, 0 if end.of is None else ALL_ITEMS)
             if graph is not None and end is not None:
-                yield graph.watch(self._told(end), self._told_gradient(end) if end.backward else None)
+                yield graph.watch(
+                    self._value_watcher(end), self._gradient_watcher(end) if end.backward else None
+                )
 
-    def _told(self, end: End) -> Callable[[Any], None]:
-        def told(seen: Any) -> None:
+    def _value_watcher(self, end: End) -> Callable[[Any], None]:
+        def watch(seen: Any) -> None:
             # In a backward pass it is computed again.
             if not self.paused and self._trains and torch._C._current_graph_task_id() == -1:
                 self._spent(lambda: self._look_out(end, seen))
 
-        return told
+        return watch
 
-    def _told_gradient(self, end: End) -> Callable[[Tensor], None]:
+    def _gradient_watcher(self, end: End) -> Callable[[Tensor], None]:
         return lambda gradient: None if self.paused else self._spent(lambda: self._gradient(end, gradient))
 
     def _look_in(self, end: End, args: Any, kwargs: Any) -> Any:

@@ -18,7 +18,7 @@ _HEADER = struct.Struct("<4sIIQ")
 _MAGIC = b"MLC1"
 _META_BYTES = 4 << 20
 _PAYLOAD_BYTES = 1 << 30
-_STRANGER_BYTES = 4096
+_UNPROVED_BYTES = 4096
 _READ_BYTES = 1 << 20
 
 _EARLY_BYTES = 64 << 20
@@ -82,7 +82,7 @@ class MessageKind(enum.IntEnum):
     CHALLENGE = 1
     ANSWER = 2
     WELCOME = 3
-    BEAT = 4
+    HEARTBEAT = 4
     HUB = 5
     PREPARE = 6
     READY = 7
@@ -90,7 +90,7 @@ class MessageKind(enum.IntEnum):
     COMMIT = 9
     ABORT = 10
     INSTRUMENT = 11
-    BYE = 12
+    SHUTDOWN = 12
 
 
 class ChannelError(ConnectionError):
@@ -195,7 +195,7 @@ class Channel:
     def _begin(self) -> None:
         magic, kind, meta, payload = _HEADER.unpack(self._head)
         self._head = bytearray()
-        limits = (_META_BYTES, _PAYLOAD_BYTES) if self.trusted else (_STRANGER_BYTES, 0)
+        limits = (_META_BYTES, _PAYLOAD_BYTES) if self.trusted else (_UNPROVED_BYTES, 0)
         if magic != _MAGIC or meta > limits[0] or payload > limits[1]:
             raise ChannelError("something else than a process of this job is at the other end")
         try:

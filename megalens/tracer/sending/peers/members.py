@@ -18,10 +18,10 @@ from typing import Any, TypedDict
 from torch import distributed
 
 from ....protocol.messages_generated import Dropped, Probes, RankCondition, RankPlace, RankState
-from ...place import Place
+from ...coordinates import RankCoordinates
 from .channel import Channel, ChannelError, Message, MessageKind
 
-__all__ = ["Beat", "Members", "PeerListener", "Rendezvous"]
+__all__ = ["Heartbeat", "Members", "PeerListener", "Rendezvous"]
 
 _SILENT_SECONDS = 2.0
 
@@ -43,9 +43,9 @@ _CONNECT_SECONDS = 2.0
 class Handshake:
     """One process's side of a mutual proof of the job's secret, which itself never crosses the wire."""
 
-    def __init__(self, secret: str, place: Place) -> None:
+    def __init__(self, secret: str, coords: RankCoordinates) -> None:
         self._secret = secret.encode()
-        self._place = place
+        self._coords = coords
 
     @staticmethod
     def challenge() -> str:
@@ -53,13 +53,13 @@ class Handshake:
 
     def answer(self, theirs: str, mine: str) -> dict[str, Any]:
         """Return the answer to a challenge: who this is, proof of the secret, and a challenge in return."""
-        place, host = self._place, socket.gethostname()
+        coords, host = self._coords, socket.gethostname()
         return {
-            "rank": place.rank,
-            "name": f"{place.name} on {host}"[:200],
-            "place": place.to_message(host),
+            "rank": coords.rank,
+            "name": f"{coords.name} on {host}"[:200],
+            "place": coords.to_message(host),
             "challenge": mine,
-            "proof": self._proof("member", theirs, place.rank),
+            "proof": self._proof("member", theirs, coords.rank),
         }
 
     def check_answer(self, message: Message, challenge: str) -> int:
@@ -78,7 +78,7 @@ class Handshake:
 
     def check_welcome(self, message: Message, mine: str) -> None:
         """Check the leader's proof; raises :class:`ChannelError` without the secret."""
-        proof = self._proof("leader", mine, self._place.rank)
+        proof = self._proof("leader", mine, self._coords.rank)
         if message.kind is not MessageKind.WELCOME or not hmac.compare_digest(
             proof, str(message.meta["proof"])
         ):
@@ -107,7 +107,7 @@ class PeerListener:
 
     def __init__(
         self,
-        place: Place,
+        coords: RankCoordinates,
         rendezvous: Rendezvous,
         selector: selectors.BaseSelector,
         *,
@@ -115,14 +115,14 @@ class PeerListener:
         listens: bool,
         came: Callable[[int, Channel, Mapping[str, Any] | None], None],
     ) -> None:
-        self._place = place
+        self._coords = coords
         self._rendezvous = rendezvous
         self._selector = selector
         self._wanted = frozenset(wanted)
         self._listens = listens
         self._came = came
         self._handshake: Handshake | None = None
-        self._strangers: dict[Channel, tuple[str, float]] = {}
+        self._unproved: dict[Channel, tuple[str, float]] = {}
         self._dialled: dict[Channel, tuple[int, str]] = {}
         self._retry_at: dict[int, float] = {}
         self.listener: socket.socket | None = None
@@ -130,21 +130,21 @@ class PeerListener:
     @property
     def waiting(self) -> list[Channel]:
         """Connections whose other side is not proved."""
-        return [*self._strangers, *self._dialled]
+        return [*self._unproved, *self._dialled]
 
     def late(self) -> list[Channel]:
         """Return the connections on which no proof came in time."""
         now = time.monotonic()
-        return [channel for channel, (_, until) in self._strangers.items() if now > until]
+        return [channel for channel, (_, until) in self._unproved.items() if now > until]
 
     def meet(self, connected: Collection[int]) -> None:
         """Find those who are not connected yet. Never waits for the store."""
         try:
             if self._handshake is None:
-                secret = self._rendezvous.secret(self._place.rank)
+                secret = self._rendezvous.secret(self._coords.rank)
                 if secret is None:
                     return
-                self._handshake = Handshake(secret, self._place)
+                self._handshake = Handshake(secret, self._coords)
             if self._listens and self.listener is None:
                 self._listen()
             dialling = {rank for rank, _ in self._dialled.values()}
@@ -169,7 +169,7 @@ class PeerListener:
             return None
         channel = Channel(sock)
         challenge = Handshake.challenge()
-        self._strangers[channel] = (challenge, time.monotonic() + _ANSWER_SECONDS)
+        self._unproved[channel] = (challenge, time.monotonic() + _ANSWER_SECONDS)
         self._selector.register(channel, selectors.EVENT_READ, channel)
         channel.put(MessageKind.CHALLENGE, {"challenge": challenge})
         return channel
@@ -179,7 +179,7 @@ class PeerListener:
 
         Raises :class:`ChannelError` when the other side does not know the job's secret.
         """
-        if channel in self._strangers:
+        if channel in self._unproved:
             self._judge(channel, message)
         elif channel in self._dialled:
             self._introduce(channel, message)
@@ -189,7 +189,7 @@ class PeerListener:
 
     def forget(self, channel: Channel) -> None:
         """Wait no more for proof."""
-        self._strangers.pop(channel, None)
+        self._unproved.pop(channel, None)
         self._dialled.pop(channel, None)
 
     def close(self) -> None:
@@ -206,7 +206,7 @@ class PeerListener:
         )
         self.listener.setblocking(False)
         self._selector.register(self.listener, selectors.EVENT_READ)
-        self._rendezvous.tell(f"address/{self._place.rank}", f"{host} {self.listener.getsockname()[1]}")
+        self._rendezvous.tell(f"address/{self._coords.rank}", f"{host} {self.listener.getsockname()[1]}")
 
     def _dial(self, rank: int, address: str) -> None:
         host, port = address.split(" ")
@@ -219,11 +219,11 @@ class PeerListener:
         self._selector.register(channel, selectors.EVENT_READ, channel)
 
     def _judge(self, channel: Channel, message: Message) -> None:
-        challenge, _ = self._strangers[channel]
+        challenge, _ = self._unproved[channel]
         assert self._handshake is not None
         rank = self._handshake.check_answer(message, challenge)
         theirs = str(message.meta["challenge"])
-        del self._strangers[channel]
+        del self._unproved[channel]
         channel.trusted = True
         channel.put(MessageKind.WELCOME, self._handshake.welcome(rank, theirs))
         self._came(rank, channel, message.meta)
@@ -298,12 +298,12 @@ class Rendezvous:
             return "127.0.0.1"
 
 
-class _Beat(TypedDict):
+class _RequiredHeartbeat(TypedDict):
     state: RankCondition
     step: int
 
 
-class Beat(_Beat, total=False):
+class Heartbeat(_RequiredHeartbeat, total=False):
     """What every process sends to rank 0 twice a second; the rest as in its ``status``."""
 
     not_applied: int
@@ -318,7 +318,7 @@ class _Entry:
     name: str
     place: RankPlace
     heard: float = field(default_factory=time.monotonic)
-    beat: Beat = field(default_factory=lambda: Beat(state="idle", step=0))
+    heartbeat: Heartbeat = field(default_factory=lambda: Heartbeat(state="idle", step=0))
     gone: RankCondition | None = None
 
 
@@ -332,14 +332,16 @@ class Members:
         """Note that a process has joined, perhaps not for the first time."""
         self._entries[rank] = _Entry(name[:200], place)
 
-    def heard(self, rank: int, beat: Beat) -> None:
+    def heard(self, rank: int, heartbeat: Heartbeat) -> None:
         """Take a heartbeat; raises ``ValueError`` where it lacks a field."""
-        if not beat.keys() >= _Beat.__required_keys__:
-            raise ValueError(f"a sign of life lacks {', '.join(_Beat.__required_keys__ - beat.keys())}")
+        if not heartbeat.keys() >= _RequiredHeartbeat.__required_keys__:
+            raise ValueError(
+                f"a heartbeat lacks {', '.join(_RequiredHeartbeat.__required_keys__ - heartbeat.keys())}"
+            )
         entry = self._entries.get(rank)
         if entry is not None:
             entry.heard = time.monotonic()
-            entry.beat = beat
+            entry.heartbeat = heartbeat
 
     def left(self, rank: int, finished: bool) -> None:
         """Note that a process went, after a shutdown message (``finished``) or without one."""
@@ -362,9 +364,9 @@ class Members:
         entry = self._entries.get(rank)
         return entry.name if entry is not None else f"rank {rank}"
 
-    def beats(self) -> dict[int, Beat]:
+    def heartbeats(self) -> dict[int, Heartbeat]:
         """Return the last heartbeat of every process that came."""
-        return {rank: entry.beat for rank, entry in sorted(self._entries.items())}
+        return {rank: entry.heartbeat for rank, entry in sorted(self._entries.items())}
 
     def places(self) -> list[RankPlace]:
         return [entry.place.copy() for _, entry in sorted(self._entries.items())]
@@ -380,8 +382,8 @@ class Members:
                 {
                     "rank": rank,
                     "name": entry.name,
-                    "state": entry.gone or ("silent" if silent else entry.beat["state"]),
-                    "step": entry.beat["step"],
+                    "state": entry.gone or ("silent" if silent else entry.heartbeat["state"]),
+                    "step": entry.heartbeat["step"],
                     "seconds": round(seconds, 3),
                 }
             )

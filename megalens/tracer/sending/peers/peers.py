@@ -14,17 +14,17 @@ from typing import Any, cast
 import numpy as np
 
 from ....protocol import ProtocolError
-from ...place import Place
+from ...coordinates import RankCoordinates
 from .agreement import Agreement, Proposal
 from .channel import Channel, ChannelError, Message, MessageKind, Outbox
-from .members import Beat, Members, PeerListener, Rendezvous
+from .members import Heartbeat, Members, PeerListener, Rendezvous
 from .schedule import Schedule
 
 __all__ = ["Peers"]
 
 log = logging.getLogger("megalens")
 
-_BEAT_SECONDS = 0.5
+_HEARTBEAT_SECONDS = 0.5
 _TICK_SECONDS = 0.25
 _BUSY_TICK_SECONDS = 0.02
 _ORPHAN_SECONDS = 5.0
@@ -36,7 +36,7 @@ class Peers:
 
     Parameters
     ----------
-    beat : callable
+    heartbeat : callable
         Gives the heartbeat of this process. Called in the peers' thread.
     received : callable
         Takes a message of an instrument on another rank: rank, instrument's name, description, payload.
@@ -51,49 +51,49 @@ class Peers:
 
     def __init__(
         self,
-        place: Place,
+        coords: RankCoordinates,
         rendezvous: Rendezvous,
         schedule: Schedule[Any],
         *,
-        beat: Callable[[], Beat],
+        heartbeat: Callable[[], Heartbeat],
         received: Callable[[int, str, dict[str, Any], memoryview], None],
         hub: Callable[[dict[str, Any]], None],
         changed: Callable[[], None],
         lost: Callable[[], None] = lambda: None,
     ) -> None:
-        self._place = place
+        self._coords = coords
         self._rendezvous = rendezvous
         self._schedule = schedule
-        self._beat, self._received, self._hub, self._changed = beat, received, hub, changed
+        self._heartbeat, self._received, self._hub, self._changed = heartbeat, received, hub, changed
         self._lost = lost
         self._outbox = Outbox(self._put, lost)
         self.members = Members()
-        self.agreement = Agreement(schedule, self) if place.rank == 0 else None
+        self.agreement = Agreement(schedule, self) if coords.rank == 0 else None
         self._selector = selectors.DefaultSelector()
         self._wake, self._waker = socket.socketpair()
         self._wake.setblocking(False)
         self._waker.setblocking(False)
         self._selector.register(self._wake, selectors.EVENT_READ)
         self._links: dict[int, Channel] = {}
-        self._wanted = {rank for rank in (0, place.tp_ranks[0]) if rank != place.rank}
+        self._wanted = {rank for rank in (0, coords.tp_ranks[0]) if rank != coords.rank}
         self._listener = PeerListener(
-            place,
+            coords,
             rendezvous,
             self._selector,
             wanted=self._wanted,
-            listens=place.rank == 0 or (place.leads and len(place.tp_ranks) > 1),
+            listens=coords.rank == 0 or (coords.leads and len(coords.tp_ranks) > 1),
             came=self._let_in,
         )
         self._hub_message: dict[str, Any] | None = None
-        self._beat_at = 0.0
+        self._heartbeat_at = 0.0
         self._orphan_since: float | None = None
         self._states: list[Any] = []
         self._closing = False
         self._close_at = 0.0
         self._quitting = False
-        if place.rank == 0:
+        if coords.rank == 0:
             self.members.came(
-                0, f"{place.name} on {socket.gethostname()}", place.to_message(socket.gethostname())
+                0, f"{coords.name} on {socket.gethostname()}", coords.to_message(socket.gethostname())
             )
         self._thread = threading.Thread(target=self._run, name="megalens-peers", daemon=True)
         self._thread.start()
@@ -126,7 +126,7 @@ class Peers:
         """Wait until every process of the job has shut down or is gone; on rank 0 only."""
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline and self._thread.is_alive():
-            if self.members.all_left(self._place.world_size, but=self._place.rank):
+            if self.members.all_left(self._coords.world_size, but=self._coords.rank):
                 return
             time.sleep(0.02)
 
@@ -144,7 +144,7 @@ class Peers:
         return {rank: self.members.name(rank) for rank in self._links}
 
     def complete(self) -> bool:
-        return len(self.members.places()) == self._place.world_size
+        return len(self.members.places()) == self._coords.world_size
 
     def tell(self, rank: int, kind: MessageKind, meta: Mapping[str, Any]) -> None:
         """Send a message to one process."""
@@ -228,8 +228,8 @@ class Peers:
         match message.kind:
             case MessageKind.INSTRUMENT:
                 self._received(rank, str(meta["instrument"]), meta, message.payload)
-            case MessageKind.BEAT if agreement is not None:
-                self.members.heard(rank, cast(Beat, meta))
+            case MessageKind.HEARTBEAT if agreement is not None:
+                self.members.heard(rank, cast(Heartbeat, meta))
             case MessageKind.READY if agreement is not None:
                 agreement.ready(rank, int(meta["number"]), int(meta["first"]))
             case MessageKind.REFUSE if agreement is not None:
@@ -244,7 +244,7 @@ class Peers:
                 self._schedule.abort(int(meta["number"]))
             case MessageKind.HUB:
                 self._hub(meta)
-            case MessageKind.BYE:
+            case MessageKind.SHUTDOWN:
                 self.members.left(rank, finished=True)
                 self._drop(channel)
             case _:
@@ -271,7 +271,7 @@ class Peers:
                 self._schedule.abort_all()
                 self._schedule.resume_listening()
                 self._orphan_since = None
-                self._beat_at = 0.0
+                self._heartbeat_at = 0.0
             # What was on its way when an old connection broke may not have arrived.
             self._lost()
             return
@@ -300,9 +300,9 @@ class Peers:
         now = time.monotonic()
         for channel in self._listener.late():
             self._drop(channel)
-        if now - self._beat_at >= _BEAT_SECONDS:
-            self._beat_at = now
-            self._sign_of_life()
+        if now - self._heartbeat_at >= _HEARTBEAT_SECONDS:
+            self._heartbeat_at = now
+            self._send_heartbeat()
         if self.agreement is not None:
             self.agreement.tick()
             states = [state["state"] for state in self.members.states()]
@@ -317,18 +317,18 @@ class Peers:
         if self._closing and (not self._outbox.waiting or now - self._close_at > _EARLY_SECONDS):
             self._part()
 
-    def _sign_of_life(self) -> None:
-        beat = self._beat()
+    def _send_heartbeat(self) -> None:
+        heartbeat = self._heartbeat()
         if self.agreement is not None:
-            self.members.heard(0, beat)
+            self.members.heard(0, heartbeat)
         elif 0 in self._links:
-            self.tell(0, MessageKind.BEAT, beat)
+            self.tell(0, MessageKind.HEARTBEAT, heartbeat)
 
     def _part(self) -> None:
         """Send shutdown messages once everything has been sent, as far as the others take it."""
         for channel in list(self._links.values()):
             with contextlib.suppress(ChannelError):
-                channel.put(MessageKind.BYE, {})
+                channel.put(MessageKind.SHUTDOWN, {})
                 channel.flush()
         deadline = time.monotonic() + 1.0
         while time.monotonic() < deadline and any(channel.waiting for channel in self._links.values()):

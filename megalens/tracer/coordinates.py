@@ -8,7 +8,7 @@ from torch import Tensor, empty
 
 from ..protocol.messages_generated import RankPlace
 
-__all__ = ["Place", "to_host"]
+__all__ = ["RankCoordinates", "to_host"]
 
 
 def to_host(data: Tensor) -> Tensor:
@@ -18,7 +18,7 @@ def to_host(data: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Place:
+class RankCoordinates:
     """Coordinates of one process in the job, each counted from 0, and the sizes of their axes.
 
     Attributes

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..tracer import Place, Shards
+from ..tracer import RankCoordinates, Shards
 
-__all__ = ["cuts_input", "cuts_output", "input_shards", "mesh_place", "output_shards", "torch_place"]
+__all__ = ["cuts_input", "cuts_output", "input_shards", "mesh_place", "output_shards", "torch_coordinates"]
 
 
 # How ``parallelize_module`` lays a module's input and output out over the tensor-parallel ranks.
@@ -85,7 +85,7 @@ def _first(layouts: Any) -> Any | None:
     return first if hasattr(first, "is_shard") else None
 
 
-def torch_place(model: nn.Module) -> Place:
+def torch_coordinates(model: nn.Module) -> RankCoordinates:
     """Return the coordinates of this process, from the model's own parameters and wrappers.
 
     The tensor-parallel group is that over which ``parallelize_module`` has spread the parameters; the
@@ -95,7 +95,7 @@ def torch_place(model: nn.Module) -> Place:
     """
     distributed = torch.distributed
     if not (distributed.is_available() and distributed.is_initialized()):
-        return Place()
+        return RankCoordinates()
     rank, world = distributed.get_rank(), distributed.get_world_size()
     replicas = _sharded_mesh(model)
     tp, tp_ranks = _tensor_group(model, replicas) or (0, (rank,))
@@ -106,17 +106,19 @@ def torch_place(model: nn.Module) -> Place:
     elif group is not None:
         dp, dp_size = distributed.get_rank(group), distributed.get_world_size(group)
     else:
-        # Neighbours differ in the tensor-parallel place first where that group's ranks are neighbours, in the
+        # Neighbours differ in the tensor-parallel index first where that group's ranks are neighbours, in the
         # replica else.
         stride = tp_ranks[1] - tp_ranks[0] if size > 1 else 1
         dp, dp_size = rank // (stride * size) * stride + rank % stride, world // size
-    return Place(
+    return RankCoordinates(
         rank=rank, tp=tp, dp=dp, tp_ranks=tp_ranks, world_size=world, tp_size=size, dp_size=max(dp_size, 1)
     )
 
 
-def mesh_place(mesh: Any, *, tp: str = "tp", pp: str = "pp", dp: str | tuple[str, ...] = "dp") -> Place:
-    """Return the place of this process in a device mesh, for ``megalens.trace(..., place=mesh_place(mesh))``.
+def mesh_place(
+    mesh: Any, *, tp: str = "tp", pp: str = "pp", dp: str | tuple[str, ...] = "dp"
+) -> RankCoordinates:
+    """Return the coordinates of this process in a device mesh, for ``megalens.trace(..., place=mesh_place(mesh))``.
 
     Parameters
     ----------
@@ -140,7 +142,7 @@ def mesh_place(mesh: Any, *, tp: str = "tp", pp: str = "pp", dp: str | tuple[str
     dp_at, dp_size = along(*((dp,) if isinstance(dp, str) else dp))
     own = [slice(None) if name == tp else index for name, index in zip(names, at, strict=True)]
     rank = torch.distributed.get_rank()
-    return Place(
+    return RankCoordinates(
         rank=rank,
         tp=tp_at,
         pp=pp_at,
