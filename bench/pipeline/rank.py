@@ -21,7 +21,7 @@ from megalens.demo.model import Block, GPTConfig
 from megalens.instruments.pipeline import DynamicSchedule
 from megalens.instruments.pipeline.plan_type import Placement
 from megalens.instruments.pipeline.stages.link import Link
-from megalens.tracer.place import Place
+from megalens.tracer import Place
 
 WIDTH = 8
 _SIZES = GPTConfig(hidden=256, sequence=128)

@@ -18,7 +18,7 @@ from bench.pipeline.modules import TimedStage
 from megalens.demo.model import Block, GPTConfig
 from megalens.instruments.pipeline import DynamicSchedule
 from megalens.instruments.pipeline.split import SplitLayout, SplitTraining
-from megalens.tracer.place import Place
+from megalens.tracer import Place
 
 WIDTH = 8
 _SIZES = GPTConfig(hidden=256, sequence=128)

@@ -8,7 +8,7 @@ from .layer_roles import Mixture
 from .megatron_core import MegatronAdapter
 from .structure import GPT_TABLE, StructureAdapter
 from .table import sites_of
-from .torch_place import mesh_place, torch_place
+from .torch_coordinates import mesh_place, torch_coordinates
 
 if TYPE_CHECKING:
     from ..api.callback import MegalensCallback
@@ -25,7 +25,7 @@ __all__ = [
     "find_moments",
     "mesh_place",
     "sites_of",
-    "torch_place",
+    "torch_coordinates",
 ]
 
 

@@ -13,7 +13,7 @@ from ..tracer import FlagPoints, ModelPoints, SitePoints, Source, TracerError
 from .layer_sources import EXPERT_FLAGS, LAYER_FLAGS, LayerSources
 from .sizes import model_sizes, unwrapped
 from .table import LayerTable, below, find, path_and_item, sites_of
-from .torch_place import torch_place
+from .torch_coordinates import torch_coordinates
 
 __all__ = ["Adapter"]
 
@@ -51,9 +51,7 @@ class Adapter(LayerTable):
         return self.points_of(model, {i: (layer, self) for i, layer in enumerate(self._layers(body))})
 
     def points_of(self, model: nn.Module, layers: Mapping[int, tuple[nn.Module, LayerTable]]) -> ModelPoints:
-        """Return the trace points of ``model``, given its layers, each with the table that says what is in
-        it.
-        """
+        """Return the trace points of ``model``, given its layers with their tables."""
         body = unwrapped(model)
         sizes = model_sizes(body, self.heads, self.kv_heads, below(body, self.tokens))
         sources = {i: LayerSources(table, layer, sizes) for i, (layer, table) in layers.items()}
@@ -69,7 +67,7 @@ class Adapter(LayerTable):
         tokens = self._input_tokens(body)
         flags["InputTokens"] = FlagPoints({EMBEDDING: tokens} if tokens else {}, self._unnamed("InputTokens"))
         described = sizes.to_message(type(body).__name__, self.name, len(layers))
-        return ModelPoints((model,), described, flags, _sites(layers), torch_place(model))
+        return ModelPoints((model,), described, flags, _sites(layers), torch_coordinates(model))
 
     def _input_tokens(self, body: nn.Module) -> tuple[Source, ...]:
         embedding = below(body, self.tokens)
@@ -101,7 +99,7 @@ class Adapter(LayerTable):
         return list(found)
 
     def _misfit(self, body: nn.Module) -> str | None:
-        """Return what of the table ``body`` has not; None where it has everything."""
+        """Return what of the table ``body`` lacks; None where it has everything."""
         layers = self._layers(body)
         outside = [path_and_item(path)[0] for path in self.paths("tokens", "positions")]
         if not layers or any(find(body, path) is None for path in outside):

@@ -1,5 +1,7 @@
-"""The moment at which a process's own gradients are whole, and not yet reduced over data-parallel processes:
-with Megatron-Core's DDP, with ``fully_shard``, and with torch's DDP where gradients lie in its buckets.
+"""The moment at which a process's own gradients are complete, before their data-parallel reduction.
+
+It is known with Megatron-Core's DDP, with ``fully_shard``, and with torch's DDP where gradients lie in its
+buckets.
 """
 
 from __future__ import annotations
@@ -22,8 +24,9 @@ Then = Callable[[nn.Parameter, Tensor], None]
 
 
 def before_reduction(chunks: Sequence[nn.Module]) -> BeforeReduction | None:
-    """Return the moment; None where none of these reduces gradients. What is called then must not raise.
-    Under ``fully_shard`` a gradient is that of the whole parameter.
+    """Return the moment; None where none of these reduces gradients.
+
+    What is called then must not raise. Under ``fully_shard`` a gradient is that of the complete parameter.
     """
     groups = [group for chunk in chunks for group in _bucket_groups(chunk)]
     if groups:
@@ -38,15 +41,13 @@ def before_reduction(chunks: Sequence[nn.Module]) -> BeforeReduction | None:
 
 
 def _sharding() -> tuple[type, ...]:
-    """Return what ``fully_shard`` makes of a module; nothing with a torch that is too old or has no
-    distributed package.
-    """
+    """Return what ``fully_shard`` makes of a module; nothing with a torch that lacks it."""
     kind = getattr(getattr(distributed, "fsdp", None), "FSDPModule", None)
     return () if kind is None else (kind,)
 
 
 def _bucket_groups(chunk: Any) -> Iterator[Any]:
-    """Give what Megatron-Core's DDP reduces together; it may lie below what wraps it."""
+    """Give what Megatron-Core's DDP reduces together; it may lie below a wrapper."""
     while isinstance(chunk, nn.Module):
         for name in ("bucket_groups", "expert_parallel_bucket_groups"):
             for group in getattr(chunk, name, ()):
@@ -56,8 +57,8 @@ def _bucket_groups(chunk: Any) -> Iterator[Any]:
 
 
 def _megatron(groups: Sequence[Any], then: Then) -> Stop:
-    """Stand in for the method of each of these very groups that begins their reduction."""
-    stops = [_stand_in(group, then) for group in groups]
+    """Replace, on each of these very groups, the method that begins their reduction."""
+    stops = [_replaced(group, then) for group in groups]
 
     def stop() -> None:
         for each in stops:
@@ -66,7 +67,7 @@ def _megatron(groups: Sequence[Any], then: Then) -> Stop:
     return stop
 
 
-def _stand_in(group: Any, then: Then) -> Stop:
+def _replaced(group: Any, then: Then) -> Stop:
     start = getattr(group, _START)
     active = True
 
@@ -109,11 +110,11 @@ def _in_buckets(replicas: Sequence[nn.Module], then: Then) -> Stop:
 
 
 def _fully_sharded(then: Then) -> Stop:
-    """Stand in for the function by which ``fully_shard`` reduces gradients, whoever's they are."""
+    """Replace the function by which ``fully_shard`` reduces gradients, of any model."""
     # torch gives no hook there.
-    from torch.distributed.fsdp._fully_shard import _fsdp_param_group as place
+    from torch.distributed.fsdp._fully_shard import _fsdp_param_group as fsdp
 
-    reduce = getattr(place, _REDUCE)
+    reduce = getattr(fsdp, _REDUCE)
     active = True
 
     @functools.wraps(reduce)
@@ -126,8 +127,8 @@ def _fully_sharded(then: Then) -> Stop:
     def stop() -> None:
         nonlocal active
         active = False
-        if getattr(place, _REDUCE) is reduced:
-            setattr(place, _REDUCE, reduce)
+        if getattr(fsdp, _REDUCE) is reduced:
+            setattr(fsdp, _REDUCE, reduce)
 
-    setattr(place, _REDUCE, reduced)
+    setattr(fsdp, _REDUCE, reduced)
     return stop

@@ -1,4 +1,4 @@
-"""Finding the adapter of a model, or saying what to fill in."""
+"""Finds the adapter of a model, or says what to fill in."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _INSTEAD = {"qkv": ("q", "k", "v"), "fc1": ("gate_up", "gate", "up")}
 
 # The table of a model that is not recognised, filled in as far as its structure tells.
 def sketch(body: nn.Module) -> str:
-    """Return Python that makes an ``Adapter``. It is complete as it stands: what was not found is a comment."""
+    """Return Python that makes an ``Adapter``; what was not found is a comment."""
     stack, roles = _most_likely(body)
     tokens = embeddings_of(body, stack, "")[0] if stack else None
     path = f"{stack}.{{i}}" if stack else "blocks.{i}"
@@ -86,7 +86,7 @@ def _line(entry: str, value: str, says: str, *, known: bool = True) -> str:
 
 
 def _most_likely(body: nn.Module) -> tuple[str, LayerRoles]:
-    """Return the path of the list that most probably holds the layers, and what was found in the first."""
+    """Return the path of the list that most probably has the layers, and the roles in the first."""
     best: tuple[int, str, LayerRoles] = (0, "", LayerRoles())
     for path, stack in body.named_modules():
         if not path or not isinstance(stack, (nn.ModuleList, nn.Sequential)) or not len(stack):
@@ -115,10 +115,7 @@ _NOWHERE = {
 def find_adapter(model: nn.Module | Sequence[nn.Module]) -> Adapter | MegatronAdapter | StructureAdapter:
     """Return the ready adapter that fits ``model``, or the list of model chunks of a pipeline stage.
 
-    Raises
-    ------
-    TracerError
-        When none does, with the model's module names and the table to fill in.
+    Raises ``TracerError`` when none does, with the model's module names and the table to fill in.
     """
     for adapter in ADAPTERS:
         if isinstance(adapter, MegatronAdapter):
@@ -151,23 +148,9 @@ def find_moments(
     *,
     every_module: bool = False,
 ) -> MomentPoints:
-    """Return what there is to measure in ``model``.
+    """Return what there is to measure in ``model``; raises ``TracerError`` when that is unknown.
 
-    Parameters
-    ----------
-    model, optimizer
-        As :func:`megalens.log_statistics` takes them.
-    points : ModelPoints
-        Where the layers are and where this process stands.
-    adapter : optional
-        One of the user's own, which is asked first where it has ``statistics_points``.
-    every_module : bool
-        As for :class:`TorchMoments`.
-
-    Raises
-    ------
-    TracerError
-        When nobody knows.
+    ``adapter`` is the user's own, which is asked first where it has ``statistics_points``.
     """
     own = [adapter] if hasattr(adapter, "statistics_points") else []
     plain = TorchMoments(points, every_module=every_module)

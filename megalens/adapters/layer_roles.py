@@ -1,4 +1,4 @@
-"""Which module of a transformer layer is what, told by how its modules fit together."""
+"""Which module of a transformer layer is what, by how its modules fit together."""
 
 from __future__ import annotations
 
@@ -42,12 +42,10 @@ class Mixture:
     Attributes
     ----------
     block : str
-        What holds router and experts; its output is that of all of them together. Empty where it is the layer
-        itself.
+        What contains router and experts; its output is that of all of them together. Empty where it is the
+        layer itself.
     experts : str
         The experts: a list of modules, or one module whose weights have the expert as their first axis.
-    count : int
-        How many experts there are.
     router : str or None
         What gives each token a number for each expert.
     """
@@ -60,9 +58,7 @@ class Mixture:
 
 @dataclass(frozen=True)
 class LayerRoles:
-    """Paths of what is in a layer, as the fields of ``Adapter`` of the same names; ``missing`` says why there
-    is none of a flag.
-    """
+    """Paths in a layer, as the fields of ``Adapter``; ``missing`` says by flag why there is none."""
 
     attention: str | None = None
     qkv: str | None = None
@@ -93,8 +89,9 @@ class LayerRoles:
 
 
 def projections(module: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:
-    """Give what maps features to features, by path: ``nn.Linear``, Hugging Face's ``Conv1D``, quantised and
-    LoRA-wrapped ones. What is inside of one is its own business.
+    """Give what maps features to features, by path, without looking inside of one.
+
+    These are ``nn.Linear``, Hugging Face's ``Conv1D``, quantised and LoRA-wrapped ones.
     """
     for name, child in module.named_children():
         path = f"{prefix}{name}"
@@ -105,15 +102,7 @@ def projections(module: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.M
 
 
 def layer_roles(layer: nn.Module, hidden: int | None) -> LayerRoles:
-    """Return what the modules of ``layer`` are.
-
-    Parameters
-    ----------
-    layer : torch.nn.Module
-        One layer.
-    hidden : int, optional
-        Width of the residual stream, where it is known.
-    """
+    """Return what the modules of ``layer`` are; ``hidden`` is the width of the residual stream."""
     mixture = mixture_of(layer)
     inside = f"{mixture.block or mixture.experts}." if mixture else None
     linears = {
@@ -129,8 +118,9 @@ def layer_roles(layer: nn.Module, hidden: int | None) -> LayerRoles:
 
 
 def mixture_of(layer: nn.Module) -> Mixture | None:
-    """Return the mixture of experts below ``layer``: several like modules with weights in a list, or weights
-    with one more axis, and a router with a row for each.
+    """Return the mixture of experts below ``layer``, with a router that has a row for each expert.
+
+    Experts are several like modules with weights in a list, or weights with one more axis.
     """
     for path, module in layer.named_modules():
         count = _experts(module)
@@ -154,7 +144,7 @@ def mixture_of(layer: nn.Module) -> Mixture | None:
 
 
 def _experts(module: nn.Module) -> int:
-    """Return how many experts ``module`` holds; 0 where it is none that does."""
+    """Return how many experts ``module`` contains; 0 where it is no such container."""
     if isinstance(module, (nn.ModuleList, nn.ModuleDict)):
         children = list(module.children())
         alike = len(children) > 1 and len({type(child) for child in children}) == 1
@@ -163,9 +153,7 @@ def _experts(module: nn.Module) -> int:
 
 
 def stacked_experts(module: nn.Module) -> int:
-    """Return of how many experts ``module`` has the weights, each weight with the expert as its first axis; 0
-    where it has none of that kind.
-    """
+    """Return the number of experts where each weight has the expert as its first axis, else 0."""
     stacked = [parameter.shape[0] for parameter in module.parameters(recurse=False) if parameter.ndim == 3]
     return stacked[0] if len(stacked) > 1 and len(set(stacked)) == 1 and stacked[0] > 1 else 0
 
@@ -181,7 +169,7 @@ def _rows(module: nn.Module) -> int | None:
 def _attention(
     layer: nn.Module, linears: Mapping[str, nn.Module], hidden: int | None
 ) -> tuple[LayerRoles, set[str]]:
-    """Return the attention's part of the roles, and the linear layers that are of it or of another attention."""
+    """Return the attention's part of the roles, and the linear layers of it or of another attention."""
     found: dict[str, dict[str, str]] = {}
     for path in linears:
         holder, _, name = path.rpartition(".")
@@ -246,7 +234,7 @@ def _fused(roles: LayerRoles, path: str, attention: nn.Module | None) -> LayerRo
 def _context(
     linears: Mapping[str, nn.Module], holder: str, taken: set[str], hidden: int | None
 ) -> str | None:
-    """Return the output projection of the attention in ``holder``: below it, or beside it."""
+    """Return the output projection of the attention in ``holder``: below it, or next to it."""
     outer = holder.rpartition(".")[0]
     for below in dict.fromkeys((holder, outer)):
         inside = [

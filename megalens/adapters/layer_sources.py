@@ -1,4 +1,4 @@
-"""Where each flag's tensor can be seen in one layer of a table, and how a tensor that holds several is cut."""
+"""Where each flag's tensor can be seen in one layer of a table, and how a fused tensor is cut."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..tracer import Shards, Source, TracerError
 from .layer_roles import Mixture
 from .sizes import ModelSizes, halves, input_features, output_features
 from .table import LayerTable, below, path_and_item
-from .torch_place import input_shards, output_shards
+from .torch_coordinates import input_shards, output_shards
 
 __all__ = ["EXPERT_FLAGS", "LAYER_FLAGS", "LayerSources"]
 
@@ -30,7 +30,6 @@ class ConcatenatedParts:
     sizes: ModelSizes
 
     def __call__(self, data: Tensor) -> Sequence[Tensor]:
-        """Return views of the parts."""
         q, k, v = _widths(data.shape[-1], self.sizes)
         return data.narrow(-1, 0, q), data.narrow(-1, q, k), data.narrow(-1, q + k, v)
 
@@ -52,8 +51,9 @@ class GroupedParts:
 
 @dataclass(frozen=True)
 class KeyValueParts:
-    """Cut ``[..., (key, value) x heads]``, what latent attention makes of its compressed keys and values; the
-    key's part that knows the position is elsewhere.
+    """Cut ``[..., (key, value) x heads]``, which latent attention makes of its compressed keys and values.
+
+    The key's part that knows the position is elsewhere.
     """
 
     key: int
@@ -66,9 +66,7 @@ class KeyValueParts:
 
 
 def qkv_widths(size: int | None, sizes: ModelSizes) -> tuple[int | None, ...]:
-    """Return the features of queries, keys and values in a fused tensor of ``size``; None each where it is
-    not known.
-    """
+    """Return the features of queries, keys and values in a fused tensor of ``size``; None where unknown."""
     if size is None:
         return (None, None, None)
     try:
@@ -102,8 +100,9 @@ def router_sources(layer: nn.Module, mixture: Mixture) -> Sequence[Source]:
 
 
 def expert_sources(layer: nn.Module, mixture: Mixture, hidden: int | None) -> Sequence[Source]:
-    """Return where the outputs of each expert can be seen, ``[1, tokens, hidden]`` of the tokens that were
-    routed to it; none where they cannot be told apart.
+    """Return the sources of each expert's output, ``[1, tokens, hidden]`` of the tokens routed to it.
+
+    There are none where the outputs cannot be told apart.
     """
     experts = layer.get_submodule(mixture.experts)
     if isinstance(experts, (nn.ModuleList, nn.ModuleDict)):
@@ -150,7 +149,7 @@ class _Probabilities:
 class _StackedExperts:
     """Outputs of experts whose weights are one tensor, so that no module of theirs is called.
 
-    The module is asked once more for each place among the chosen, with that choice alone and a weight of 1:
+    The module is called once more for each of the top-k choices, with that choice alone and a weight of 1:
     what it then gives each token is the output of one expert. The ranks' own collectives do not come into it,
     since the weights are there in the module's pre-hook.
     """
@@ -160,9 +159,7 @@ class _StackedExperts:
         self._chosen: tuple[Tensor, Tensor] | None = None
 
     def of(self, expert: int) -> Callable[[Any], Tensor | None]:
-        """Return what gives the outputs of one expert. They are asked for in order, the first computes and
-        the last forgets.
-        """
+        """Return what gives the outputs of one expert; the first call computes, the last forgets."""
 
         def outputs(given: Any) -> Tensor | None:
             if expert == 0:
@@ -185,23 +182,14 @@ class _StackedExperts:
         hidden = tensors[0].detach()
         one = torch.ones_like(tensors[2][:, :1])
         each = [
-            self._experts.forward(hidden, index[:, place : place + 1], one) for place in range(index.shape[1])
+            self._experts.forward(hidden, index[:, choice : choice + 1], one)
+            for choice in range(index.shape[1])
         ]
         return index, torch.stack(each, dim=1)
 
 
 class LayerSources:
-    """Makes the sources of one layer, one method per flag.
-
-    Parameters
-    ----------
-    table : LayerTable
-        What is where below the layer.
-    layer : torch.nn.Module
-        The layer.
-    sizes : ModelSizes
-        Of the whole model.
-    """
+    """Makes the sources of one layer, one method per flag."""
 
     def __init__(self, table: LayerTable, layer: nn.Module, sizes: ModelSizes) -> None:
         self._table, self._layer, self._sizes = table, layer, sizes
@@ -234,7 +222,7 @@ class LayerSources:
         return sources
 
     def probabilities(self) -> Sequence[Source]:
-        """Return what the attention gives beside its output, or a module of its own."""
+        """Return the attention's second value, or the output of a module of its own."""
         table = self._table
         if table.probabilities is None:
             return []
@@ -244,7 +232,7 @@ class LayerSources:
         return [Source(self._at(path), item=item, shards=shards)]
 
     def context(self) -> Sequence[Source]:
-        """Return what the attention's output projection is given."""
+        """Return the input of the attention's output projection."""
         if self._table.context is None:
             return []
         module = self._at(self._table.context)
@@ -252,7 +240,6 @@ class LayerSources:
         return [Source(module, side="input", features=(input_features(module),), shards=shards, **self._same)]
 
     def attention_output(self) -> Sequence[Source]:
-        """Return what the attention gives."""
         path = self._table.attention
         return [] if path is None else [self._output(path, self._table.context)]
 
@@ -269,24 +256,21 @@ class LayerSources:
         return [] if table.fc1 is None else [self._output(table.fc1)]
 
     def mlp2(self) -> Sequence[Source]:
-        """Return what the MLP gives, or all experts together."""
+        """Return the output of the MLP, or of all experts together."""
         path = self._table.mlp2
         if path is None:
             return []
         return [self._output(path, size=self._sizes.hidden if self._table.mixture else None)]
 
     def router(self) -> Sequence[Source]:
-        """Return what the router gives each expert."""
         mixture = self._table.mixture
         return [] if mixture is None else router_sources(self._layer, mixture)
 
     def experts(self) -> Sequence[Source]:
-        """Return what each expert gives."""
         mixture = self._table.mixture
         return [] if mixture is None else expert_sources(self._layer, mixture, self._sizes.hidden)
 
     def hidden(self) -> Sequence[Source]:
-        """Return what the layer gives."""
         shards = output_shards(self._layer, below(self._layer, self._table.fc2))
         first = self._table.layout == "SBH"
         return [Source(self._layer, features=(self._sizes.hidden,), shards=shards, sequence_first=first)]
@@ -297,9 +281,7 @@ class LayerSources:
     def _output(
         self, path: str, sized_by: str | None = None, *, part: str = "", size: int | None = None
     ) -> Source:
-        """Return the output of a module as it is. What it does not say of its own layout is that of
-        ``sized_by``, from which it comes.
-        """
+        """Return the output of a module as it is, with the layout of ``sized_by`` where it has none."""
         module, inner = self._at(path), below(self._layer, sized_by)
         features = size or output_features(inner or module)
         return Source(

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..protocol import EMBEDDING
-from ..tracer import FlagPoints, ModelPoints, Place, Shards, Source, TracerError
+from ..tracer import FlagPoints, ModelPoints, RankCoordinates, Shards, Source, TracerError
 from .sizes import ModelSizes, halves, unwrapped
 from .table import sites_of
 
@@ -36,29 +36,23 @@ class MegatronAdapter:
         return bool(chunks) and all(_is_gpt(chunk) for chunk in chunks)
 
     def points(self, model: nn.Module | Sequence[nn.Module]) -> ModelPoints:
-        """Return the trace points that are on this rank.
-
-        Raises
-        ------
-        TracerError
-            When ``model`` is not a GPT model of Megatron-Core.
-        """
+        """Return the trace points that are on this rank; raises ``TracerError`` for any other model."""
         chunks = _chunks(model)
         if not chunks or not all(_is_gpt(chunk) for chunk in chunks):
             raise TracerError(
                 f"For the adapter {self.name!r} the model must be a GPT model of Megatron-Core, or the list of its model chunks, got a {type(model).__name__}."
             )
         config: Any = chunks[0].config
-        place = _place(config, len(chunks))
+        coords = _coordinates(config, len(chunks))
         layers = {int(layer.layer_number) - 1: layer for chunk in chunks for layer in chunk.decoder.layers}  # type: ignore[union-attr]
         makers: dict[str, Callable[[nn.Module], Source | str]] = {
-            "QKV_mat_mul": lambda layer: _qkv(layer, config, place),
+            "QKV_mat_mul": lambda layer: _qkv(layer, config, coords),
             "RawAttentionScore_mat_mul": _probabilities,
             "ContextLayer_mat_mul": lambda layer: _context(layer, config),
             "MLP1_mat_mul": lambda layer: _mlp1(layer, config),
-            "MLP2_mat_mul": lambda layer: _mlp2(layer, config, place),
-            "AttentionOutput_mat_mul": lambda layer: _whole(layer, "self_attention", config, place),
-            "HiddenStates": lambda layer: _hidden(layer, config, place),
+            "MLP2_mat_mul": lambda layer: _output(layer, _mlp2_path(layer), config, coords),
+            "AttentionOutput_mat_mul": lambda layer: _output(layer, "self_attention", config, coords),
+            "HiddenStates": lambda layer: _hidden(layer, config, coords),
         }
         flags = {flag: _points(layers, make) for flag, make in makers.items()}
         flags["InputTokens"] = _tokens(chunks)
@@ -68,10 +62,10 @@ class MegatronAdapter:
             calculation={number: [_below(layer, _mlp2_path(layer))] for number, layer in layers.items()},
             system={number: [layer] for number, layer in layers.items()},
         )
-        sizes = _sizes(chunks, config, place)
+        sizes = _sizes(chunks, config, coords)
         name = type(chunks[0]).__name__
         return ModelPoints(
-            tuple(chunks), sizes.to_message(name, self.name, int(config.num_layers)), flags, sites, place
+            tuple(chunks), sizes.to_message(name, self.name, int(config.num_layers)), flags, sites, coords
         )
 
 
@@ -81,7 +75,7 @@ def _chunks(model: nn.Module | Sequence[nn.Module]) -> list[nn.Module]:
 
 
 def _is_gpt(model: nn.Module) -> bool:
-    """Tell by names, so that this needs no import and a subclass of one's own is found too."""
+    """Decide by names, so that this needs no import and a subclass of one's own is found too."""
     return (
         any(kind.__module__.startswith("megatron.core.") for kind in type(model).__mro__)
         and isinstance(getattr(getattr(model, "decoder", None), "layers", None), nn.ModuleList)
@@ -89,12 +83,12 @@ def _is_gpt(model: nn.Module) -> bool:
     )
 
 
-def _place(config: Any, chunks: int) -> Place:
+def _coordinates(config: Any, chunks: int) -> RankCoordinates:
     state: Any = sys.modules.get("megatron.core.parallel_state")
     if state is None or not state.model_parallel_is_initialized():
-        return Place(vpp_size=chunks)
+        return RankCoordinates(vpp_size=chunks)
     distributed = torch.distributed
-    return Place(
+    return RankCoordinates(
         rank=distributed.get_rank(),
         tp=state.get_tensor_model_parallel_rank(),
         pp=state.get_pipeline_model_parallel_rank(),
@@ -111,13 +105,13 @@ def _place(config: Any, chunks: int) -> Place:
     )
 
 
-def _sizes(chunks: Sequence[nn.Module], config: Any, place: Place) -> ModelSizes:
+def _sizes(chunks: Sequence[nn.Module], config: Any, coords: RankCoordinates) -> ModelSizes:
     first = next((parameter for chunk in chunks for parameter in chunk.parameters()), None)
     count = None
-    if place.pp_size == place.ep_size == 1:
+    if coords.pp_size == coords.ep_size == 1:
         # What other stages and other experts' ranks hold cannot be counted here.
         count = sum(
-            parameter.numel() * (place.tp_size if getattr(parameter, "tensor_model_parallel", False) else 1)
+            parameter.numel() * (coords.tp_size if getattr(parameter, "tensor_model_parallel", False) else 1)
             for chunk in chunks
             for parameter in chunk.parameters()
         )
@@ -171,7 +165,7 @@ def _below(layer: nn.Module, path: str) -> nn.Module | None:
 # probabilities.
 
 
-def _qkv(layer: nn.Module, config: Any, place: Place) -> Source | str:
+def _qkv(layer: nn.Module, config: Any, coords: RankCoordinates) -> Source | str:
     module = _below(layer, "self_attention.linear_qkv")
     heads, groups = int(config.num_attention_heads), int(config.num_query_groups)
     if module is None:
@@ -179,12 +173,12 @@ def _qkv(layer: nn.Module, config: Any, place: Place) -> Source | str:
     if getattr(config, "attention_output_gate", False):
         return "The attention of layer {layer} computes a gate beside queries, keys and values, which is not known here."
     head = int(config.kv_channels)
-    whole_groups = _Groups(heads // groups, head)
-    fewer = groups < place.tp_size
+    groups_here = _Groups(heads // groups, head)
+    fewer = groups < coords.tp_size
     return Source(
         module,
         parts=("q", "k", "v"),
-        split=_PartOfGroup(whole_groups, place.tp) if fewer else whole_groups,
+        split=_PartOfGroup(groups_here, coords.tp) if fewer else groups_here,
         features=(heads * head, groups * head, groups * head),
         sequence_first=True,
         shards="uneven" if fewer else "features",
@@ -232,23 +226,19 @@ def _mlp1(layer: nn.Module, config: Any) -> Source | str:
     return Source(module, features=(width,), sequence_first=True, shards="features")
 
 
-def _mlp2(layer: nn.Module, config: Any, place: Place) -> Source | str:
-    return _whole(layer, _mlp2_path(layer), config, place)
-
-
 def _mlp2_path(layer: nn.Module) -> str:
     return "mlp" if _below(layer, "mlp.experts") is not None else "mlp.linear_fc2"
 
 
-def _whole(layer: nn.Module, path: str, config: Any, place: Place) -> Source | str:
+def _output(layer: nn.Module, path: str, config: Any, coords: RankCoordinates) -> Source | str:
     module = _below(layer, path)
     if module is None:
         return f"Layer {{layer}} has no {path}."
-    return _hidden(module, config, place)
+    return _hidden(module, config, coords)
 
 
-def _hidden(module: nn.Module, config: Any, place: Place) -> Source:
-    shards: Shards = "sequence" if config.sequence_parallel and place.tp_size > 1 else "none"
+def _hidden(module: nn.Module, config: Any, coords: RankCoordinates) -> Source:
+    shards: Shards = "sequence" if config.sequence_parallel and coords.tp_size > 1 else "none"
     return Source(module, features=(int(config.hidden_size),), sequence_first=True, shards=shards)
 
 
@@ -292,9 +282,7 @@ class _Groups:
 
 @dataclass(frozen=True)
 class _PartOfGroup:
-    """Cut what one rank has of a group that lies on several: some of its queries, or of its key and value, or
-    none of one of them.
-    """
+    """Cut one rank's part of a group that lies on several: some queries, key or value features."""
 
     groups: _Groups
     tp: int

@@ -1,6 +1,4 @@
-"""The moment in a Megatron-Core step at which gradients are reduced, unscaled and known to be finite, and not
-yet clipped.
-"""
+"""The moment in a Megatron-Core step at which gradients are reduced, unscaled and finite, but unclipped."""
 
 from __future__ import annotations
 
@@ -21,16 +19,16 @@ Stop = Callable[[], None]
 # will apply.
 @dataclass(frozen=True)
 class OptimizerParam:
-    """What this process's optimizer holds of a parameter.
+    """What this process's optimizer has of a parameter.
 
     Attributes
     ----------
     tensor : torch.Tensor or None
         The weights that it updates, the whole parameter or a flat part of it; its ``grad`` (or
-        ``decoupled_grad``) is the gradient that it applies. None where it holds nothing.
+        ``decoupled_grad``) is the gradient that it applies. None where it has nothing.
     owned : bool
-        Whether the data-parallel processes hold different values or parameters, so that each counts its own.
-        Otherwise all hold the same.
+        Whether the data-parallel processes have different values or parameters, so that each counts its own.
+        Otherwise all have the same.
     part : slice or None
         Which values of the flat parameter, where it is a part.
     """
@@ -40,7 +38,7 @@ class OptimizerParam:
     part: slice | None = None
 
     def value(self) -> Tensor | None:
-        """Return the weights, as numbers where Transformer Engine keeps codes."""
+        """Return the weights, dequantised where Transformer Engine stores codes."""
         if self.tensor is None:
             return None
         if type(self.tensor).__module__.startswith("transformer_engine."):
@@ -48,7 +46,7 @@ class OptimizerParam:
         return self.tensor.detach()
 
     def gradient(self) -> Tensor | None:
-        """Return the gradient; that of Megatron's buffer where no optimizer of Megatron took it from there."""
+        """Return the gradient, from Megatron's buffer where no optimizer of Megatron took it from there."""
         for name in ("decoupled_grad", "grad", "main_grad"):
             found: Tensor | None = getattr(self.tensor, name, None)
             if found is not None:
@@ -67,27 +65,25 @@ def leaf_optimizers(optimizer: Any) -> list[Any]:
 
 
 def optimizer_params(optimizer: Any) -> dict[int, OptimizerParam]:
-    """Return what ``optimizer`` holds, by the ``id`` of the model's parameter. Parameters that it does not
-    know (frozen ones) are absent.
-    """
+    """Return what ``optimizer`` has, by the ``id`` of the model's parameter; frozen ones are absent."""
     lists = (getattr(optimizer, name, None) for name in ("dp_cp_params_list", "expt_dp_params_list"))
     # A layer-wise optimizer deals whole parameters out to the data-parallel processes: what this one did not
     # get, another holds.
     dealt = {id(parameter) for of_kind in lists if of_kind for one in of_kind for parameter in one}
-    held = {key: OptimizerParam(None, owned=True) for key in dealt}
+    found = {key: OptimizerParam(None, owned=True) for key in dealt}
     for leaf in leaf_optimizers(optimizer):
         if getattr(leaf, "buffers", None) is not None and hasattr(leaf, "model_float16_groups"):
-            held.update(_sharded(leaf))
+            found.update(_sharded(leaf))
         elif hasattr(leaf, "fp32_from_float16_groups"):
-            held.update(_mixed(leaf, dealt))
+            found.update(_mixed(leaf, dealt))
         elif hasattr(leaf, "param_groups"):
             of_leaf = [parameter for group in leaf.param_groups for parameter in group["params"]]
-            held.update(_kept(of_leaf, of_leaf, dealt))
-    return held
+            found.update(_params_of(of_leaf, of_leaf, dealt))
+    return found
 
 
 def _sharded(leaf: Any) -> Iterator[tuple[int, OptimizerParam]]:
-    """Give what a distributed optimizer holds: a flat piece of some parameters, nothing of others."""
+    """Give what a distributed optimizer has: a flat piece of some parameters, nothing of others."""
     # Several instances of the optimizer hold the same; the first is counted.
     counts = not getattr(leaf, "distributed_optimizer_instance_id", 0)
     for buffer in leaf.buffers:
@@ -122,12 +118,12 @@ def _part(leaf: Any, parameter: Any) -> slice | None:
 
 
 def _mixed(leaf: Any, dealt: set[int]) -> Iterator[tuple[int, OptimizerParam]]:
-    yield from _kept(_flat(leaf.float16_groups), _flat(leaf.fp32_from_float16_groups), dealt)
+    yield from _params_of(_flat(leaf.float16_groups), _flat(leaf.fp32_from_float16_groups), dealt)
     whole = list(_flat(leaf.fp32_from_fp32_groups))
-    yield from _kept(whole, whole, dealt)
+    yield from _params_of(whole, whole, dealt)
 
 
-def _kept(
+def _params_of(
     parameters: Iterable[Any], tensors: Iterable[Any], dealt: set[int]
 ) -> Iterator[tuple[int, OptimizerParam]]:
     for parameter, tensor in zip(parameters, tensors, strict=True):
@@ -139,11 +135,10 @@ def _flat(groups: Iterable[Iterable[Any]]) -> Iterator[Any]:
 
 
 def ready_moment(optimizer: Any) -> Callable[[Callable[[], None]], Stop] | None:
-    """Return what takes a function to call whenever the gradients are ready, and gives back what stops that;
-    None where ``optimizer`` does not tell the moment.
+    """Return what calls a function whenever the gradients are ready, and gives back what stops that.
 
     Of Megatron-Core's optimizers it is when they have prepared gradients and found them finite, before they
-    clip. One of torch's is called when all is done to gradients that the training does to them.
+    clip; one of torch's is called when the training has done all that it does to gradients. None for others.
     """
     first = optimizer[0] if isinstance(optimizer, (list, tuple)) and optimizer else optimizer
     if callable(getattr(first, _PREPARE, None)):
@@ -154,11 +149,11 @@ def ready_moment(optimizer: Any) -> Callable[[Callable[[], None]], Stop] | None:
 
 
 def _when_prepared(optimizer: Any, then: Callable[[], None]) -> Stop:
-    """Stand in for the method ``prepare_grads`` of this very optimizer.
+    """Replace the method ``prepare_grads`` of this very optimizer.
 
-    It answers what it always does: whether there was an infinite or undefined gradient, for which the step is
+    It returns what it always does: whether there was an infinite or undefined gradient, for which the step is
     skipped and ``then`` is not called. A chained optimizer asks all that it is made of, and the step is
-    skipped where one of them says so; so only the outermost is stood in for.
+    skipped where one of them says so; so only the outermost is replaced.
     """
     before: Any = vars(optimizer).get(_PREPARE)
     prepare = getattr(optimizer, _PREPARE)

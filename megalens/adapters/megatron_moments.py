@@ -88,8 +88,9 @@ def site_points(modules: Iterable[MegatronModule], ranks: MegatronRanks) -> Iter
 
 
 def residual_points(modules: Iterable[MegatronModule], ranks: MegatronRanks) -> Iterator[ResidualPoint]:
-    """Give the outputs of this stage's layers, and the input of the model's first one. Those of multi-token
-    prediction are left out.
+    """Give the outputs of this stage's layers, and the input of the model's first one.
+
+    Those of multi-token prediction are left out.
     """
     for at in modules:
         stack, _, number = at.name.rpartition(".")
@@ -114,9 +115,7 @@ def _differs(gradient: _Cut | None) -> bool | None:
 
 
 def _ends(at: MegatronModule) -> _Ends | None:
-    """Return how a module's ends are laid out where tensor parallelism is on; None for modules that are no
-    site.
-    """
+    """Return how a module's ends are laid out under tensor parallelism; None for modules that are no site."""
     module: Any = at.module
     # By name, so that neither Megatron-Core nor Transformer Engine is imported, and a subclass of one's own
     # is found.
@@ -160,14 +159,7 @@ def _sequence_parallel(module: Any) -> bool:
 def refusals(given: Sequence[nn.Module], chunks: Sequence[nn.Module], optimizer: Any) -> dict[str, str]:
     """Return by statistic why there can be none of it.
 
-    Parameters
-    ----------
-    given : sequence of torch.nn.Module
-        Model chunks as the training has them, in their wrappers.
-    chunks : sequence of torch.nn.Module
-        The same without.
-    optimizer : object
-        The training's optimizer.
+    ``given`` are the model chunks in their wrappers, ``chunks`` the same without.
     """
     found: dict[str, str] = {}
     for chunk in given:
@@ -227,13 +219,10 @@ class MegatronMoments:
     def statistics_points(
         self, model: nn.Module | Sequence[nn.Module], optimizer: Any
     ) -> MomentPoints | None:
-        """Return what is on this rank; None where ``model`` is not made of Megatron-Core's modules. With
-        pipeline stages, all processes have to call it.
+        """Return what is on this rank; None where ``model`` is not made of Megatron-Core's modules.
 
-        Raises
-        ------
-        TracerError
-            When two tensors would have one name, or the processes' groups are not known.
+        With pipeline stages, all processes have to call it. Raises ``TracerError`` when two tensors would
+        have one name, or the processes' groups are unknown.
         """
         given: list[nn.Module] = list(model) if isinstance(model, (list, tuple)) else [model]  # type: ignore[list-item]
         chunks = [unwrapped(chunk) for chunk in given if isinstance(chunk, nn.Module)]
@@ -262,7 +251,7 @@ def _is_megatron(model: nn.Module) -> bool:
 def _param_points(
     modules: Iterable[MegatronModule], optimizer: Any, ranks: MegatronRanks
 ) -> Iterator[ParamPoint]:
-    held = optimizer_params(optimizer)
+    of_optimizer = optimizer_params(optimizer)
     seen: set[int] = set()
     for at in modules:
         for name, parameter in at.module.named_parameters(recurse=False):
@@ -270,7 +259,7 @@ def _param_points(
                 # Tied: counted once, under the name that comes first.
                 continue
             seen.add(id(parameter))
-            own = held.get(id(parameter), OptimizerParam(parameter))
+            own = of_optimizer.get(id(parameter), OptimizerParam(parameter))
             tp, replica = (
                 (ranks.expert_tp, ranks.expert_replica) if at.is_expert else (ranks.tp, ranks.replica)
             )

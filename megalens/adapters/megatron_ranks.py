@@ -1,4 +1,4 @@
-"""Where this process stands in a Megatron-Core job, as far as it decides what it counts."""
+"""Ranks of this process in a Megatron-Core job, as far as they decide what it counts."""
 
 from __future__ import annotations
 
@@ -25,17 +25,15 @@ _ALL_EXPERTS = {"weight1": "linear_fc1.weight", "weight2": "linear_fc2.weight"}
 # Names that are the same in every layout of a Megatron-Core model.
 @dataclass(frozen=True)
 class MegatronModule:
-    """A module and its place in the whole model.
+    """A module and its canonical name.
 
     Attributes
     ----------
     name : str
-        Canonical: layers and experts counted from 0 over all stages and processes, without wrappers. Empty
-        for the model itself.
-    module : torch.nn.Module
-        The module.
+        Layers and experts are counted from 0 over all stages and processes, without wrappers. Empty for the
+        model itself.
     experts : sequence of int or None
-        Global indices of the experts that this process holds, below a mixture of experts.
+        Global indices of this process's experts, below a mixture of experts.
     """
 
     name: str
@@ -44,9 +42,7 @@ class MegatronModule:
 
     @property
     def is_expert(self) -> bool:
-        """Whether the module is an expert, a part of one, or holds experts; shared experts are none, being
-        laid out like the layers around them.
-        """
+        """Whether it is an expert or a part of one; shared experts are laid out like other layers."""
         return "experts" in self.name.split(".")
 
     def parameter_name(self, name: str) -> str:
@@ -100,8 +96,6 @@ class MegatronRanks:
 
     Attributes
     ----------
-    tp, tp_size : int
-        Tensor parallel.
     expert_tp, expert_tp_size : int
         Tensor parallel, of experts.
     replica, expert_replica : int
@@ -122,12 +116,9 @@ class MegatronRanks:
 
     @classmethod
     def here(cls) -> MegatronRanks:
-        """Return those of this process, of ``megatron.core.parallel_state``, which the training has imported.
+        """Return those of this process, from ``megatron.core.parallel_state`` if that is imported.
 
-        Raises
-        ------
-        TracerError
-            When there are several processes, and Megatron-Core was not told how they are grouped.
+        Raises ``TracerError`` when there are several processes, and Megatron-Core does not know their groups.
         """
         state: Any = sys.modules.get("megatron.core.parallel_state")
         distributed = torch.distributed
@@ -154,9 +145,7 @@ class MegatronRanks:
         )
 
     def of_stages(self, value: Any) -> list[Any]:
-        """Return what each pipeline stage that this process stands in a row with gives; all of them have to
-        call it.
-        """
+        """Return ``value`` of each pipeline stage; all processes in the pipeline have to call it."""
         if self.stages == 1:
             return [value]
         state: Any = sys.modules["megatron.core.parallel_state"]

@@ -1,4 +1,4 @@
-"""Reading a model's sizes from its config and its modules."""
+"""Reads a model's sizes from its config and its modules."""
 
 from __future__ import annotations
 
@@ -41,9 +41,7 @@ _WRAPPERS = (
 
 # Looking through what only wraps a model.
 def unwrapped(model: nn.Module) -> nn.Module:
-    """Return the model inside of torch.compile's and data-parallel wrappers, whose only job is to call what
-    they hold.
-    """
+    """Return the model inside of torch.compile's and data-parallel wrappers."""
     while True:
         inner: Any = getattr(model, "_orig_mod", None)
         if inner is None and type(model).__name__ in _WRAPPERS:
@@ -54,7 +52,7 @@ def unwrapped(model: nn.Module) -> nn.Module:
 
 
 def bare(module: nn.Module) -> nn.Module:
-    """Return the module inside of what only wraps it: a checkpoint wrapper, torch's FSDP."""
+    """Return the module inside of a checkpoint wrapper or torch's FSDP."""
     while True:
         inner = [child for name, child in module.named_children() if name in INNER_NAMES]
         if not inner:
@@ -75,7 +73,6 @@ class ModelSizes:
     device: str | None
 
     def to_message(self, name: str, adapter: str, layers: int) -> Model:
-        """Return the ``Model`` object of ``announce``."""
         return {
             "name": name[:200],
             "adapter": adapter[:100],
@@ -93,17 +90,7 @@ class ModelSizes:
 def model_sizes(
     body: nn.Module, heads: int | None, kv_heads: int | None, embedding: nn.Module | None
 ) -> ModelSizes:
-    """Return the sizes of a model.
-
-    Parameters
-    ----------
-    body : torch.nn.Module
-        The model; its ``config`` is read under the names that are usual.
-    heads, kv_heads : int, optional
-        What the adapter says, which comes first.
-    embedding : torch.nn.Module, optional
-        Token embedding.
-    """
+    """Return a model's sizes from its ``config`` under the usual names; ``heads`` and ``kv_heads`` win."""
     config = text_config(body)
     heads = heads or _named(config, "num_attention_heads", "n_head", "heads", "n_heads", "num_heads")
     kv_heads = kv_heads or _named(config, "num_key_value_heads", "kv_heads", "n_kv_heads", "num_query_groups")
@@ -122,9 +109,7 @@ def model_sizes(
 
 
 def text_config(body: nn.Module) -> Any:
-    """Return the config of a model, of one that sees or hears that of its language part; None where it has
-    none.
-    """
+    """Return a model's config, that of the language part where it sees or hears; None without one."""
     config = getattr(body, "config", None)
     ask = getattr(config, "get_text_config", None)
     return ask() if callable(ask) else config

@@ -1,6 +1,4 @@
-"""Models that are recognised by how they are built: a stack of layers with attention and MLP, above it the
-embedding.
-"""
+"""Models that are recognised by structure: a stack of layers with attention and MLP, and an embedding."""
 
 from __future__ import annotations
 
@@ -42,7 +40,7 @@ GPT_TABLE = Adapter(
 
 
 def _probabilities_missing(model: nn.Module, flag: str) -> str | None:
-    """Say why attention probabilities cannot be seen: only the eager implementation returns them."""
+    """Explain why attention probabilities cannot be seen: only the eager implementation returns them."""
     if flag != "RawAttentionScore_mat_mul":
         return None
     kind = getattr(text_config(model), "_attn_implementation", None)
@@ -56,17 +54,7 @@ def _probabilities_missing(model: nn.Module, flag: str) -> str | None:
 
 @dataclass(frozen=True)
 class Structure:
-    """What was found of a model.
-
-    Attributes
-    ----------
-    stack : str
-        Path of the list of layers.
-    layers : mapping
-        Layers by number, each with its roles.
-    tokens, positions : str or None
-        As in ``Adapter``.
-    """
+    """What was found of a model; ``stack`` is the path of the list of layers."""
 
     stack: str
     layers: Mapping[int, tuple[nn.Module, LayerRoles]]
@@ -88,17 +76,10 @@ class StructureAdapter:
     name = "structure"
 
     def fits(self, model: nn.Module) -> bool:
-        """Return whether the structure of ``model`` tells enough."""
         return structure_of(unwrapped(model)) is not None
 
     def points(self, model: nn.Module) -> ModelPoints:
-        """Return the trace points of ``model``.
-
-        Raises
-        ------
-        TracerError
-            When its structure does not tell where they are.
-        """
+        """Return the trace points of ``model``; ``TracerError`` when its structure is not recognised."""
         body = unwrapped(model)
         found = structure_of(body)
         if found is None:
@@ -118,15 +99,15 @@ class StructureAdapter:
             name=self.name,
             tokens=found.tokens,
             positions=found.positions,
-            heads=None if returns_probabilities else _said_by_attention(found, _HEADS),
-            kv_heads=_said_by_attention(found, _KEY_VALUE_HEADS),
+            heads=None if returns_probabilities else _heads_of_attention(found, _HEADS),
+            kv_heads=_heads_of_attention(found, _KEY_VALUE_HEADS),
             missing=lambda body, flag: missing.get(flag) or _probabilities_missing(body, flag),
         )
         return table.points_of(model, layers)
 
 
 def structure_of(body: nn.Module) -> Structure | None:
-    """Return how ``body`` is built, or None where that does not tell enough."""
+    """Return how ``body`` is built, or None where that is not recognised."""
     found: list[Structure] = []
     hidden = hidden_size(body)
     for path, stack in body.named_modules():
@@ -160,9 +141,7 @@ def structure_of(body: nn.Module) -> Structure | None:
 
 
 def embeddings_of(body: nn.Module, stack: str, owner: str) -> tuple[str | None, str | None]:
-    """Return the paths of the token embedding and of what is given the position ids, below ``owner`` and
-    outside of the list of layers.
-    """
+    """Return the paths of the token embedding and of what takes the position ids, below ``owner``."""
     found = list(_tables(body, owner, stack))
     vocabulary = getattr(text_config(body), "vocab_size", None)
     tokens = next((path for path, rows in found if rows == vocabulary), None)
@@ -171,20 +150,18 @@ def embeddings_of(body: nn.Module, stack: str, owner: str) -> tuple[str | None, 
         tokens = words[0]
     positions = next((path for path, _ in found if path != tokens and _is_position(path)), None)
     if positions is not None:
-        return tokens, f"{positions}[{_place(body.get_submodule(positions), 'position_ids')}]"
+        return tokens, f"{positions}[{_argument_index(body.get_submodule(positions), 'position_ids')}]"
     rotary = f"{owner}.rotary_emb" if owner else "rotary_emb"
     if "mrope_section" in (getattr(text_config(body), "rope_parameters", None) or {}) and find(body, rotary):
         # Models that place pictures too give each token several positions, and the layers none.
-        return tokens, f"{rotary}[{_place(body.get_submodule(rotary), 'position_ids')}]"
+        return tokens, f"{rotary}[{_argument_index(body.get_submodule(rotary), 'position_ids')}]"
     first, layer = next(body.get_submodule(stack).named_children())
-    place = _place(bare(layer), "position_ids", -1) if _is_huggingface(body) else -1
-    return tokens, f"{stack}.{first}[{place}]" if place >= 0 else None
+    index = _argument_index(bare(layer), "position_ids", -1) if _is_huggingface(body) else -1
+    return tokens, f"{stack}.{first}[{index}]" if index >= 0 else None
 
 
 def _is_huggingface(body: nn.Module) -> bool:
-    """Return whether layers are given the positions, and an attention that is computed eagerly gives its
-    probabilities, as Hugging Face's do.
-    """
+    """Return whether the model's layers take positions and eager attention returns probabilities."""
     return hasattr(text_config(body), "_attn_implementation")
 
 
@@ -201,15 +178,13 @@ def _is_position(path: str) -> bool:
     return "pos" in name or name == "wpe"
 
 
-def _place(module: nn.Module, argument: str, default: int = 0) -> int:
+def _argument_index(module: nn.Module, argument: str, default: int = 0) -> int:
     names = list(inspect.signature(module.forward).parameters)
     return names.index(argument) if argument in names else default
 
 
-def _said_by_attention(found: Structure, names: Sequence[str]) -> int | None:
-    """Return a number of heads, where the attention itself says how many: a config may name a number that is
-    not used.
-    """
+def _heads_of_attention(found: Structure, names: Sequence[str]) -> int | None:
+    """Return a number of heads from the attention itself: a config may name one that is not used."""
     layer = next(layer for layer, roles in found.layers.values() if roles.is_transformer)
     holder = (found.first.probabilities or "").partition("[")[0]
     attention: Any = layer.get_submodule(holder) if holder else None

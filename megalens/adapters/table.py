@@ -1,6 +1,4 @@
-"""What an adapter's table says: dotted paths of modules in a transformer's layer, such as ``attn.scores``, or
-``attn[1]`` for the second value that a module returns.
-"""
+"""An adapter's table: dotted paths in a layer, such as ``attn.scores``, or ``attn[1]`` for a second value."""
 
 from __future__ import annotations
 
@@ -33,15 +31,13 @@ def sites_of(
     calculation: Modules | None = None,
     system: Modules | None = None,
 ) -> dict[str, SitePoints]:
-    """Return ``ModelPoints.sites``. What cannot be perturbed as it is (a fused or quantised weight) need not
-    be left out: the tracer refuses it by name.
+    """Return ``ModelPoints.sites``. Fused or quantised weights may be in it: the tracer refuses them by name.
 
     Parameters
     ----------
     weight : mapping
         By layer, counted from 0 over all stages: its linear modules, those of queries, keys and values, of
-        the attention's output, and of the MLP. None among them is skipped, as is a module that stands there
-        twice.
+        the attention's output, and of the MLP. None is skipped, as is a module that is there twice.
     calculation : mapping
         By layer: the module whose output, the first of a tuple, is that of the MLP before it is added to the
         residual stream.
@@ -81,9 +77,7 @@ def is_path(text: str, *, item: bool = False) -> bool:
 
 
 def path_and_item(text: str) -> tuple[str, int]:
-    """Return the path of a module and the index of a value in what it returns or is given; the first where
-    none is named.
-    """
+    """Return the path of a module and the index of a value in what it returns or takes, 0 by default."""
     path, _, item = text.partition("[")
     return path, int(item.rstrip("]") or 0)
 
@@ -176,7 +170,6 @@ class LayerTable:
         return (self.mixture.block or None) if self.mixture else self.fc2
 
     def paths(self, *names: str) -> list[str]:
-        """Return the paths that the table has for these entries."""
         return [path for path in (getattr(self, name) for name in names) if path is not None]
 
     def modules(self) -> list[str]:
@@ -185,13 +178,7 @@ class LayerTable:
 
 
 def _check(table: LayerTable) -> None:
-    """Refuse a table that can fit no model.
-
-    Raises
-    ------
-    TracerError
-        Naming the entry, what was expected and what came, with an example of a right table.
-    """
+    """Raise ``TracerError`` for a table that can fit no model, with an example of a right one."""
     layer: Any = table.layer
     if not isinstance(layer, str) or layer.count("{i}") != 1 or not is_path(layer.replace("{i}", "0")):
         raise _wrong("layer", 'the path of a layer with {i} for its number, such as "blocks.{i}"', layer)

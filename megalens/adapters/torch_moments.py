@@ -1,6 +1,4 @@
-"""What there is to measure in a model of plain PyTorch, also where torch's own tools cut it, and what of it
-this process counts.
-"""
+"""What there is to measure in a model of plain PyTorch, also cut by torch's tools, and what counts here."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ..protocol import parse_name
-from ..tracer import ModelPoints, Place, Source, TracerError
+from ..tracer import ModelPoints, RankCoordinates, Source, TracerError
 from ..tracer.moments.features import (
     attention_entropy,
     attention_largest,
@@ -24,7 +22,7 @@ from ..tracer.moments.points import FeaturePoint, MomentPoints, ParamPoint, Resi
 from .before_reduction import before_reduction
 from .layer_roles import stacked_experts
 from .sizes import INNER_NAMES, text_config, unwrapped
-from .torch_place import cuts_input, cuts_output
+from .torch_coordinates import cuts_input, cuts_output
 
 __all__ = ["TorchMoments"]
 
@@ -44,17 +42,10 @@ _ATTENTION: Mapping[str, Callable[[Tensor], Tensor]] = {
 def feature_points(
     points: ModelPoints, names: Mapping[nn.Module, str], *, shown: bool
 ) -> Iterator[FeaturePoint]:
-    """Give what there is.
+    """Give where attention and routers can be seen.
 
-    Parameters
-    ----------
-    points : ModelPoints
-        Where the flags are.
-    names : mapping
-        Canonical name of each module.
-    shown : bool
-        Whether the model gives its attention probabilities where they are; else they are computed of queries
-        and keys.
+    ``names`` are canonical names of modules. Unless attention probabilities are ``shown`` by the model, they
+    are computed of queries and keys.
     """
     yield from _routers(points, names)
     outputs = points.flags["AttentionOutput_mat_mul"].layers
@@ -81,14 +72,14 @@ def _routers(points: ModelPoints, names: Mapping[nn.Module, str]) -> Iterator[Fe
         name, module = names[source.module], source.module
         yield FeaturePoint("router_entropy", name, module, partial(_of_seen, source, router_entropy), first)
         weight = next((each for each in module.parameters() if each.ndim == 2), None)
-        whole = weight is not None and not hasattr(weight, "placements")
-        if whole and source.features[0] in weight.shape:  # type: ignore[union-attr]
+        complete = weight is not None and not hasattr(weight, "placements")
+        if complete and source.features[0] in weight.shape:  # type: ignore[union-attr]
             counted = first and points.place.dp == 0
             yield FeaturePoint("router_similarity", name, lambda w=weight: w, router_similarity, counted)  # type: ignore[misc]
 
 
 def _of_seen(source: Source, of: Callable[[Tensor], Tensor | None], output: Any) -> Tensor | None:
-    """Return what is made of the tensor that a source says."""
+    """Return what ``of`` makes of a source's tensor."""
     tensor: Any = output
     if source.computed is not None:
         tensor = source.computed(output)
@@ -108,7 +99,6 @@ class _Products:
         self._parts: dict[str, Tensor] = {}
 
     def __call__(self, source: Source, tensor: Tensor) -> Tensor | None:
-        """Take what a module gives."""
         if tensor.ndim != 3:
             return None
         tensor = tensor.transpose(0, 1) if source.sequence_first else tensor
@@ -122,7 +112,7 @@ class _Products:
 def _products(
     points: ModelPoints, number: int, sources: Sequence[Source], of: Callable[[Tensor], Tensor]
 ) -> _Products | None:
-    """Return what computes the probabilities of a layer; None where it has no queries and keys of one shape."""
+    """Return what computes the probabilities of a layer; None without queries and keys of one shape."""
     widths = {part: width for each in sources for part, width in zip(each.parts, each.features, strict=True)}
     heads = points.model.get("heads")
     if widths.keys() != {"q", "k", "v"} or ("k", "v") in (each.parts for each in sources):
@@ -162,7 +152,7 @@ class TorchMoments:
         if every_module and points.place.tp_size > 1:
             raise TracerError("sites='all' is for models that tensor parallelism does not cut.")
         self._points, self._every_module = points, every_module
-        self._place = points.place
+        self._coords = points.place
         self._stacks: dict[str, str] = {}
 
     def statistics_points(
@@ -181,16 +171,14 @@ class TorchMoments:
             sites=list(self._sites(body)),
             residuals=list(self._residuals(body)),
             features=list(feature_points(self._points, names, shown=_shows_attention(body))),
-            stage=self._place.pp if self._place.pp_size > 1 else -1,
+            stage=self._coords.pp if self._coords.pp_size > 1 else -1,
             unavailable=self._unavailable(flat),
             left_out=_quantised(quantised),
             before_reduction=before_reduction([model]),
         )
 
     def _renamed(self, body: nn.Module) -> dict[str, str]:
-        """Return what stands for layers of which the own names do not say that they are layers, or say
-        another number: names are all that readers have.
-        """
+        """Return canonical names of layers whose own names, which are all readers have, lack a number."""
         names = {module: _canonical(name) for name, module in body.named_modules()}
         renamed: dict[str, str] = {}
         for number, (source, *_) in self._points.flags["HiddenStates"].layers.items():
@@ -198,9 +186,9 @@ class TorchMoments:
             stack = own.rpartition(".")[0]
             stacks = (f"{stack}.layers", f"{stack.replace('.', '_')}.layers")
             wordings = (own, *(f"{each.lstrip('.')}.{number}" for each in stacks))
-            said = next((text for text in wordings if _says(text, number)), own)
-            if said != own:
-                renamed[own] = said
+            name = next((text for text in wordings if _shows_number(text, number)), own)
+            if name != own:
+                renamed[own] = name
         return renamed
 
     def _name(self, own: str) -> str:
@@ -224,7 +212,7 @@ class TorchMoments:
         for own, parameter in body.named_parameters():
             if not _measurable(parameter):
                 continue
-            name, counted = self._name(own), _counts(parameter, self._place)
+            name, counted = self._name(own), _counts(parameter, self._coords)
             experts = _experts(body, own, parameter)
             if not experts:
                 yield ParamPoint(
@@ -241,7 +229,7 @@ class TorchMoments:
                 )
 
     def _sites(self, body: nn.Module) -> Iterator[SitePoint]:
-        first = self._place.tp == 0
+        first = self._coords.tp == 0
         seen: set[str] = set()
         for name, module in body.named_modules():
             canonical = self._name(name)
@@ -260,10 +248,10 @@ class TorchMoments:
     def _residuals(self, body: nn.Module) -> Iterator[ResidualPoint]:
         layers = self._layers()
         names = {module: self._name(name) for name, module in body.named_modules()}
-        first = self._place.tp == 0
+        first = self._coords.tp == 0
         for number, (module, cut) in enumerate(layers):
             name = names[module]
-            if number == 0 and self._place.pp == 0:
+            if number == 0 and self._coords.pp == 0:
                 # Where its style declares nothing, the stream comes in as it goes out.
                 declared = cuts_input(module)
                 came = cut if declared is None else declared
@@ -272,13 +260,13 @@ class TorchMoments:
             yield ResidualPoint(f"{name}/output0", module, "output", first or cut)
 
     def _layers(self) -> list[tuple[nn.Module, bool]]:
-        """Return the layers, each with whether tensor-parallel processes hold pieces of its output."""
+        """Return the layers, each with whether tensor-parallel processes have pieces of its output."""
         found = self._points.flags["HiddenStates"].layers
         return [(source.module, source.shards != "none") for _, (source, *_) in sorted(found.items())]
 
 
 def _shows_attention(body: nn.Module) -> bool:
-    """Return whether attention probabilities are there; Hugging Face's fused attention gives none."""
+    """Return whether attention probabilities exist; Hugging Face's fused attention gives none."""
     kind = getattr(text_config(body), "_attn_implementation", None)
     return kind in (None, "eager")
 
@@ -288,20 +276,16 @@ def _canonical(name: str) -> str:
 
 
 def _projects(module: nn.Module) -> bool:
-    """Return whether a module is an embedding or maps features by a matrix of its own: ``nn.Linear``, Hugging
-    Face's ``Conv1D`` and their like.
-    """
+    """Return whether a module is an embedding or maps features by a matrix, as ``nn.Linear``."""
     weight = module._parameters.get("weight")
     return weight is not None and weight.ndim == 2
 
 
-def _counts(parameter: Tensor, place: Place) -> bool:
-    """Return whether this process counts its part of a parameter: of a shard every holder does, of replicas
-    the first.
-    """
+def _counts(parameter: Tensor, coords: RankCoordinates) -> bool:
+    """Return whether this process counts its part: every holder of a shard, the first of replicas."""
     mesh: Any = getattr(parameter, "device_mesh", None)
     if mesh is None:
-        return place.tp == 0 and place.dp == 0
+        return coords.tp == 0 and coords.dp == 0
     at = mesh.get_coordinate()
     if at is None:
         return False
@@ -310,13 +294,13 @@ def _counts(parameter: Tensor, place: Place) -> bool:
         return False
     # What the mesh does not span has replicas of it.
     ranks = set(mesh.mesh.flatten().tolist())
-    group = set(place.tp_ranks)
+    group = set(coords.tp_ranks)
     spans_tp = group <= ranks
     spans_dp = bool(ranks - group)
-    return (spans_tp or place.tp == 0) and (spans_dp or place.dp == 0)
+    return (spans_tp or coords.tp == 0) and (spans_dp or coords.dp == 0)
 
 
-def _says(layer: str, number: int) -> bool:
+def _shows_number(layer: str, number: int) -> bool:
     name = parse_name(f"{layer}.weight")
     return name.layer == number and name.item_type == "weight"
 
@@ -336,9 +320,7 @@ def _quantised(names: Sequence[str]) -> str | None:
 
 
 def _experts(body: nn.Module, own: str, parameter: Tensor) -> int:
-    """Return how many experts one parameter holds, each of which is then a tensor by itself; 0 where it is of
-    one module, or where other processes have some of them.
-    """
+    """Return how many experts one parameter has; 0 where others have some, or it is of one module."""
     holder = own.rpartition(".")[0]
     if "experts" not in holder.rpartition(".")[2].split("_") or hasattr(parameter, "device_mesh"):
         return 0

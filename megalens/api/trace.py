@@ -15,11 +15,11 @@ from ..protocol import RUNS_FOLDER
 from ..protocol.messages_generated import Model
 from ..slices import find_slices, load
 from ..tracer.budget.budget import parse_budget
+from ..tracer.coordinates import RankCoordinates
 from ..tracer.errors import TracerError
 from ..tracer.graph_probes import is_compiled
 from ..tracer.instrument import Instrument
 from ..tracer.instruments import instruments_from
-from ..tracer.place import Place
 from ..tracer.points import FLAGS, FlagPoints, IAdapter, ModelPoints
 from ..tracer.sending.hub_process import HubAddress, HubProcess, address_from
 from ..tracer.sending.peers import Rendezvous
@@ -98,7 +98,7 @@ def trace(model: nn.Module | Sequence[nn.Module], settings: TraceSettings) -> Tr
     return tracer
 
 
-def _instruments(model: Any, settings: TraceSettings, place: Place) -> list[Instrument]:
+def _instruments(model: Any, settings: TraceSettings, place: RankCoordinates) -> list[Instrument]:
     """Return those that were given, and those that slices bring for these settings."""
     given = instruments_from(settings.instruments)
     names = {each.name for each in given}
@@ -145,7 +145,7 @@ def _resumed_folder(resume: str | Path, record: str | Path | None) -> Path:
     )
 
 
-def _placed(points: ModelPoints, place: Place | None) -> ModelPoints:
+def _placed(points: ModelPoints, place: RankCoordinates | None) -> ModelPoints:
     """Return the points with this process's place in the job; every process is a replica where nobody knows
     better.
     """
@@ -155,7 +155,9 @@ def _placed(points: ModelPoints, place: Place | None) -> ModelPoints:
     if points.place.world_size > 1 or not (distributed.is_available() and distributed.is_initialized()):
         return points
     rank, world = distributed.get_rank(), distributed.get_world_size()
-    return replace(points, place=Place(rank=rank, dp=rank, tp_ranks=(rank,), world_size=world, dp_size=world))
+    return replace(
+        points, place=RankCoordinates(rank=rank, dp=rank, tp_ranks=(rank,), world_size=world, dp_size=world)
+    )
 
 
 def model_points(
@@ -174,7 +176,11 @@ def model_points(
 
 
 def _known(
-    model: nn.Module | Sequence[nn.Module], adapter: IAdapter | None, place: Place | None, *, lenient: bool
+    model: nn.Module | Sequence[nn.Module],
+    adapter: IAdapter | None,
+    place: RankCoordinates | None,
+    *,
+    lenient: bool,
 ) -> ModelPoints:
     try:
         return _placed(_points(model, adapter), place)

@@ -1,6 +1,4 @@
-"""The hub: one small process per run that producers feed and viewers watch. Importing this loads discovery
-only.
-"""
+"""The hub: one small process per run between producers and viewers. Importing this loads discovery only."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""A WebSocket connection for a stream of frames: each is taken where it is read, and what waits is sent in
-one go.
-"""
+"""A WebSocket connection for frames: each is taken where it is read, and what waits is sent in one go."""
 
 from __future__ import annotations
 
@@ -31,9 +29,7 @@ _MOST_AHEAD = 64
 
 
 class _Memory(threading.local):
-    """Where an event loop reads to: what was read is copied before anything else is, so that all connections
-    of its thread share it.
-    """
+    """The read buffer of an event loop: all connections share it, as each copies what it read."""
 
     def __init__(self) -> None:
         self.read = memoryview(bytearray(_READ_BYTES))
@@ -43,19 +39,11 @@ _memory = _Memory()
 
 
 class BatchConnection(BoundedConnection, ServerConnection, asyncio.BufferedProtocol):
-    """A server connection with one system call for several small messages, no copy of a large one, and no
-    queue before who takes frames.
+    """A server connection with one system call for several small messages, and no copy of a large one.
 
     A large frame whose beginning is read by itself, and whose mask is zero, is read into memory of its own.
     The library would copy it four times, a quarter of a megabyte at a time. The head of its request is
-    bounded.
-
-    Parameters
-    ----------
-    half_open : HalfOpen
-        Counts the connection until it is let in.
-    *args, **kwargs
-        As of the base class.
+    bounded. ``half_open`` counts the connection until it is let in.
 
     Attributes
     ----------
@@ -79,21 +67,19 @@ class BatchConnection(BoundedConnection, ServerConnection, asyncio.BufferedProto
         """
 
     def connection_made(self, transport: Any) -> None:
-        """Count the connection as half open: called by the event loop."""
         super().connection_made(transport)
         self._half_open.begin(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Let go of its place: called by the event loop."""
         self._half_open.end(self.transport)
         super().connection_lost(exc)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return where the next bytes go: called by the event loop."""
+        """Return the memory for the next bytes: called by the event loop."""
         return _memory.read if self._large is None else self._rest
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Take what came: called by the event loop."""
+        """Take the bytes in that memory: called by the event loop."""
         if self._large is None:
             self.data_received(bytes(_memory.read[:nbytes]))
             return
@@ -142,7 +128,7 @@ class BatchConnection(BoundedConnection, ServerConnection, asyncio.BufferedProto
             super().process_event(Frame(Opcode.BINARY, bytes(data)))
 
     def let_in(self) -> None:
-        """Say that it is half open no more."""
+        """Count it as half open no more."""
         self._half_open.end(self.transport)
 
     def process_event(self, event: Any) -> None:
@@ -163,22 +149,13 @@ class BatchConnection(BoundedConnection, ServerConnection, asyncio.BufferedProto
         super().process_event(event)
 
     def message_done(self) -> None:
-        """Say that a message of :meth:`recv` has been worked on to its end."""
+        """Note that a message of :meth:`recv` has been processed."""
         self._waiting -= 1
 
     async def send_batch(self, messages: Iterable[str | tuple[bytes, memoryview]]) -> None:
-        """Send several messages, each one a WebSocket message of its own, and wait until the socket takes
-        more.
+        """Send several messages, each a WebSocket message of its own, and wait until the socket takes more.
 
-        Parameters
-        ----------
-        messages : iterable
-            Text, or the two parts of a binary message.
-
-        Raises
-        ------
-        websockets.exceptions.ConnectionClosed
-            When the connection is closed.
+        A message is text, or the two parts of a binary one. Raises ``ConnectionClosed``.
         """
         async with self.send_context():
             # What the protocol has to say itself goes first.
@@ -204,9 +181,7 @@ class BatchConnection(BoundedConnection, ServerConnection, asyncio.BufferedProto
                 self.transport.write(b"".join(pieces))
 
     def send_now(self, text: str, limit: int) -> bool:
-        """Send a text message without waiting, and return whether it was sent: not when the connection ends
-        or ``limit`` bytes wait already.
-        """
+        """Send a text without waiting; False when the connection ends or ``limit`` bytes wait already."""
         if self.protocol.state is not State.OPEN or self.transport.get_write_buffer_size() > limit:
             return False
         self.protocol.send_text(text.encode())

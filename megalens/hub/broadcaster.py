@@ -1,6 +1,4 @@
-"""What the hub itself tells: ``hello`` and ``status``, made once for all and not more often than they can be
-used.
-"""
+"""The hub's own messages, ``hello`` and ``status``, made once for all and no more often than useful."""
 
 from __future__ import annotations
 
@@ -31,13 +29,10 @@ _COST_SECONDS, _LEAST_COST_SECONDS = 30.0, 2.0
 
 
 class HubCost:
-    """What the hub costs: CPU time of this process in the last half minute, as per cent of a processor core:
-    of training steps that follow each other that is per cent of step time.
+    """CPU time of this process in the last half minute, as per cent of a processor core.
 
-    Parameters
-    ----------
-    recorder_seconds : callable
-        Gives the CPU time of the thread that records, in seconds; it is told apart from the rest.
+    Of training steps that follow each other that is per cent of step time. ``recorder_seconds`` gives the CPU
+    time of the thread that records, which is listed separately.
     """
 
     def __init__(self, recorder_seconds: Callable[[], float]) -> None:
@@ -52,9 +47,7 @@ class HubCost:
             self._samples.popleft()
 
     def added_to(self, overhead: Overhead) -> Overhead:
-        """Return what producers measured with what this process costs; as it is where too little is known
-        yet.
-        """
+        """Return what producers measured with what this process costs; unchanged while that is unknown."""
         if not self._samples:
             return overhead
         (began, cpu, recorded), (now, all_cpu, all_recorded) = self._samples[0], self._samples[-1]
@@ -75,21 +68,10 @@ class HubCost:
 
 
 class Broadcaster:
-    """Tells viewers and producers what the hub knows.
+    """Sends viewers and producers what the hub knows.
 
-    A job of a thousand processes announces itself a thousand times within seconds: viewers are told of the
-    first at once, and then of all that came meanwhile.
-
-    Parameters
-    ----------
-    state : RunState
-        What is known about the run.
-    viewers : mapping of int to Session
-        The viewers that are attached; it changes as they come and go.
-    leaders : callable
-        Returns the producers that answer changes.
-    recorder : callable
-        Returns what records the run, or None.
+    A job of a thousand processes announces itself a thousand times within seconds: viewers are sent the first
+    announcement at once, and then all that came meanwhile.
     """
 
     def __init__(
@@ -122,9 +104,7 @@ class Broadcaster:
         return f'{self._hello[1][:-1]},"seq":{state.seq}{more}}}'
 
     def short_hello(self) -> str:
-        """Return the text of ``hello`` for a producer, which asks neither for flags nor for the places of
-        others.
-        """
+        """Return the text of ``hello`` for a producer, without flags and the other processes."""
         now = time.monotonic()
         if now - self._short_hello[0] > _HELLO_SECONDS:
             hello = self._state.hello()
@@ -138,23 +118,19 @@ class Broadcaster:
         return f'{self._short_hello[1][:-1]},"seq":{self._state.seq}}}'
 
     def announce(self, *, at_once: bool = False) -> None:
-        """Have viewers told what the run is now; ``at_once`` where they cannot read what follows without
-        it.
-        """
+        """Send viewers a new ``hello`` soon; ``at_once`` where they cannot read what follows without it."""
         self._hello_due = True
         if at_once or time.monotonic() - self._hello_sent >= _HELLO_SECONDS:
             self._tell_hello()
 
     def status(self, viewer: Session, shared: str | None = None) -> str:
-        """Return the text of ``status`` for one viewer; ``shared`` is what it has in common with the
-        others'.
-        """
+        """Return the text of ``status`` for one viewer; ``shared`` is its part for all viewers."""
         shared = shared or self._shared_status()
         streams = _json(self._state.stream_figures(viewer.queue.dropped))
         return f'{shared[:-1].replace(_OWN, str(viewer.queue.dropped_rows), 1)},"streams":{streams}}}'
 
     def tick(self, *, changed: bool) -> bool:
-        """Tell what is due, and return whether viewers were told the ``status``."""
+        """Send what is due, and return whether viewers were sent the ``status``."""
         now = time.monotonic()
         if self._hello_due and now - self._hello_sent >= _HELLO_SECONDS:
             self._tell_hello()
@@ -201,9 +177,7 @@ class Broadcaster:
                 viewer.enqueue(text)
 
     def somebody_looks(self) -> None:
-        """Tell producers at once of the first viewer: while nobody looked, they let steps wait for one
-        another.
-        """
+        """Notify producers at once of the first viewer: until then they send steps together."""
         if self._viewers_sent <= 0:
             self._tell_producers()
 

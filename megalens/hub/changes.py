@@ -41,10 +41,6 @@ class Change:
         The id that the viewer chose.
     viewer : int
         Number of the viewer's session.
-    peer : dict
-        How the viewer named itself.
-    patch : dict
-        The ``ConfigPatch``.
     producers : set of int
         Numbers of the producer sessions that have still to answer fully.
     """
@@ -81,9 +77,7 @@ class Change:
         return not self.producers - set(self._applied)
 
     def news(self) -> list[Configured]:
-        """Return the ``configured`` messages that are due: each kind once, when the last producer has said
-        it, with the latest step.
-        """
+        """Return the ``configured`` to send: each kind once all producers sent it, with the latest step."""
         due: list[Configured] = []
         for applied, answers in ((False, self._accepted), (True, self._applied)):
             if applied in self.reported or not answers or self.producers - set(answers):
@@ -97,8 +91,9 @@ class Change:
 
 
 def audit_actions(patch: ConfigPatch) -> list[tuple[str, dict[str, Any]]]:
-    """Return what a patch does as the ``audit`` stream calls it, as (action, the part of the patch that does
-    it): one or several of configure, perturb, disarm, pause, resume, step, budget.
+    """Return what a patch does as (action, part of the patch), in the words of the ``audit`` stream.
+
+    Actions are configure, perturb, disarm, pause, resume, step and budget.
     """
     actions: list[tuple[str, dict[str, Any]]] = []
     if "perturb" in patch:
@@ -121,9 +116,7 @@ def audit_actions(patch: ConfigPatch) -> list[tuple[str, dict[str, Any]]]:
 
 
 def difference(before: Config, after: Config) -> ConfigPatch:
-    """Return the patch that makes one configuration the other: what a training script changed by itself, or
-    what ran out.
-    """
+    """Return the patch between two configurations: what a script changed by itself, or what expired."""
     old, new = before["flags"], after["flags"]
     patch: ConfigPatch = {
         "flags": {name: new.get(name) for name in sorted({*old, *new}) if old.get(name) != new.get(name)}
@@ -149,17 +142,8 @@ def difference(before: Config, after: Config) -> ConfigPatch:
 class Changes:
     """Carries every ``configure`` from its viewer to the producers, and their answers back to all viewers.
 
-    Parameters
-    ----------
-    state : RunState
-        What is known about the run.
-    viewers : mapping of int to Session
-        The viewers that are attached; it changes as they come and go.
-    leaders : callable
-        Returns the producers that answer changes.
-    applied : callable
-        Told of every change that took effect: who asked, what was done, the detail and the step, as a row of
-        ``audit`` has them.
+    ``applied`` is called for every change that took effect with who, action, detail and step of an ``audit``
+    row.
     """
 
     def __init__(
@@ -176,12 +160,9 @@ class Changes:
         self._changes: dict[str, Change] = {}
 
     def ask(self, session: Session, message: Configure) -> None:
-        """Check a viewer's ``configure`` and pass it to every producer that answers for itself or for others.
+        """Check a viewer's ``configure`` and pass it to the producers that answer changes.
 
-        Raises
-        ------
-        ProtocolError
-            ``no-producer``, ``refused``, or what is wrong with the patch.
+        Raises ``ProtocolError``: ``no-producer``, ``refused``, or what is wrong with the patch.
         """
         self._check_pace(session, message)
         leaders = self._leaders()
@@ -279,7 +260,7 @@ class Changes:
             self._progress(change, None)
 
     def _progress(self, change: Change, message: Message | None) -> None:
-        """Tell viewers what has become of a change."""
+        """Send viewers what has become of a change."""
         for news in change.news():
             news = {**news, "by": change.peer, "time": time.time()}
             if news["applied"]:

@@ -39,19 +39,9 @@ _MOST_WAITING = 16
 
 
 class Requests:
-    """Carries ``generate`` and ``cancel`` from their viewer to the producer that leads, and its answer back
-    to that viewer.
+    """Carries ``generate`` and ``cancel`` from a viewer to the leading producer, and its answer back.
 
-    How a generation goes on after the answer is told by rows of the stream ``generations``, to everybody.
-
-    Parameters
-    ----------
-    state : RunState
-        What is known about the run.
-    viewers : mapping of int to Session
-        The viewers that are attached; it changes as they come and go.
-    leaders : callable
-        Returns the producers that answer.
+    How a generation goes on after the answer is in the stream ``generations``, for everybody.
     """
 
     def __init__(
@@ -65,13 +55,7 @@ class Requests:
         self._waiting: dict[str, tuple[int, str, int]] = {}
 
     def ask(self, session: Session, message: Generate | Cancel) -> None:
-        """Pass a viewer's request on.
-
-        Raises
-        ------
-        ProtocolError
-            ``no-producer`` or ``refused``.
-        """
+        """Pass a viewer's request on; raises ``ProtocolError`` (``no-producer`` or ``refused``)."""
         waiting = sum(viewer == session.number for viewer, _, _ in self._waiting.values())
         if waiting >= _MOST_WAITING or not session.pace.take():
             raise ProtocolError(
@@ -98,7 +82,7 @@ class Requests:
             self.forget(leaders[0].number)
 
     def answer(self, session: Session, message: Generating | ErrorMessage) -> bool:
-        """Take a producer's answer, ``generating`` or ``error``; return whether it is one of these."""
+        """Take a producer's ``generating`` or ``error``; return whether it answers a request."""
         key = message["id"] if message["type"] == "generating" else message.get("reply_to", "")
         viewer, asked, producer = self._waiting.get(key, (-1, "", -1))
         if producer != session.number:
@@ -113,7 +97,7 @@ class Requests:
         return True
 
     def forget(self, producer: int) -> None:
-        """Wait no more for a producer that went, and say so."""
+        """Wait no more for a producer that went, and answer its viewers."""
         for key, (viewer, asked, of) in list(self._waiting.items()):
             if of != producer:
                 continue
@@ -131,24 +115,15 @@ class Clients:
 
     Parameters
     ----------
-    options : HubOptions
-        How the hub was started.
-    state : RunState
-        What is known about the run.
-    publisher : Publisher
-        Takes the frames of producers.
     viewers : dict
         Where the viewers that are attached are entered, by number.
     changed : callable
-        Called when viewers are to be told something new.
+        Called when there is something new for viewers.
     enter : callable
-        Enters the run's name and the time of its end, None while it goes on, where lists of runs are made
-        from.
+        Enters the run's name and the time of its end, None while it goes on, in the runtime file.
 
     Attributes
     ----------
-    broadcaster : Broadcaster
-        What the hub itself tells all of them.
     last_viewer_left : float
         When the last viewer went, or the hub began, by ``time.monotonic``.
     """
@@ -191,22 +166,19 @@ class Clients:
         finally:
             del self._sessions[session.number]
 
-    async def goodbye(self) -> None:
-        """Say goodbye to everybody, and cut off who does not answer: the end of the hub does not wait for
-        it.
-        """
-        await asyncio.gather(*(session.goodbye("shutdown", 1001) for session in [*self._sessions.values()]))
+    async def shut_down(self) -> None:
+        """Send everybody a shutdown message, and cut off who does not answer: nothing is waited for."""
+        await asyncio.gather(*(session.shut_down("shutdown", 1001) for session in [*self._sessions.values()]))
         for session in self._sessions.values():
             session.abort()
 
     # -- what a session needs of its hub ---------------------------------------------------------------------
 
     def short_hello(self) -> str:
-        """Return the text of ``hello`` for a producer."""
         return self.broadcaster.short_hello()
 
     def welcome(self, session: Session, join: Join) -> tuple[str, Backlog]:
-        """Count a viewer in and return the text of its ``hello`` and what it is sent before live frames."""
+        """Add a viewer; return the text of its ``hello`` and what it is sent before live frames."""
         since = join.get("since")
         run = self._state.run["id"]
         if since is not None and (join.get("run", run) != run or since > self._state.seq):
@@ -228,7 +200,7 @@ class Clients:
         return self.broadcaster.hello(resumed), backlog
 
     def leave(self, session: Session) -> None:
-        """Count a client out, with a goodbye or without. Safe for one that never joined."""
+        """Remove a client, with a shutdown message or without. Safe for one that never joined."""
         self._changed()
         if self._viewers.pop(session.number, None):
             self.last_viewer_left = time.monotonic()
@@ -236,16 +208,14 @@ class Clients:
             return
         rank, session.rank = session.rank, None
         del self._producers[rank]
-        self._state.detach(rank, finished=session.said_goodbye)
-        why = "finished" if session.said_goodbye else "lost"
+        self._state.detach(rank, finished=session.sent_goodbye)
+        why = "finished" if session.sent_goodbye else "lost"
         self._publisher.audit(session.peer["name"], "disconnect", {"rank": rank, "reason": why})
         self._changes.forget(session.number)
         self._requests.forget(session.number)
 
     async def drain(self, session: Session) -> None:
-        """Wait until the recording is complete, where the training is over, and tell a producer that said
-        goodbye meanwhile that it is being written.
-        """
+        """Wait until the recording of a finished training is complete; send the producer ``status``."""
         # Of the processes of a job the last to leave: rank 0 waits for the others.
         if self._state.done and self._state.state == "finished":
             self._enter(self._state.run["name"], self._state.ended)
@@ -259,13 +229,7 @@ class Clients:
         return self._state.job.leader(rank) == rank
 
     async def take(self, session: Session, message: Message) -> None:
-        """Act on one checked message.
-
-        Raises
-        ------
-        ProtocolError
-            What the sender is told.
-        """
+        """Act on one checked message; raises ``ProtocolError`` for the sender."""
         if message["type"] == "announce":
             await self._make_way(session, message)
             self._announce(session, message)
@@ -286,14 +250,12 @@ class Clients:
             if not self._requests.answer(session, message):
                 self._changes.refuse(session, message)
         elif message["type"] == "goodbye":
-            session.said_goodbye = True
+            session.sent_goodbye = True
 
     def publish(self, data: bytes | bytearray, rank: int | None = None) -> None:
-        """Check a frame and pass it on to everybody; raises ``ProtocolError``."""
         self._publisher.publish(data, rank)
 
     def warn(self, text: str) -> None:
-        """Have a sentence told to everybody."""
         self._state.warn(text)
 
     # -- producers -------------------------------------------------------------------------------------------
@@ -303,13 +265,7 @@ class Clients:
         return [session for session in self._producers.values() if session.leads]
 
     async def _make_way(self, session: Session, message: Announce) -> None:
-        """See to it that nobody else is the rank that a producer announces.
-
-        Raises
-        ------
-        ProtocolError
-            ``refused``, when another job has this hub.
-        """
+        """Make sure that no other producer is the rank that one announces; raises ``ProtocolError``."""
         rank = message["rank"]
         while session.rank is None:
             other = self._state.job.is_other(message, self._state.attached)

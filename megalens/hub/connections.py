@@ -1,6 +1,4 @@
-"""Connections to a hub: who may open one, how many may be half open, and what the other side can make a
-connection hold and do.
-"""
+"""Connections to a hub: who may open one, how many may be half open, and what limits the other side."""
 
 from __future__ import annotations
 
@@ -38,10 +36,9 @@ def check_upgrade(
     free: Callable[[], int] = lambda: 1,
     refused: Callable[[str], None] = lambda why: None,
 ) -> Callable[[ServerConnection, Request], Response | None]:
-    """Return the check of a handshake: no browser, the right token, the one path, room for one more. It
-    answers with what to refuse with, or None.
+    """Return the check of a handshake: no browser, the right token, the one path, a free connection.
 
-    ``refused`` is told why, in a few words.
+    It answers with what to refuse with, or None. ``refused`` takes the reason in a few words.
     """
 
     def admit(connection: ServerConnection, request: Request) -> Response | None:
@@ -77,7 +74,6 @@ def check_upgrade(
 
 
 def select_subprotocol(connection: ServerConnection, offered: Sequence[Subprotocol]) -> Subprotocol | None:
-    """Return the subprotocol that a connection gets."""
     if SUBPROTOCOL in offered:
         return Subprotocol(SUBPROTOCOL)
     # Taken under its own name, so that a browser can read the error that follows.
@@ -88,15 +84,8 @@ class HalfOpen:
     """Lets few connections be half open at once, and always the newest.
 
     Who is allowed in shows the token in the first packet. Where more than ``most`` are half open, the oldest
-    is cut off, of the address that has the most of them: whoever opens thousands and says nothing pushes out
-    his own, and not those who come to speak.
-
-    Parameters
-    ----------
-    most : callable
-        Returns how many may be half open now.
-    cut_off : callable
-        Told of each that is cut off.
+    is cut off, of the address that has the most of them: a client that opens thousands and sends nothing
+    displaces its own, and not those who come to speak.
     """
 
     def __init__(self, most: Callable[[], int], cut_off: Callable[[], None]) -> None:
@@ -132,9 +121,7 @@ class HalfOpen:
 
 
 class BoundedConnection(Connection):
-    """Bounds pings, the pieces of a message, and the answers to pings that are not read. To be mixed into a
-    connection.
-    """
+    """Mixin that bounds pings, the pieces of a message, and the answers to pings that are not read."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -144,15 +131,12 @@ class BoundedConnection(Connection):
         self._cut: asyncio.TimerHandle | None = None
 
     def data_received(self, data: bytes) -> None:
-        """Take what came: called by the event loop. Who does not end a connection that was closed is not
-        waited for.
-        """
+        """Take what came. A closed connection that the other side does not end is cut."""
         super().data_received(data)
         if self._cut is None and self.protocol.state is State.CLOSING:
             self._cut = self.loop.call_later(self.close_timeout or 0, self.transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Let go of what is due: called by the event loop."""
         if self._cut is not None:
             self._cut.cancel()
         super().connection_lost(exc)
@@ -194,9 +178,7 @@ class BoundedConnection(Connection):
                 self.transport.close()
 
     def _too_much(self, event: Any) -> bool:
-        """Whether pings, pongs or pieces of one message come in a number that costs more than they can
-        mean.
-        """
+        """Whether pings, pongs or pieces of one message come more often than can be meant."""
         if not isinstance(event, Frame):
             return False
         if event.opcode in (Opcode.PING, Opcode.PONG):
@@ -210,13 +192,14 @@ class BoundedClientConnection(BoundedConnection, ClientConnection):
 
 
 class DirectConnect(connect):
-    """Connects to a hub at the very address that was named, and never follows a redirect: another host must
-    get neither the token nor the connection. What answers is bounded in what it can make this side hold.
+    """Connects to a hub at the very address that was named, and never follows a redirect.
+
+    Another host must get neither the token nor the connection. What answers is bounded in what it can make
+    this side hold.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, create_connection=BoundedClientConnection, **kwargs)
 
     def process_redirect(self, exc: Exception) -> Exception | str:
-        """Let the redirect be the error that it is."""
         return exc

@@ -40,17 +40,9 @@ def check_patch(
     compressors: list[CompressorInfo],
     instruments: Collection[str] = (),
 ) -> None:
-    """Check flag names, layer ranges, compressor names, the parameters of the compressors that everybody
-    knows, and names and bounds of instruments' settings.
+    """Check names of flags, layers, compressors and instruments, and parameters of known compressors.
 
-    Parameters
-    ----------
-    patch : dict
-        A ``ConfigPatch`` that fits the schema.
-    flags, compressors : list of dict
-        The ``FlagInfo`` and ``CompressorInfo`` lists of ``hello``.
-    instruments : collection of str
-        Names of the instruments that can be set.
+    ``flags`` and ``compressors`` are those of ``hello``, ``instruments`` those that can be set.
 
     Raises
     ------
@@ -96,16 +88,9 @@ def _check_compressor(setting: CompressorSetting, compressors: list[CompressorIn
 
 
 def check_allowed(control: str, controls: Collection[str], field: str) -> None:
-    """Raise ``ProtocolError`` with the code ``refused`` unless the training script allows something.
+    """Raise ``ProtocolError`` (``refused``) unless the training script allows a control.
 
-    Parameters
-    ----------
-    control : str
-        One of the ``Control`` names.
-    controls : collection of str
-        What is allowed, as in ``hello``.
-    field : str
-        What of the message asks for it.
+    ``field`` is what of the message asks for it.
     """
     if control not in controls:
         raise ProtocolError(
@@ -119,15 +104,9 @@ def check_allowed(control: str, controls: Collection[str], field: str) -> None:
 
 
 def check_controls(patch: ConfigPatch, controls: Collection[str], sites: list[SiteInfo]) -> None:
-    """Check that the training script allows a patch, and that the sites, kinds, layers and parameters that it
-    names exist.
+    """Check that the script allows a patch, and that its sites, kinds, layers and parameters exist.
 
-    Parameters
-    ----------
-    patch : dict
-        A ``ConfigPatch`` that fits the schema.
-    controls, sites : collection
-        As in ``hello``.
+    ``controls`` and ``sites`` are those of ``hello``.
 
     Raises
     ------

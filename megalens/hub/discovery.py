@@ -38,12 +38,8 @@ class HubEntry:
 
     Attributes
     ----------
-    id : str
-        Run id.
     name : str
         Run name as the hub was given it. A producer may announce another.
-    pid : int
-        Process of the hub.
     host, port : str, int
         Where it listens. A hub bound to every address is entered under loopback.
     token : str
@@ -53,12 +49,10 @@ class HubEntry:
     record : str or None
         The run folder, when the hub records.
     process : str or None
-        What tells the hub's process from a later one of the same number; None where the system does not tell.
+        What tells the hub's process from a later one of the same number; None where that is unknown.
     ended : float or None
-        When the training ended, seconds since the epoch: the hub is still there for those who look on. None
-        while it may go on.
-    format : int
-        Format of the runtime file, 1.
+        When the training ended, seconds since the epoch; the hub may still serve viewers. None while it goes
+        on.
     """
 
     id: str
@@ -81,9 +75,7 @@ class HubEntry:
 
 
 def runtime_folder() -> Path:
-    """Return the folder of the runtime files: ``$MEGALENS_RUNTIME_DIR``, else the user's own. It may not
-    exist yet.
-    """
+    """Return the folder of the runtime files: ``$MEGALENS_RUNTIME_DIR``, else the user's own."""
     chosen = os.environ.get("MEGALENS_RUNTIME_DIR")
     if chosen:
         return Path(chosen)
@@ -95,12 +87,9 @@ def runtime_folder() -> Path:
 
 
 def write_entry(entry: HubEntry, folder: Path | None = None) -> Path:
-    """Write a runtime file atomically, mode 0600, in a folder made with mode 0700, and return its path.
+    """Write a runtime file atomically, mode 0600, in a folder with mode 0700, and return its path.
 
-    Raises
-    ------
-    HubError
-        When the folder belongs to or can be written by someone else, or cannot be written.
+    Raises ``HubError`` when the folder belongs to or can be written by someone else, or cannot be written.
     """
     folder = runtime_folder() if folder is None else Path(folder)
     path = folder / f"hub-{entry.id}.json"
@@ -155,9 +144,7 @@ def live_hubs(folder: Path | None = None) -> list[HubEntry]:
 
 
 def find_hub(name_or_id: str | None = None, folder: Path | None = None) -> HubEntry | None:
-    """Return the newest hub whose training goes on, or else the newest one; or the newest one with this id or
-    name; ``None`` when there is none.
-    """
+    """Return the newest hub whose training goes on, else the newest one; or the newest of an id or name."""
     # Sorting keeps the order of equals.
     hubs = sorted(live_hubs(folder), key=lambda hub: hub.ended is not None)
     if name_or_id is None:
@@ -169,9 +156,7 @@ def find_hub(name_or_id: str | None = None, folder: Path | None = None) -> HubEn
 
 
 def id_at_address(run: str, address: str) -> str:
-    """Return the id of a hub that says it is a run which another hub is: the same whenever it says so at this
-    address.
-    """
+    """Return a stable id for a hub that claims the run id of another hub, by its address."""
     return f"{run[:80]}.at-{hashlib.sha256(address.encode()).hexdigest()[:8]}"
 
 
@@ -232,10 +217,9 @@ def _alive(entry: HubEntry) -> bool:
 
 
 def process_identity(pid: int) -> str | None:
-    """Return what tells a process from every other one that had or will have its number; None where the
-    system does not tell.
+    """Return what tells a process from all others with its number; None where that is unknown.
 
-    It says when the process began by a clock that nobody sets, and of which start of the system.
+    It contains when the process began by a clock that nobody sets, and the boot of the system.
     """
     try:
         fields = _process_fields(pid)
@@ -251,9 +235,7 @@ def _process_fields(pid: int) -> list[str]:
 
 
 def _process_start(pid: int) -> float | None:
-    """Start of a process in seconds since the epoch; -1 for one that has ended (a zombie), None where it
-    cannot be told.
-    """
+    """Return the start of a process in seconds since the epoch; -1 for a zombie, None where unknown."""
     try:
         fields = _process_fields(pid)
         boot = next(

@@ -1,6 +1,4 @@
-"""The figures of ``status``: what the processes of a job report of themselves, and what has come of each
-stream.
-"""
+"""The figures of ``status``: the processes' own reports, and what has come of each stream."""
 
 from __future__ import annotations
 
@@ -40,7 +38,6 @@ class Reports:
         self._reports.clear()
 
     def take(self, rank: int, status: Status) -> None:
-        """Take a producer's ``status``."""
         self._reports[rank] = status
         dropped = status.get("dropped", {}).get("producer", 0)
         before, last = self._drops.get(rank, (0, 0))
@@ -53,13 +50,11 @@ class Reports:
         return sum(before + last for before, last in self._drops.values())
 
     def instruments(self) -> dict[str, Any]:
-        """Return what instruments said last of themselves, by name."""
+        """Return the last report of each instrument, by name."""
         return _instruments(self._reports.values())
 
     def fill(self, merged: Status, attached: Collection[int]) -> None:
-        """Fill the members of ``status`` that come from producers: of those that are attached, or of all when
-        none is.
-        """
+        """Fill the members of ``status`` that come from attached producers, or from all when none is."""
         ranks = sorted(rank for rank in self._reports if rank in attached) or sorted(self._reports)
         reports = [self._reports[rank] for rank in ranks]
         probes = [report["probes"] for report in reports if "probes" in report]
@@ -107,13 +102,9 @@ def _instruments(reports: Iterable[Status]) -> dict[str, Any]:
 
 @dataclass
 class StreamFigures:
-    """Rows, bytes, steps and non-finite values of one stream, counted as its policy says: a member of
-    ``status.streams``.
+    """One stream's member of ``status.streams``, counted as its policy says.
 
-    Attributes
-    ----------
-    nonfinite : dict or None
-        How many there were, and the columns that the policy names of the first row with some.
+    ``nonfinite`` is how many values there were, and the policy's columns of the first row with some.
     """
 
     rows: int = 0
@@ -126,7 +117,6 @@ class StreamFigures:
         self._step_bytes: dict[int, float] = {}
 
     def add(self, frame: LiveFrame, body: CheckedBody) -> None:
-        """Count in a frame."""
         self.rows += frame.rows
         self.bytes += frame.size
         if frame.step >= 0:
@@ -154,18 +144,18 @@ class StreamFigures:
         return sum(sizes) / len(sizes) if sizes else None
 
     def status(self, dropped: int = 0) -> StreamStatus:
-        """Return the stream's entry of ``status`` for a viewer to which so many of its rows were not sent."""
-        told: StreamStatus = {
+        """Return the entry for a viewer that was not sent ``dropped`` rows."""
+        entry: StreamStatus = {
             "rows": self.rows,
             "bytes": self.bytes,
             "first_step": self.first_step,
             "last_step": self.last_step,
         }
         if self.nonfinite is not None:
-            told["nonfinite"] = self.nonfinite
+            entry["nonfinite"] = self.nonfinite
         if dropped:
-            told["dropped"] = dropped
-        return told
+            entry["dropped"] = dropped
+        return entry
 
     def _count_nonfinite(self, body: CheckedBody) -> None:
         policy = body.declared.policy

@@ -1,6 +1,4 @@
-"""What a viewer that comes late, or comes back, is sent: streams that are stored whole, and the newest frames
-of the others.
-"""
+"""The backlog of a viewer that comes late or reconnects: complete streams, newest frames of the others."""
 
 from __future__ import annotations
 
@@ -107,13 +105,8 @@ class StreamHistory:
     them. So whatever a viewer has been sent so far is everything up to one sequence number, and a connection
     that breaks during catch-up loses and repeats nothing.
 
-    Parameters
-    ----------
-    limit : int
-        Bytes of frames to store of each stream of which only the newest are stored; its policy may ask for
-        fewer.
-    streams : Streams
-        The run's.
+    ``limit`` is in bytes of frames of each stream of which only the newest are stored; its policy may ask for
+    fewer.
     """
 
     def __init__(self, limit: int, streams: Streams = STREAMS) -> None:
@@ -129,7 +122,7 @@ class StreamHistory:
         self._bounded: dict[str, _Bounded] = {}
 
     def append(self, frame: LiveFrame) -> None:
-        """Keep one frame. Sequence numbers must rise."""
+        """Store one frame. Sequence numbers must rise."""
         policy = self._streams[frame.stream].policy
         if policy.keep == "newest":
             stored = self._bounded.get(frame.stream)
@@ -156,15 +149,9 @@ class StreamHistory:
             self._fold(frame)
 
     def backlog(self, since: int | None, max_bytes: int | None = None) -> Backlog:
-        """Return what a viewer that has everything up to ``since`` lacks.
+        """Return what a viewer that has everything up to ``since`` lacks; None for a first connection.
 
-        Parameters
-        ----------
-        since : int or None
-            Last sequence number that the viewer has; None for a first connection.
-        max_bytes : int, optional
-            At most this many bytes of the newest frames of each stream that is not stored whole; all that are
-            stored when absent.
+        Of each stream that is not stored whole, at most ``max_bytes`` of the newest frames; all when absent.
         """
         start = since or 0
         pieces: list[tuple[LiveFrame | _Merged, int]] = []
@@ -207,9 +194,7 @@ class StreamHistory:
             self._fold(self._recent.pop(first))
 
     def _end_tail(self) -> None:
-        """Merge what came between two frames of bounded streams, so that rare ones do not keep many frames
-        apart.
-        """
+        """Merge what came between two frames of bounded streams, so that rare ones separate few frames."""
         if len(self._tail) >= _WORTH_MERGING:
             merged = self._merge(self._tail)
             for frame in self._tail:
@@ -256,9 +241,7 @@ class StreamHistory:
 
 @dataclass(slots=True)
 class _Bounded:
-    """The frames of a bounded stream that are stored, oldest first, their bytes with the bound, and those
-    that went.
-    """
+    """The stored frames of a bounded stream, oldest first, their bytes and bound, and those that went."""
 
     limit: int
     frames: deque[LiveFrame] = field(default_factory=deque)
@@ -297,10 +280,10 @@ class _Missed:
 
 
 class _GoneLog:
-    """Which frames of a stream left the buffer: the newest one by one, older ones in blocks, so that it stays
-    small over days.
+    """Which frames of a stream left the buffer: the newest one by one, older ones in blocks.
 
-    A viewer that was away for more than 65,536 frames may be told of one block too many.
+    So it stays small over days. A viewer that was away for more than 65,536 frames may be reported one block
+    too many.
     """
 
     def __init__(self) -> None:

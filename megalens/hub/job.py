@@ -1,4 +1,4 @@
-"""What the processes of a job announce, seen as one."""
+"""What the processes of a job announce and report, seen as one."""
 
 from __future__ import annotations
 
@@ -26,9 +26,7 @@ _ALIVE: tuple[RankCondition, ...] = ("training", "paused", "idle")
 
 
 class Announcements:
-    """Announcements by rank. Each process may hold other layers of the model; rank 0 knows the layout of
-    all.
-    """
+    """Announcements by rank. Each process may have other layers; rank 0 knows the layout of all."""
 
     def __init__(self) -> None:
         self._announced: dict[int, Announce] = {}
@@ -58,16 +56,13 @@ class Announcements:
         return self._announced[rank].get("leader", rank) if rank in self._announced else rank
 
     def merged(self) -> Announce | None:
-        """Return the announcement of the whole job, None before the first. The same object until something is
-        announced: not to be changed.
-        """
+        """Return the announcement of the job, None before the first. It is shared: not to be changed."""
         if self._merged is None and self._announced:
             self._merged = self._merge()
         return self._merged
 
     def is_other(self, message: Announce, attached: Collection[int]) -> str | None:
-        """Return a sentence when an announcement is another job's than that of the ranks that are attached,
-        else None.
+        """Return a sentence when an announcement is of another job than the attached ranks, else None.
 
         Processes of one job agree on its size, and one rank has one model.
         """
@@ -81,9 +76,7 @@ class Announcements:
         return None
 
     def disagreement(self, message: Announce, attached: Collection[int]) -> str | None:
-        """Return a sentence when an announcement names another model than the lowest rank that is attached,
-        else None.
-        """
+        """Return a sentence when an announcement names another model than the lowest attached rank."""
         for rank in sorted(set(attached) - {message["rank"]})[:1]:
             ours = self._announced[rank]
             if _model(ours) != _model(message):
@@ -160,7 +153,7 @@ class _Own:
 
 @dataclass(slots=True)
 class _Reported:
-    """A process that another one tells of."""
+    """A process that another one reports of."""
 
     by: int
     heard: float
@@ -170,13 +163,7 @@ class _Reported:
 
 @dataclass
 class Ranks:
-    """The processes of the job by rank.
-
-    Attributes
-    ----------
-    idle_seconds : float
-        Without a step for this long, a process is idle.
-    """
+    """The processes of the job by rank; after ``idle_seconds`` without a step one is idle."""
 
     idle_seconds: float
     _own: dict[int, _Own] = field(default_factory=dict)
@@ -190,14 +177,14 @@ class Ranks:
         self._names.clear()
 
     def came(self, announce: Announce, now: float) -> None:
-        """Count in a process that announced itself."""
+        """Add a process that announced itself."""
         self._own[announce["rank"]] = _Own(now)
         layout = announce["layout"]
         for place in layout.get("ranks", ()):
             self._names[place["rank"]] = _name(place, layout)
 
     def went(self, rank: int, *, finished: bool) -> None:
-        """Count out a process whose connection ended."""
+        """Note that a process's connection ended."""
         own = self._own[rank]
         own.attached, own.ended = False, "finished" if finished else "lost"
 
@@ -209,7 +196,7 @@ class Ranks:
             own.step, own.step_at, own.condition = step, now, "training"
 
     def report(self, rank: int, status: Status, now: float) -> None:
-        """Take a process's own ``status``, with all that it says of others."""
+        """Take a process's own ``status``, with its reports of others."""
         self.heard(rank, now, status["step"])
         # Frames may come late; what a process says of itself holds, also when it went back to an earlier
         # step.
@@ -226,16 +213,14 @@ class Ranks:
                 self._reported[other] = _Reported(rank, heard, entry["state"], entry["step"])
 
     def forgive(self, seconds: float) -> None:
-        """Count time in which the hub itself stood still to nobody."""
+        """Shift all times by a pause of the hub itself, so that nobody seems silent for it."""
         for own in self._own.values():
             own.heard += seconds
         for reported in self._reported.values():
             reported.heard += seconds
 
     def name(self, rank: int, *, at_start: bool = False) -> str:
-        """Return what people are told, such as ``rank 3 (tp 1, pp 1) on node-2``; with a capital at the start
-        of a sentence.
-        """
+        """Return a rank's name for people, such as ``rank 3 (tp 1, pp 1) on node-2``."""
         name = self._names.get(rank, f"rank {rank}")
         return name[:1].upper() + name[1:] if at_start else name
 
@@ -244,11 +229,10 @@ class Ranks:
         return max((own.step for own in self._own.values() if own.attached), default=0)
 
     def step_of(self, rank: int) -> int:
-        """Return the newest step of one process."""
         return self._own[rank].step
 
     def pauses(self) -> bool:
-        """Whether a process that is connected said last that it waits because somebody asked for it."""
+        """Whether a connected process reported last that it is paused."""
         return any(own.attached and own.condition == "paused" for own in self._own.values())
 
     def silent(self, now: float) -> list[int]:
@@ -258,7 +242,7 @@ class Ranks:
         ]
 
     def lost(self) -> list[int]:
-        """Return the ranks whose connection ended without a goodbye."""
+        """Return the ranks whose connection ended without a shutdown message."""
         return [rank for rank, own in sorted(self._own.items()) if own.ended == "lost" and not own.attached]
 
     def states(self, now: float) -> list[RankState]:

@@ -32,8 +32,6 @@ class LiveFrame:
 
     Attributes
     ----------
-    seq, stream, step, rows : int, str, int, int
-        As in its header.
     came : bytes or bytearray
         The whole frame, as it came.
     header : bytes
@@ -61,7 +59,6 @@ class LiveFrame:
 
     @property
     def size(self) -> int:
-        """Bytes of the whole frame."""
         return len(self.came)
 
     @property
@@ -70,11 +67,10 @@ class LiveFrame:
         return b"".join(self.pieces()) if self.header else self.came
 
     def pieces(self) -> tuple[bytes, memoryview]:
-        """Return header and body."""
         return self.header or bytes(self.came[:HEADER_BYTES]), memoryview(self.came)[HEADER_BYTES:]
 
     def keys(self, declared: Stream) -> frozenset[Key]:
-        """Return the identity of every row. Made when first asked for, which only a full queue does."""
+        """Return the identity of every row; cached, as only a full queue asks for it."""
         if self._keys is None:
             identity = declared.policy.identity
             body = self.body
@@ -94,25 +90,8 @@ class LiveFrame:
 def admit_frame(
     checker: FrameChecker, header: Frame, data: bytes | bytearray, seq: int, bits: int = 0
 ) -> tuple[LiveFrame, CheckedBody]:
-    """Check a frame and give it its place in the run.
-
-    Parameters
-    ----------
-    checker : FrameChecker
-        Of this run.
-    header : Frame
-        The decoded header of ``data``.
-    data : bytes
-        The frame as it came.
-    seq : int
-        The run's next sequence number.
-    bits : int
-        Header bits.
-
-    Returns
-    -------
-    LiveFrame, CheckedBody
-        The frame to pass on and its rows, which view the same memory.
+    """Check a frame and number it with the run's next ``seq``; return it and its rows, which share its
+    memory.
 
     Raises
     ------

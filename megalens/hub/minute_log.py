@@ -1,4 +1,4 @@
-"""Reports of trouble that strangers can make as often as they like, bounded."""
+"""Bounded reports of trouble that clients can cause as often as they like."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ _NUMBERS = re.compile(r"\d+")
 
 
 class WarningLog:
-    """Chooses which warnings become rows of the stream ``audit``: lets each sentence through once. Of those
-    that differ by their numbers only, and of all together, no more than a reader wants: they are recorded for
-    good, and whoever sends them decides how many there are.
+    """Chooses which warnings become rows of the stream ``audit``: each sentence once, and not too many alike.
+
+    They are recorded for good, and whoever sends them decides how many there are; so those that differ by
+    their numbers only, and all together, are limited.
     """
 
     def __init__(self) -> None:
@@ -39,15 +40,7 @@ class WarningLog:
 
 
 class MinuteLog:
-    """Counts what went wrong by kind, and writes at most one line a minute.
-
-    Parameters
-    ----------
-    write : callable
-        Takes a line.
-    clock : callable
-        Seconds that never jump.
-    """
+    """Counts what went wrong by kind, and writes at most one line a minute."""
 
     def __init__(self, write: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
         self.total = 0
@@ -57,18 +50,18 @@ class MinuteLog:
         self._next = float("-inf")
 
     def count(self, what: str) -> None:
-        """Count one of a kind, and write what has been counted where that is due."""
+        """Count one of a kind, and write the counts where that is due."""
         self.total += 1
         self._counts[what if what in self._counts or len(self._counts) < _MOST_KINDS else "others"] += 1
         self.tick()
 
     def tick(self) -> None:
-        """Write what has been counted, where that is due."""
+        """Write the counts where that is due."""
         if self._clock() >= self._next:
             self.flush()
 
     def flush(self) -> None:
-        """Write what has been counted now."""
+        """Write the counts now."""
         if self._counts:
             self._next = self._clock() + _SECONDS
             self._write("; ".join(f"{what}: {count}" for what, count in self._counts.items()) + ".")

@@ -28,14 +28,14 @@ class HubOptions:
     ----------
     name : str
         Run name until a producer announces its own.
-    host, port : str, int
-        Where to listen; port 0 takes any free one.
+    port : int
+        0 takes any free one.
     record : Path or None
         Folder in which the run folder is made; no recording when None.
     record_bytes : int or None
         What the recording may take; its oldest steps are given up for newer ones. No bound when None.
     resume : Path or None
-        Run folder whose recording goes on, in the place of ``record``.
+        Run folder whose recording goes on, instead of ``record``.
     first_step : int
         With ``resume`` the step from which on its training goes on.
     linger : float
@@ -47,7 +47,7 @@ class HubOptions:
     viewer_queue_bytes : int
         Bound of what waits for one viewer.
     backlog_bytes : int
-        Bound of the ``tensors`` frames kept for viewers that come later.
+        Bound of the ``tensors`` frames stored for viewers that come later.
     recorder_queue_bytes : int
         Bound of what waits for the disk.
     join_seconds : float
@@ -78,9 +78,7 @@ class HubOptions:
 
 
 def new_run_id(name: str) -> str:
-    """Return the id of a new run, which is its folder's name too and which no other run has: when it began,
-    what can be written of its name in any file system, and a random end.
-    """
+    """Return a unique id, which names the run folder too: start time, safe part of the name, random end."""
     words = re.sub(r"[^A-Za-z0-9._]+", "-", "" if name == HubOptions.name else name)[:_MOST_LETTERS].strip(
         "-."
     )

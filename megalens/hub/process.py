@@ -1,6 +1,4 @@
-"""What a hub asks of the operating system: room for connections, memory that stays, whether a process
-runs.
-"""
+"""What a hub asks of the operating system: open files, memory that stays, whether a process runs."""
 
 from __future__ import annotations
 
@@ -25,8 +23,7 @@ _MIB = 1024 * 1024
 
 
 def keep_freed_memory() -> None:
-    """Let this process use the memory of one frame for the next, where its C library is glibc; elsewhere do
-    nothing.
+    """Let this process reuse the memory of one frame for the next, where its C library is glibc.
 
     By itself glibc gives large blocks back to the system as soon as they are free and fetches them anew: some
     hundred page faults for each frame of a few hundred kB, which cost more than all else that the hub does
@@ -53,8 +50,7 @@ class ConnectionLimits:
     sessions : int
         That were let in.
     half_open : int
-        That have not shown the token yet. These have places of their own, so that neither kind takes the
-        other's.
+        That have not shown the token yet; counted separately, so that neither kind takes the other's.
     backlog : int
         That the system accepts before anybody looks at them.
     """
@@ -65,9 +61,7 @@ class ConnectionLimits:
 
 
 def connection_limits() -> ConnectionLimits:
-    """Raise the soft limit of open files as far as the system allows, and return how many connections fit
-    below it.
-    """
+    """Raise the soft limit of open files, and return how many connections fit below it."""
     try:
         import resource
     except ImportError:
@@ -86,7 +80,6 @@ def connection_limits() -> ConnectionLimits:
 
 
 def process_runs(pid: int) -> bool:
-    """Return whether a process with this number runs."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -1,6 +1,4 @@
-"""What becomes of a run's rows: they are counted, stored for viewers that come later, recorded, and sent to
-viewers.
-"""
+"""A run's rows are checked, counted, stored for later viewers, recorded, and sent to viewers."""
 
 from __future__ import annotations
 
@@ -27,23 +25,8 @@ __all__ = ["Publisher"]
 class Publisher:
     """Checks and numbers the frames of a run, and passes each on to everybody.
 
-    Parameters
-    ----------
-    state : RunState
-        What is known about the run.
-    backlog_bytes : int
-        Bytes of frames that are stored for viewers that come later.
-    viewers : mapping of int to Session
-        The viewers that are attached; it changes as they come and go.
-    changed : callable
-        Called when viewers are to be told something new.
-
-    Attributes
-    ----------
-    recorder : Recorder or None
-        What records the run.
-    closing : asyncio.Task or None
-        What closes the recording, once the training is over.
+    ``changed`` is called when there is something new for viewers. ``closing`` is the task that closes the
+    recording, once the training is over.
     """
 
     def __init__(
@@ -67,10 +50,7 @@ class Publisher:
     def publish(self, data: bytes | bytearray, rank: int | None = None) -> None:
         """Check a frame of a producer, or of the hub itself, and pass it on to everybody.
 
-        Raises
-        ------
-        ProtocolError
-            ``bad-frame`` or ``version-mismatch``.
+        Raises ``ProtocolError``: ``bad-frame`` or ``version-mismatch``.
         """
         header = decode_frame(data, self._state.streams)
         if not header.known:
@@ -93,9 +73,7 @@ class Publisher:
         self._changed()
 
     def backlog(self, since: int | None, max_bytes: int | None) -> Backlog:
-        """Return what a viewer that has everything up to ``since`` lacks: see
-        :meth:`StreamHistory.backlog`.
-        """
+        """See :meth:`StreamHistory.backlog`."""
         return self._history.backlog(since, max_bytes)
 
     def audit(self, who: str, action: str, detail: dict[str, Any], step: int | None = None) -> None:
@@ -106,24 +84,22 @@ class Publisher:
         self.publish(encode_frame("audit", arrow_batch(row, stream_schema("audit")), step=step))
 
     def record_warnings(self, who: str, warnings: Iterable[str]) -> None:
-        """Have the recording state the warnings that viewers were shown live."""
+        """Record the warnings that viewers were shown live."""
         for text in self._warnings.new(warnings):
             self.audit(who, "warning", {"text": text})
 
     # -- the recording ---------------------------------------------------------------------------------------
 
     def describe_soon(self) -> None:
-        """Have ``run.json`` written anew at the next :meth:`describe_if_due`."""
+        """Have ``run.json`` rewritten at the next :meth:`describe_if_due`."""
         self._describe_due = True
 
     def describe_if_due(self) -> None:
-        """Have ``run.json`` written where something of it has changed."""
         if self._describe_due and self.recorder:
             self._describe_due = False
             self.describe()
 
     def describe(self) -> None:
-        """Have ``run.json`` written anew."""
         if self.recorder:
             self.recorder.describe(self._state.description())
 

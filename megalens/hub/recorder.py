@@ -1,4 +1,4 @@
-"""Writing the run to disk from a thread of its own: lossless, or it says exactly what is missing."""
+"""Writes the run to disk from a thread of its own: lossless, or it says exactly what is missing."""
 
 from __future__ import annotations
 
@@ -29,14 +29,12 @@ _Item = tuple[CheckedBody, int, int]
 class Recorder:
     """Records every frame that the hub passes on.
 
-    The event loop only ever appends to a bounded queue here. When the disk fails, what waits is kept for as
+    The event loop only ever appends to a bounded queue here. When the disk fails, what waits stays for as
     long as it fits and writing is tried again and again; what did not fit is counted with its steps, and so
     is, until it is written, what waits.
 
     Parameters
     ----------
-    path : Path
-        The run folder to make.
     description : dict
         First content of ``run.json``.
     queue_bytes : int
@@ -46,9 +44,8 @@ class Recorder:
     limit_bytes : int, optional
         What the streams may take on disk while they are recorded: the oldest steps are given up for newer
         ones, and named. As much as comes when absent.
-
     resumes : bool
-        Whether a recording goes on in the folder, of which nothing but earlier attempts is there.
+        Whether a recording goes on in the folder, which contains only earlier attempts.
 
     Raises
     ------
@@ -104,17 +101,7 @@ class Recorder:
         return self._lost.rows + self._unwritten.rows
 
     def put(self, body: CheckedBody, step: int, size: int) -> None:
-        """Hand over the rows of one frame. Never waits.
-
-        Parameters
-        ----------
-        body : CheckedBody
-            The rows.
-        step : int
-            Newest step in it.
-        size : int
-            Bytes of the frame.
-        """
+        """Hand over the rows of one frame of ``size`` bytes, with its newest step. Never waits."""
         with self._lock:
             if self.state == "closed" or self._closing or self._waiting_bytes + size > self._queue_bytes:
                 self._lose(body, step)
@@ -145,8 +132,9 @@ class Recorder:
             return result
 
     def close(self, description: RunFile) -> None:
-        """Write what waits, seal what takes no time and end the thread. Blocks; called again it brings
-        ``run.json`` up to date.
+        """Write what waits, seal what takes no time and end the thread. Blocks.
+
+        Called once more it brings ``run.json`` up to date.
         """
         with self._lock:
             again = self._closing
@@ -159,7 +147,7 @@ class Recorder:
 
     @property
     def behind(self) -> bool:
-        """Whether rows came after the end that ``run.json`` does not yet say are missing."""
+        """Whether rows came after the end that ``run.json`` does not yet list as missing."""
         return self._redescribe and not self._thread.is_alive()
 
     def _lose(self, body: CheckedBody, step: int) -> None:
@@ -200,9 +188,7 @@ class Recorder:
         self._finish()
 
     def _write_all(self, *, describe: bool) -> None:
-        """Write ``run.json`` where that is due, and everything that waits; whatever cannot be written waits
-        on.
-        """
+        """Write ``run.json`` where that is due, and everything that waits, as far as possible."""
         if self._deleted():
             return
         try:
@@ -249,9 +235,7 @@ class Recorder:
                 self.message = unsealed or self.message
 
     def _deleted(self) -> bool:
-        """Whether somebody deleted the recording, of which nothing new has come since: then it stays
-        deleted.
-        """
+        """Whether the recording was deleted and nothing new has come: then it stays deleted."""
         return not self._work and self._folder.deleted()
 
     def _look_after_files(self) -> None:

@@ -30,15 +30,7 @@ _SEALED_PER_SECOND = 32 * 1024 * 1024
 
 @dataclass(frozen=True)
 class GivenUp:
-    """What a recording lacks because it may not take more bytes.
-
-    Attributes
-    ----------
-    rows : int
-        How many rows.
-    first_step, last_step : int
-        Of which steps.
-    """
+    """What a recording lacks because it may not take more bytes."""
 
     rows: int
     first_step: int
@@ -46,21 +38,9 @@ class GivenUp:
 
 
 class RecordingFolder:
-    """The run folder that a recorder writes.
+    """The run folder that a recorder writes, made here unless a recording goes on in it (``resumes``).
 
-    Parameters
-    ----------
-    path : Path
-        The folder, made here unless a recording goes on in it.
-    limit_bytes : int or None
-        What :meth:`keep_newest` keeps to.
-    resumes : bool
-        Whether a recording goes on.
-
-    Raises
-    ------
-    OSError
-        When it cannot be made or written.
+    ``limit_bytes`` is the bound of :meth:`keep_newest`. Raises ``OSError``.
     """
 
     def __init__(self, path: Path, limit_bytes: int | None = None, *, resumes: bool = False) -> None:
@@ -76,14 +56,7 @@ class RecordingFolder:
         return not os.path.lexists(self.path / "run.json")
 
     def mend(self) -> list[StreamFile]:
-        """Make the folder again where somebody removed it, and return the files that are gone with what they
-        held.
-
-        Raises
-        ------
-        OSError
-            When it cannot be made.
-        """
+        """Make the folder again where somebody removed it; return the files that are gone."""
         self.path.mkdir(parents=True, exist_ok=True)
         gone = [file for stream in self.streams.values() for file in stream.gone()]
         for file in gone:
@@ -101,23 +74,15 @@ class RecordingFolder:
         folder.append(body)
 
     def seal(self) -> str | None:
-        """Have the tails sealed that wait for it, without waiting for them. Return a sentence about those
-        that cannot be; None where there are none.
-        """
+        """Start sealing the tails that wait for it; return a sentence about those that cannot be, or None."""
         self._sealer.poll()
         return self._unsealed_words(self._sealer.failed)
 
     def keep_newest(self) -> GivenUp | None:
-        """Give up the oldest segments of the streams of which only the newest rows are kept, where the
-        recording takes more than it may; None where nothing was.
+        """Give up the oldest segments of bounded streams where the recording exceeds its limit.
 
         A quarter of the limit is made free at once, so that this comes seldom. Streams that are kept whole
-        (scalars, audit) stay.
-
-        Raises
-        ------
-        OSError
-            When a file cannot be removed.
+        (scalars, audit) stay. Returns None where nothing was given up; raises ``OSError``.
         """
         if self._limit is None or self.bytes <= self._limit:
             return None
@@ -146,14 +111,15 @@ class RecordingFolder:
         return sum(file.bytes for folder in list(self.streams.values()) for file in list(folder.files))
 
     def write_description(self, description: Mapping[str, object]) -> None:
-        """Replace ``run.json`` atomically, adding what the streams hold."""
+        """Replace ``run.json`` atomically, adding the streams' summaries."""
         streams = {name: folder.summary() for name, folder in self.streams.items()}
         text = json.dumps({**description, "streams": streams}, ensure_ascii=False, allow_nan=False, indent=1)
         replace_file(self.path / "run.json", f"{text}\n".encode(), sync=True)
 
     def finish(self) -> str | None:
-        """Close every stream and seal what is sealed within half a second; a process that goes on by itself
-        seals the rest. Return a sentence about tails that cannot be sealed; None where there are none.
+        """Close every stream and seal what can be within half a second; a detached process seals the rest.
+
+        Returns a sentence about tails that cannot be sealed; None where there are none.
         """
         until = time.monotonic() + _CLOSE_SECONDS
         for folder in self.streams.values():

@@ -1,4 +1,4 @@
-"""Going on with a recording: what it has of an earlier attempt is set aside, whole, and stays readable."""
+"""Continues a recording: what it has of an earlier attempt is set aside, complete, and stays readable."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .discovery import HubEntry, live_hubs
 from .options import HubError
 from .segment_file import clear_leftovers
 
-__all__ = ["other_words", "read_resumed", "set_aside"]
+__all__ = ["changed_model", "read_resumed", "set_aside"]
 
 _FORMAT = 2
 _FILES = (".arrows", ".index", ".parquet")
@@ -36,13 +36,9 @@ _LOOK_SECONDS = 0.05
 
 
 def read_resumed(folder: Path) -> RunFile:
-    """Return the ``run.json`` of a recording that is to go on. A hub that only serves those who look on at
-    the ended training is asked to end.
+    """Return the ``run.json`` of a recording that is to go on, and end a hub that only serves viewers of it.
 
-    Raises
-    ------
-    HubError
-        When there is no such recording, it cannot go on, or its training is still there.
+    Raises ``HubError`` when there is no such recording, it cannot go on, or its training is still there.
     """
     shown = shown_text(str(folder), 200)
     try:
@@ -91,15 +87,10 @@ def _end(hub: HubEntry) -> None:
 
 
 def set_aside(folder: Path, header: RunFile, first_step: int) -> None:
-    """Move what is recorded into a folder of its own, as the attempt whose steps from ``first_step`` on are
-    trained again.
+    """Move what is recorded into a folder of its own: an attempt, retrained from ``first_step`` on.
 
-    Its ``run.json`` is written first: whatever ends this in between, every file belongs to one of both.
-
-    Raises
-    ------
-    HubError
-        When the folder cannot be written.
+    Its ``run.json`` is written first: whatever interrupts this, every file belongs to one of both. Raises
+    ``HubError`` when the folder cannot be written.
     """
     number = max((int(each.name) for each in attempt_folders(folder)), default=0) + 1
     attempt = folder / "attempts" / str(number)
@@ -117,29 +108,27 @@ def set_aside(folder: Path, header: RunFile, first_step: int) -> None:
         attempt.mkdir(parents=True)
         text = json.dumps(superseded, ensure_ascii=False, allow_nan=False, indent=1)
         replace_file(attempt / "run.json", f"{text}\n".encode(), sync=True)
-        for place in sorted(folder.iterdir()):
-            if _has_rows(place):
-                if place.is_dir():
-                    clear_leftovers(folder, place.name)
-                os.replace(place, attempt / place.name)
+        for entry in sorted(folder.iterdir()):
+            if _has_rows(entry):
+                if entry.is_dir():
+                    clear_leftovers(folder, entry.name)
+                os.replace(entry, attempt / entry.name)
     except OSError as error:
         raise HubError(
             f"Could not go on with the recording in {shown_text(str(folder), 200)}: {error.strerror or error}."
         ) from error
 
 
-def _has_rows(place: Path) -> bool:
-    if place.is_symlink():
+def _has_rows(entry: Path) -> bool:
+    if entry.is_symlink():
         return False
-    if place.is_dir():
-        return any(is_stream_file(each.name) for each in place.iterdir())
-    return place.suffix in _FILES and place.is_file()
+    if entry.is_dir():
+        return any(is_stream_file(each.name) for each in entry.iterdir())
+    return entry.suffix in _FILES and entry.is_file()
 
 
-def other_words(header: Mapping[str, Any], message: Announce) -> str | None:
-    """Return a sentence where a training that goes on is of another model or layout than before; None where
-    it is of the same.
-    """
+def changed_model(header: Mapping[str, Any], message: Announce) -> str | None:
+    """Return a sentence where a resumed training is of another model or layout than before, else None."""
     changes = []
     before, now = header.get("model"), message["model"]
     if before is not None and now is not None and before != now:

@@ -25,7 +25,7 @@ from .figures import Reports, StreamFigures
 from .job import Announcements, Ranks
 from .live_frame import LiveFrame
 from .options import HubOptions
-from .resumed import other_words
+from .resumed import changed_model
 
 __all__ = ["RunState"]
 
@@ -33,12 +33,10 @@ _NAMED = 8
 
 
 class RunState:
-    """Facts about the run, filled by what producers say and send.
+    """Facts about the run, from what producers report and send.
 
     Parameters
     ----------
-    run_id, name : str
-        Run id and name.
     limits : dict
         The ``limits`` member of ``hello``.
     idle_seconds : float
@@ -46,7 +44,7 @@ class RunState:
     versions : dict
         Of the hub's own parts.
     before : RunFile, optional
-        What was recorded of the run before its training began again.
+        What was recorded of the run before its training was resumed.
 
     Attributes
     ----------
@@ -92,7 +90,6 @@ class RunState:
 
     @property
     def state(self) -> State:
-        """What the run is at."""
         if self.attached:
             if self.ranks.pauses():
                 return "paused"
@@ -108,7 +105,7 @@ class RunState:
         return not self.attached and (self._came or self._lost)
 
     def attach(self, message: Announce) -> None:
-        """Count a producer in with its announcement."""
+        """Add a producer with its announcement."""
         rank = message["rank"]
         if not self.attached and self.job.is_other(message, self.job.known()):
             # What is left of a job that ended says nothing about this one.
@@ -123,7 +120,7 @@ class RunState:
         disagreement = self.job.disagreement(message, self.attached)
         if disagreement:
             self.warn(disagreement)
-        other = None if self.before is None else other_words(self.before, message)
+        other = None if self.before is None else changed_model(self.before, message)
         if other:
             self.warn(other)
         self.job.announce(message)
@@ -139,7 +136,7 @@ class RunState:
         self.ended = None
 
     def detach(self, rank: int, *, finished: bool) -> None:
-        """Count a producer out, after its goodbye or without one."""
+        """Remove a producer, after its shutdown message or without one."""
         self.attached.discard(rank)
         self.ranks.went(rank, finished=finished)
         self._lost = self._lost or not finished
@@ -147,7 +144,7 @@ class RunState:
             self.ended = time.time()
 
     def give_up(self) -> None:
-        """No producer came and none will."""
+        """Note that no producer came and none will."""
         self._lost = True
         self.ended = time.time()
 
@@ -241,9 +238,7 @@ class RunState:
         return status
 
     def stream_figures(self, dropped: Mapping[str, int]) -> dict[str, StreamStatus]:
-        """Return the ``streams`` member of ``status`` for a viewer to which so many rows of each stream were
-        not sent.
-        """
+        """Return the ``streams`` member of ``status`` for a viewer, given its dropped rows by stream."""
         return {name: figures.status(dropped.get(name, 0)) for name, figures in self._figures.items()}
 
     def _nonfinite(self) -> NonFinite:
@@ -262,7 +257,7 @@ class RunState:
         return nonfinite
 
     def producer_drops(self) -> int:
-        """Rows that the producers say they gave up."""
+        """Return how many rows the producers gave up."""
         return self._reports.drops()
 
     def warn(self, text: str) -> None:
@@ -291,7 +286,7 @@ class RunState:
         return cast("RunFile", description)
 
     def _absent(self, ranks: list[RankState]) -> list[str]:
-        """Return sentences about processes of which nothing is heard while others are there."""
+        """Return sentences about silent or lost processes while others are there."""
         if not self.attached:
             return []
         sentences = []

@@ -24,9 +24,10 @@ _KILL_SECONDS = 1.0
 
 
 class Sealer:
-    """Has tails sealed one after the other, and never waits for it.
+    """Seals tails one after the other in a child process, and never waits for it.
 
-    A child that dies is started again, and a tail that cannot be sealed stays as it is. All methods are called by the recorder's thread.
+    A child that dies is started again, and a tail that cannot be sealed stays as it is. All methods are
+    called by the recorder's thread.
     """
 
     def __init__(self) -> None:
@@ -37,20 +38,19 @@ class Sealer:
         self._unwanted = False
         self._child: subprocess.Popen[bytes] | None = None
         self._hurries = False
-        self._said = b""
+        self._output = b""
         self._deaths = 0
 
     @property
     def waiting_bytes(self) -> int:
-        """Bytes of the tails that wait."""
         return sum(file.bytes for file in self._all())
 
     def add(self, tail: StreamFile) -> None:
-        """Have a tail sealed, to which nothing is added any more."""
+        """Queue a tail to which nothing is added any more."""
         self._waiting.append(tail)
 
     def forget(self, tail: StreamFile) -> None:
-        """Let go of a tail that was removed."""
+        """Forget a tail that was removed."""
         if tail is self._sealing:
             self._unwanted = True
         elif tail in self._waiting:
@@ -58,9 +58,9 @@ class Sealer:
         self.failed.pop(tail, None)
 
     def poll(self) -> None:
-        """Take what the child says, and give it what is next."""
+        """Read the child's answers, and give it the next tail."""
         if self._sealing is not None:
-            self._hear(self._sealing)
+            self._read_answer(self._sealing)
         if self._sealing is None and not self._waiting:
             return
         waits = self.waiting_bytes
@@ -79,12 +79,12 @@ class Sealer:
     def close(self) -> list[StreamFile]:
         """Leave the child alone, and return the tails that nobody seals, those included that could not be.
 
-        The child ends by itself once it has sealed what it is at, since nothing more comes.
+        The child ends by itself once it has sealed its current tail, since nothing more comes.
         """
         if self._sealing is not None:
             # It may be done, or dead.
-            self._hear(self._sealing)
-        self._let_go()
+            self._read_answer(self._sealing)
+        self._close_pipes()
         self._sealing = None
         left = [*self._waiting, *self.failed]
         self._waiting.clear()
@@ -96,18 +96,18 @@ class Sealer:
         if self._sealing is not None:
             yield self._sealing
 
-    def _hear(self, tail: StreamFile) -> None:
+    def _read_answer(self, tail: StreamFile) -> None:
         assert self._child is not None
         assert self._child.stdout is not None
         try:
-            said = os.read(self._child.stdout.fileno(), 1 << 16)
+            data = os.read(self._child.stdout.fileno(), 1 << 16)
         except BlockingIOError:
             return
-        self._said += said
-        if not said:
+        self._output += data
+        if not data:
             self._died(tail)
-        elif self._said.endswith(b"\n"):
-            answer, self._said = json.loads(self._said), b""
+        elif self._output.endswith(b"\n"):
+            answer, self._output = json.loads(self._output), b""
             self._sealing, self._deaths = None, 0
             if self._unwanted:
                 _remove_segment(tail)
@@ -141,7 +141,7 @@ class Sealer:
             # One that waits for a core to die on does nothing more.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._child.wait(_KILL_SECONDS)
-        self._let_go()
+        self._close_pipes()
         tail, self._sealing = self._sealing, None
         if tail is None:
             return
@@ -152,8 +152,8 @@ class Sealer:
             self._waiting.appendleft(tail)
         self._unwanted = False
 
-    def _let_go(self) -> None:
-        child, self._child, self._said = self._child, None, b""
+    def _close_pipes(self) -> None:
+        child, self._child, self._output = self._child, None, b""
         for pipe in (child.stdin, child.stdout) if child is not None else ():
             assert pipe is not None
             with contextlib.suppress(OSError):
@@ -161,13 +161,7 @@ class Sealer:
 
 
 def seal_detached(tails: Iterable[StreamFile]) -> subprocess.Popen[bytes]:
-    """Have tails sealed by a process that goes on when this one has ended.
-
-    Raises
-    ------
-    OSError
-        When it cannot be started.
-    """
+    """Seal tails in a process that outlives this one; raises ``OSError`` when it cannot be started."""
     with tempfile.TemporaryFile() as jobs:
         jobs.writelines(_job(tail) for tail in tails)
         jobs.seek(0)

@@ -1,10 +1,12 @@
 """``python -m megalens.hub.sealing``: seals the tails of a recording for its hub, in a process of its own.
 
-A thread of a low priority would hold the interpreter's lock when it has to wait for a core, and with it the hub.
+A thread of a low priority would hold the interpreter's lock when it has to wait for a core, and with it the
+hub.
 
-Each line of its input is a JSON object: ``tail`` (a path), ``stream`` (a name), ``declared`` (the stream's declaration, where it is none of this
-version's own), ``rows`` and ``file`` (device and number of the tail). Each is answered by a line with ``tail`` and ``bytes`` of the segment, or
-``failed``, why there is none. It ends with its input, or when nothing came for a while.
+Each line of its input is a JSON object: ``tail`` (a path), ``stream`` (a name), ``declared`` (the stream's
+declaration, where it is none of this version's own), ``rows`` and ``file`` (device and number of the tail).
+Each is answered by a line with ``tail`` and ``bytes`` of the segment, or ``failed``, why there is none. It
+ends with its input, or when nothing came for a while.
 """
 
 from __future__ import annotations
@@ -31,7 +33,6 @@ _NICENESS = 19
 
 
 def main() -> int:
-    """Seal what the input names, and return the exit code."""
     if "--hurry" not in sys.argv[1:]:
         _stand_aside()
     pa.set_cpu_count(1)
@@ -61,12 +62,12 @@ def _answer(job: dict[str, Any]) -> dict[str, Any]:
 def _lines() -> Iterator[bytes]:
     rest = b""
     while select.select([0], [], [], _IDLE_SECONDS)[0] and (data := os.read(0, 1 << 16)):
-        *whole, rest = (rest + data).split(b"\n")
-        yield from whole
+        *lines, rest = (rest + data).split(b"\n")
+        yield from lines
 
 
 def _stand_aside() -> None:
-    """Run only on cores that nobody else wants, or at the lowest priority where the system cannot promise that."""
+    """Run only on idle cores, or at the lowest priority where the system cannot promise that."""
     try:
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     except (OSError, AttributeError):

@@ -30,22 +30,21 @@ _LABEL_BYTES = 16
 def seal_tail(
     tail: Path, stream: Stream, *, rows: int | None = None, identity: tuple[int, int] | None = None
 ) -> Path:
-    """Write the rows of a tail to a Parquet segment beside it, and remove the tail once they are safely on disk.
+    """Write the rows of a tail to a Parquet segment next to it, and remove the tail once they are safely on
+    disk.
 
-    Every file is named within the folder that was opened first: a folder that is moved meanwhile, because its training went back to a
-    checkpoint, is sealed where it is, and the files of the one that takes its place are not touched.
+    Every file is named within the folder that was opened first: a folder that is moved meanwhile, because its
+    training went back to a checkpoint, is sealed where it is, and the files of its successor are not touched.
 
     Parameters
     ----------
     tail : Path
         The ``.arrows`` file, to which nothing is written any more.
-    stream : Stream
-        Its stream.
     rows : int, optional
-        How many rows it must have. When absent, as of a hub that was killed, those up to the last whole message are taken, where no more
-        than one message can have been cut off.
+        How many rows it must have. When absent, as of a hub that was killed, those up to the last whole
+        message are taken, where no more than one message can have been cut off.
     identity : (int, int), optional
-        Device and number of the file that must lie there.
+        Device and number that the file must have.
 
     Returns
     -------
@@ -60,50 +59,44 @@ def seal_tail(
         When the tail is damaged, or another file.
     """
     target, partial = tail.stem + SEALED, tail.stem + SEALED + PARTIAL
-    place = os.open(tail.parent, os.O_RDONLY | os.O_DIRECTORY)
+    folder = os.open(tail.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         try:
-            descriptor = os.open(tail.name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=place)
+            descriptor = os.open(tail.name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=folder)
         except FileNotFoundError:
             # A sealer that was killed had done it all but for saying so.
-            os.stat(target, dir_fd=place, follow_symlinks=False)
+            os.stat(target, dir_fd=folder, follow_symlinks=False)
             return tail.with_name(target)
         with open(descriptor, "rb") as file:
             found = os.fstat(file.fileno())
             if identity is not None and identity != (found.st_dev, found.st_ino):
                 raise HubError(f"{tail.name} is another file by now.")
             table = _read_tail(file, tail.name, rows)
-        _remove(partial, place)
+        _remove(partial, folder)
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-            with open(os.open(partial, flags, 0o644, dir_fd=place), "wb", buffering=1 << 20) as made:
+            with open(os.open(partial, flags, 0o644, dir_fd=folder), "wb", buffering=1 << 20) as made:
                 write_segment(made, stream, table.schema, [sorted_by_step(table)])
                 made.flush()
                 os.fsync(made.fileno())
                 # The child of a hub that was killed may be at the same tail.
-                if not os.path.samestat(os.fstat(made.fileno()), os.stat(partial, dir_fd=place)):
+                if not os.path.samestat(os.fstat(made.fileno()), os.stat(partial, dir_fd=folder)):
                     raise HubError(f"{tail.name} is being sealed by another process.")
             # Who deleted the tail meanwhile deleted the rows.
-            os.stat(tail.name, dir_fd=place, follow_symlinks=False)
-            os.replace(partial, target, src_dir_fd=place, dst_dir_fd=place)
+            os.stat(tail.name, dir_fd=folder, follow_symlinks=False)
+            os.replace(partial, target, src_dir_fd=folder, dst_dir_fd=folder)
         except BaseException:
-            _remove(partial, place)
+            _remove(partial, folder)
             raise
-        os.fsync(place)
-        _remove(tail.name, place)
+        os.fsync(folder)
+        _remove(tail.name, folder)
     finally:
-        os.close(place)
+        os.close(folder)
     return tail.with_name(target)
 
 
 def clear_leftovers(folder: Path, stream: str) -> None:
-    """Remove what a sealer that was killed left of a stream in a run folder: half a segment, or a tail that is sealed.
-
-    Raises
-    ------
-    OSError
-        When a file cannot be removed.
-    """
+    """Remove what a killed sealer left of a stream: half a segment, or a sealed tail. Raises ``OSError``."""
     counting = {each.path.name for each in stream_segments(folder, stream)}
     sealed = {Path(name).stem for name in counting if name.endswith(SEALED)}
     for path in (folder / stream).iterdir() if (folder / stream).is_dir() else ():
@@ -114,16 +107,8 @@ def clear_leftovers(folder: Path, stream: str) -> None:
 def write_segment(file: BinaryIO, stream: Stream, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
     """Write a segment as the policy of its stream says.
 
-    Parameters
-    ----------
-    file : binary file
-        Where to.
-    stream : Stream
-        The rows' stream.
-    schema : pyarrow.Schema
-        Their columns; those of an older recording may lack some.
-    tables : iterable of pyarrow.Table
-        The rows: sorted by step, no step in two of them.
+    ``schema`` has the rows' columns; those of an older recording may lack some. ``tables`` are sorted by
+    step, no step in two of them.
     """
     # The hub itself seals when it ends; its start should not wait for the import.
     import pyarrow.parquet as pq
@@ -177,7 +162,7 @@ def _read_tail(file: BinaryIO, name: str, rows: int | None) -> pa.Table:
 
 
 def _groups(table: pa.Table, policy: StreamPolicy) -> Iterator[tuple[int, int]]:
-    """Yield the first and past the last row of each row group: whole steps, unless one alone is more than a group may be."""
+    """Yield the first and past the last row of each row group: whole steps, unless one exceeds a group."""
     rows = table.num_rows
     step = table["step"].to_numpy()
     steps = np.append(np.flatnonzero(step[1:] != step[:-1]) + 1, rows)
@@ -198,7 +183,7 @@ def _groups(table: pa.Table, policy: StreamPolicy) -> Iterator[tuple[int, int]]:
 
 
 def _row_ends(table: pa.Table) -> NDArray[np.int64]:
-    """Return about how many bytes the rows up to each have, that one included."""
+    """Return roughly the bytes of the rows up to and with each."""
     import pyarrow.compute as pc
 
     size = np.zeros(table.num_rows, np.int64)
@@ -238,6 +223,6 @@ def _codecs(fast: tuple[str, ...], columns: list[str]) -> dict[str, Any]:
     }
 
 
-def _remove(name: str, place: int) -> None:
+def _remove(name: str, folder: int) -> None:
     with suppress(FileNotFoundError):
-        os.unlink(name, dir_fd=place)
+        os.unlink(name, dir_fd=folder)

@@ -38,17 +38,7 @@ _STOOD_STILL_SECONDS = 1.0
 class Hub:
     """One hub process's server, from its start to its end.
 
-    Parameters
-    ----------
-    options : HubOptions
-        How it was started.
-
-    Attributes
-    ----------
-    entry : HubEntry or None
-        Where it is, once it has started.
-    viewers : dict
-        The viewers that are attached, by number.
+    ``entry`` is set once it has started; ``viewers`` are those attached, by number.
     """
 
     def __init__(self, options: HubOptions) -> None:
@@ -78,13 +68,7 @@ class Hub:
         self._closed = False
 
     async def start(self) -> HubEntry:
-        """Open the port, begin the recording and write the runtime file.
-
-        Raises
-        ------
-        HubError
-            When the port is in use or a folder cannot be written.
-        """
+        """Open the port, begin the recording and write the runtime file; raises ``HubError``."""
         options = self.options
         try:
             self._server = await serve(
@@ -167,7 +151,7 @@ class Hub:
             await self.stop()
 
     def _look_after(self) -> None:
-        """Notice who is gone, and tell and write down what is due."""
+        """Notice who is gone, and send and write what is due."""
         self._watch()
         self._publisher.record_warnings("hub", list(self.state.warnings))
         if self.clients.broadcaster.tick(changed=self._changed.is_set()):
@@ -175,13 +159,13 @@ class Hub:
         self._publisher.describe_if_due()
 
     async def stop(self) -> None:
-        """Say goodbye to everybody, close the recording, remove the runtime file. Safe twice."""
+        """Send shutdown messages, close the recording, remove the runtime file. Safe twice."""
         if self._closed:
             return
         self._closed = True
         if self.entry:
             remove_entry(self.entry)
-        await self.clients.goodbye()
+        await self.clients.shut_down()
         if self._server:
             self._server.close(code=1001)
             self._half_open.close()
@@ -199,7 +183,7 @@ class Hub:
         return time.monotonic() - quiet_since >= self.options.linger
 
     def _watch(self) -> None:
-        """Notice what no message tells: a parent that is gone, producers that are done."""
+        """Notice what no message reports: a parent that is gone, producers that are done."""
         self.log.tick()
         parent = self.options.parent_pid
         if parent is not None and self.state.state == "waiting" and not process_runs(parent):

@@ -30,7 +30,7 @@ _MAY_SEND = {
 
 
 class _Refused(Exception):
-    """Say an error, then close."""
+    """Send an error, then close."""
 
     def __init__(self, code: int, error: ProtocolError) -> None:
         super().__init__(error.message)
@@ -39,49 +39,27 @@ class _Refused(Exception):
 
 
 class SessionHost(Protocol):
-    """What a session needs of its hub."""
+    """The hub, as a session needs it; see :class:`Clients`."""
 
-    def short_hello(self) -> str:
-        """Return the text of ``hello`` for a producer."""
+    def short_hello(self) -> str: ...
 
-    def welcome(self, session: Session, join: Join) -> tuple[str, Backlog]:
-        """Count a viewer in and return the text of its ``hello`` and what it is sent before live frames."""
+    def welcome(self, session: Session, join: Join) -> tuple[str, Backlog]: ...
 
-    def leave(self, session: Session) -> None:
-        """Count a client out, with a goodbye or without. Safe for one that never joined."""
+    def leave(self, session: Session) -> None: ...
 
-    async def drain(self, session: Session) -> None:
-        """Wait until the recording is complete, where the training is over, and tell a producer of it."""
+    async def drain(self, session: Session) -> None: ...
 
-    def leads(self, rank: int) -> bool:
-        """Return whether the producer of this rank answers changes, for itself or for others too."""
+    def leads(self, rank: int) -> bool: ...
 
-    async def take(self, session: Session, message: Message) -> None:
-        """Act on one checked message; raises ``ProtocolError`` with what the sender is told."""
+    async def take(self, session: Session, message: Message) -> None: ...
 
-    def publish(self, data: bytes | bytearray, rank: int | None = None) -> None:
-        """Check a frame and pass it on to everybody; raises ``ProtocolError``."""
+    def publish(self, data: bytes | bytearray, rank: int | None = None) -> None: ...
 
-    def warn(self, text: str) -> None:
-        """Have a sentence told to everybody."""
+    def warn(self, text: str) -> None: ...
 
 
 class Session:
-    """What the hub knows about one client.
-
-    Parameters
-    ----------
-    host : SessionHost
-        Where messages and frames go.
-    options : HubOptions
-        Bounds and waits.
-    streams : Streams
-        The run's.
-    connection : BatchConnection
-        The open WebSocket.
-    number : int
-        Unique in this hub.
-    """
+    """What the hub knows about one client; ``number`` is unique in this hub."""
 
     def __init__(
         self,
@@ -97,7 +75,7 @@ class Session:
         self.role = ""
         self.peer: Peer = {"name": "", "version": ""}
         self.rank: int | None = None
-        self.said_goodbye = False
+        self.sent_goodbye = False
         self.queue = ViewerQueue(options.viewer_queue_bytes, streams)
         self.pace = Pace(_CHANGES_AT_ONCE, _CHANGES_A_SECOND)
         self._connection = connection
@@ -151,9 +129,7 @@ class Session:
             self.close_soon(4429, "too slow")
 
     def tell(self, text: str) -> bool:
-        """Send a message to a producer now, unless it is gone or has long stopped to read; return whether it
-        was sent. Never waits.
-        """
+        """Send a message to a producer now; False when it is gone or has long stopped reading."""
         return self._closing is None and self._connection.send_now(text, _UNREAD_BYTES)
 
     async def alive(self) -> bool:
@@ -182,8 +158,8 @@ class Session:
         """Cut the connection, whatever is under way."""
         self._connection.transport.abort()
 
-    async def goodbye(self, reason: Literal["finished", "shutdown"], code: int) -> None:
-        """Say goodbye and close. A client that does not read is not waited for long."""
+    async def shut_down(self, reason: Literal["finished", "shutdown"], code: int) -> None:
+        """Send a shutdown message and close. A client that does not read is not waited for long."""
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._say({"type": "goodbye", "reason": reason}), 1)
         with contextlib.suppress(asyncio.TimeoutError):
@@ -222,7 +198,7 @@ class Session:
         if self.role == "producer":
             self._connection.take_frame = self._take_at_once
         try:
-            while not self.said_goodbye:
+            while not self.sent_goodbye:
                 data = await self._connection.recv()
                 self._check_size(data, limit)
                 if isinstance(data, bytes):
@@ -241,9 +217,7 @@ class Session:
         await self.close(1000, "goodbye")
 
     def _take_at_once(self, data: bytes | bytearray) -> bool:
-        """Take a producer's frame where it is read. A fault waits for its turn in :meth:`_receive`, which
-        acts on it.
-        """
+        """Take a producer's frame where it is read. A fault waits for its turn in :meth:`_receive`."""
         try:
             self._host.publish(data, self.rank)
         except Exception as error:
@@ -280,9 +254,7 @@ class Session:
             await self._answer(error, text)
 
     async def _answer(self, error: ProtocolError, text: str) -> None:
-        """Answer a bad message with an ``error`` that carries the id of what it answers, where one can be
-        made out.
-        """
+        """Answer a bad message with an ``error``, with the message's id where that can be read."""
         reply_to = None
         with contextlib.suppress(ValueError):
             message = parse_json(text)
@@ -296,7 +268,7 @@ class Session:
             await self._say(error.to_message(reply_to))
 
     async def _send_queue(self, hello: str, backlog: Backlog) -> None:
-        """Send a viewer what it is owed: hello, the backlog, then what is queued."""
+        """Send a viewer hello, the backlog, then what is queued."""
         with contextlib.suppress(ConnectionClosed):
             await self._connection.send(hello)
             for data in backlog.frames():

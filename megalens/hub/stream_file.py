@@ -14,9 +14,7 @@ _MOST_RANGES = 1000
 
 
 class StepRanges:
-    """A set of steps kept as inclusive ranges. Past 1,000 ranges the closest two become one, so it never says
-    too little.
-    """
+    """A set of steps as inclusive ranges. Past 1,000 the closest two become one: never too few steps."""
 
     def __init__(self) -> None:
         self._ranges: list[list[int]] = []
@@ -46,21 +44,12 @@ class StepRanges:
 
 
 class StreamFile:
-    """One file of a stream: a tail to which whole messages of Arrow are added, and later the segment that it was sealed to.
-
-    Parameters
-    ----------
-    path : Path
-        The tail, which must not exist.
-    stream : Stream
-        Its stream.
+    """One file of a stream: a tail to which whole messages of Arrow are added, and later its sealed segment.
 
     Attributes
     ----------
     path : Path
-        Where its rows lie now.
-    rows, bytes : int
-        How many it has.
+        The tail, which must not exist at first; then the segment.
     first_step, last_step : int or None
         The lowest and the highest step.
     identity : (int, int)
@@ -92,9 +81,7 @@ class StreamFile:
             raise
 
     def append(self, body: CheckedBody) -> None:
-        """Add the rows as whole messages with one write each: all of them, or none where an error is
-        raised.
-        """
+        """Add rows as whole messages with one write each: all of them, or none where an error is raised."""
         self._write(body.messages())
         self.rows += body.rows
         steps = [step for step in body.numbers("step").tolist() if step >= 0]
@@ -104,7 +91,7 @@ class StreamFile:
             self.last_step = high if self.last_step is None else max(self.last_step, high)
 
     def become(self, segment: Path, size: int) -> None:
-        """Take note that the tail, which is closed, was sealed to a file of so many bytes."""
+        """Note that the tail, which is closed, was sealed to a file of so many bytes."""
         self.path, self.bytes = segment, size
 
     def close(self) -> None:
@@ -114,9 +101,7 @@ class StreamFile:
             self._descriptor = -1
 
     def there(self) -> bool:
-        """Whether the open tail still is where it was made: a file that somebody removed can be written to
-        without an error.
-        """
+        """Whether the open tail is still in place: a removed file can be written to without an error."""
         try:
             found = os.stat(self.path)
         except OSError:

@@ -1,4 +1,4 @@
-"""The folder of one recorded stream: segments that are sealed, tails that wait for it, and the one that grows."""
+"""The folder of one recorded stream: sealed segments, tails that wait for it, and the one that grows."""
 
 from __future__ import annotations
 
@@ -20,24 +20,14 @@ _MOST_TAILS = 4
 
 
 class StreamFolder:
-    """Writes the rows of one stream, and turns to a new tail when the old one is large or old enough to be sealed.
+    """Writes the rows of one stream, and rotates to a new tail when the old one is large or old enough.
 
-    Parameters
-    ----------
-    run : Path
-        The run folder.
-    stream : Stream
-        The stream.
-    tail_bytes : int
-        A tail of so many bytes is turned at the next new step.
-    began : float
-        When the recording began, by ``time.monotonic``.
-    turned : callable
-        Takes each tail that is whole.
+    A tail of ``tail_bytes`` is rotated at the next new step. ``began`` is the recording's start by
+    ``time.monotonic``. ``rotated`` takes each tail that is complete.
     """
 
     def __init__(
-        self, run: Path, stream: Stream, tail_bytes: int, began: float, turned: Callable[[StreamFile], None]
+        self, run: Path, stream: Stream, tail_bytes: int, began: float, rotated: Callable[[StreamFile], None]
     ) -> None:
         self.stream = stream
         self.files: list[StreamFile] = []
@@ -45,47 +35,41 @@ class StreamFolder:
         self._run = run
         self._tail_bytes = tail_bytes
         self._began = began
-        self._turned = turned
+        self._rotated = rotated
         self._tail: StreamFile | None = None
-        self._turn_at = 0.0
+        self._rotate_at = 0.0
         self._number = max((each.number + 1 for each in stream_segments(run, stream.name)), default=0)
 
     def append(self, body: CheckedBody) -> None:
-        """Add rows: all of them, or none where an error is raised.
-
-        Raises
-        ------
-        OSError
-            When the disk is full or fails.
-        """
+        """Add rows: all of them, or none where ``OSError`` is raised."""
         if self._tail is None or self._due(self._tail, body):
-            self._turn(body)
+            self._rotate(body)
         assert self._tail is not None
         self._tail.append(body)
 
     def _due(self, tail: StreamFile, body: CheckedBody) -> bool:
-        if tail.bytes < self._tail_bytes and time.monotonic() < self._turn_at:
+        if tail.bytes < self._tail_bytes and time.monotonic() < self._rotate_at:
             return False
         newest = max(body.numbers("step").tolist(), default=-1)
         # Whole steps in a file are fewer places to look for one.
         return newest > (tail.last_step or 0) or tail.bytes >= _MOST_TAILS * self._tail_bytes
 
-    def _turn(self, body: CheckedBody) -> None:
+    def _rotate(self, body: CheckedBody) -> None:
         steps = body.numbers("step").tolist()
-        place = self._run / self.stream.name
-        place.mkdir(exist_ok=True)
+        folder = self._run / self.stream.name
+        folder.mkdir(exist_ok=True)
         # Where it cannot be made, the old one goes on.
-        tail = StreamFile(place / segment_name(self._number, steps[0] if steps else 0, TAIL), self.stream)
+        tail = StreamFile(folder / segment_name(self._number, steps[0] if steps else 0, TAIL), self.stream)
         if self._tail is not None:
             self._tail.close()
-            self._turned(self._tail)
+            self._rotated(self._tail)
         self._tail = tail
         self.files.append(tail)
         self._number += 1
         now = time.monotonic()
         # A long run has few segments, and the newest rows of a short one are soon where every program reads them.
         age = (now - self._began) / _AGE_PART
-        self._turn_at = now + min(max(age, _LEAST_SECONDS), _MOST_SECONDS)
+        self._rotate_at = now + min(max(age, _LEAST_SECONDS), _MOST_SECONDS)
 
     def gone(self) -> list[StreamFile]:
         """Forget and return the files that somebody removed."""
@@ -97,7 +81,7 @@ class StreamFolder:
         return gone
 
     def forget(self, file: StreamFile) -> None:
-        """Forget a file, which is closed here."""
+        """Close and forget a file."""
         file.close()
         self.files.remove(file)
         if file is self._tail:
@@ -130,7 +114,7 @@ class StreamFolder:
         """Close the growing tail, which is handed on like those before. Safe twice."""
         if self._tail is not None:
             self._tail.close()
-            self._turned(self._tail)
+            self._rotated(self._tail)
             self._tail = None
 
 

@@ -1,6 +1,4 @@
-"""What commands that stay do in a terminal: one line of state that updates in place, and an end when they are
-asked for it.
-"""
+"""Commands that stay in a terminal: one line of state that updates in place, and a clean end."""
 
 from __future__ import annotations
 
@@ -18,15 +16,7 @@ __all__ = ["StateLine", "ask_to_stop", "show_line"]
 
 
 class StateLine:
-    """A line at the bottom of a terminal. Quiet when the stream is not one.
-
-    Parameters
-    ----------
-    stream : TextIO
-        Where to write.
-    seconds : float
-        Least time between two updates.
-    """
+    """A line at the bottom of a terminal, updated at most every ``seconds``. Quiet elsewhere."""
 
     def __init__(self, stream: TextIO, seconds: float = 0.2) -> None:
         self._stream = stream if stream.isatty() else None
@@ -34,7 +24,7 @@ class StateLine:
         self._last = float("-inf")
 
     def say(self, text: str) -> None:
-        """Show ``text`` in place of what was there, unless the last update was only just now."""
+        """Show ``text`` instead of the last one, unless that was only just now."""
         now = time.monotonic()
         if self._stream is None or now - self._last < self._seconds:
             return
@@ -62,9 +52,7 @@ async def show_line(text: Callable[[], str]) -> None:
 
 
 async def ask_to_stop(work: Awaitable[None], until: Callable[[], Awaitable[None]] | None = None) -> bool:
-    """Await ``work``; SIGINT, SIGTERM, or ``until`` coming to its end, cancel it. Return whether it was
-    cancelled.
-    """
+    """Await ``work``; SIGINT, SIGTERM or the end of ``until`` cancel it. Return whether they did."""
     task = asyncio.ensure_future(work)
     loop = asyncio.get_running_loop()
     asked = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Recordings of before there were segments, and those whose hub was killed: as a finished recording of today is."""
+"""Upgrades recordings from before there were segments, and those whose hub was killed."""
 
 from __future__ import annotations
 
@@ -33,42 +33,30 @@ __all__ = ["upgrade_recording"]
 
 
 def upgrade_recording(folder: Path) -> Iterator[str]:
-    """Rewrite each ``<stream>.parquet`` and ``<stream>.arrows`` of a recording to a segment, and seal its tails.
+    """Rewrite each ``<stream>.parquet`` and ``<stream>.arrows`` of a recording to a segment, and seal its
+    tails.
 
-    Every row is in exactly one file at every moment, and what cannot be rewritten stays as it is.
-
-    Parameters
-    ----------
-    folder : Path
-        The run folder; its earlier attempts are rewritten with it.
-
-    Yields
-    ------
-    str
-        A sentence about each file, as soon as it is done.
-
-    Raises
-    ------
-    HubError
-        When there is no recording, or its hub still runs.
+    Every row is in exactly one file at every moment, and what cannot be rewritten stays as it is. Earlier
+    attempts are rewritten, too. Yields a sentence about each file, as soon as it is done; raises ``HubError``
+    when there is no recording, or its hub still runs.
     """
     if any(hub.record and Path(hub.record).resolve() == folder.resolve() for hub in live_hubs()):
         raise HubError("The run is live: its hub still has the recording. End it first.")
-    for place in (folder, *attempt_folders(folder)):
-        for stream in _streams(place):
-            before = place.relative_to(folder) / stream.name
-            for path in _old_files(place, stream.name):
-                yield from _said(before.with_suffix(path.suffix), partial(_adopt, path, stream))
-            clear_leftovers(place, stream.name)
-            for each in stream_segments(place, stream.name):
+    for run in (folder, *attempt_folders(folder)):
+        for stream in _streams(run):
+            before = run.relative_to(folder) / stream.name
+            for path in _old_files(run, stream.name):
+                yield from _report(before.with_suffix(path.suffix), partial(_adopt, path, stream))
+            clear_leftovers(run, stream.name)
+            for each in stream_segments(run, stream.name):
                 if not each.sealed:
                     tail = each.path
-                    yield from _said(before / tail.name, partial(seal_tail, tail, stream))
+                    yield from _report(before / tail.name, partial(seal_tail, tail, stream))
 
 
-def _streams(place: Path) -> list[Stream]:
+def _streams(run: Path) -> list[Stream]:
     try:
-        header = read_json_file(place / "run.json", MOST_RUN_FILE_BYTES)
+        header = read_json_file(run / "run.json", MOST_RUN_FILE_BYTES)
         declared: dict[str, Any] = header.get("announced") or {}
         return [*STREAMS.values(), *(parse_stream(name, declared[name]) for name in declared)]
     except FileNotFoundError:
@@ -77,7 +65,7 @@ def _streams(place: Path) -> list[Stream]:
         raise HubError(f"run.json cannot be read: {error}") from error
 
 
-def _said(name: Path, work: Callable[[], Path]) -> Iterator[str]:
+def _report(name: Path, work: Callable[[], Path]) -> Iterator[str]:
     try:
         made = work()
     except OSError as error:
@@ -88,18 +76,18 @@ def _said(name: Path, work: Callable[[], Path]) -> Iterator[str]:
         yield f"{name} is now {made.parent.name}/{made.name}."
 
 
-def _old_files(place: Path, stream: str) -> Iterator[Path]:
-    packed, growing = place / f"{stream}{SEALED}", place / f"{stream}{TAIL}"
+def _old_files(run: Path, stream: str) -> Iterator[Path]:
+    packed, growing = run / f"{stream}{SEALED}", run / f"{stream}{TAIL}"
     paths = [path for path in (packed, growing) if path.is_file() and not path.is_symlink()]
     if len(paths) > 1:
         # A hub that was killed had packed it, and the packed one counts.
         paths.pop().unlink()
-    (place / f"{stream}.index").unlink(missing_ok=True)
+    (run / f"{stream}.index").unlink(missing_ok=True)
     yield from paths
 
 
 def _adopt(path: Path, stream: Stream) -> Path:
-    """Take a file of a stream into its folder: renaming it there is one step that no reader can see half of."""
+    """Move a file of a stream into its folder: a renaming, which no reader can see half of."""
     folder = path.parent / stream.name
     if any(each.number >= 0 for each in stream_segments(path.parent, stream.name)):
         raise HubError(f"{stream.name} has segments already, of which it could not be the first.")
@@ -135,7 +123,7 @@ def _first_step(batch: pa.RecordBatch | None) -> int:
 
 
 def _in_order(file: Any) -> Iterator[pa.Table]:
-    """Yield the rows of a Parquet file sorted by step, no step in two tables, holding no more of it than its order asks for."""
+    """Yield the rows of a Parquet file sorted by step, no step in two tables, in little memory."""
     groups = file.metadata.num_row_groups
     at = file.schema_arrow.get_field_index("step")
     # The lowest step of all later groups: what is below it is complete.
@@ -144,10 +132,10 @@ def _in_order(file: Any) -> Iterator[pa.Table]:
         statistics = file.metadata.row_group(each).column(at).statistics
         known = statistics is not None and statistics.has_min_max
         later[each] = min(later[each + 1], statistics.min if known else -np.inf)
-    held = file.schema_arrow.empty_table()
+    rest = file.schema_arrow.empty_table()
     for each in range(groups):
-        held = sorted_by_step(pa.concat_tables([held, file.read_row_group(each)]))
-        whole = int(np.searchsorted(held["step"].to_numpy(), later[each + 1], "left"))
-        if whole:
-            yield held.slice(0, whole)
-            held = held.slice(whole)
+        rest = sorted_by_step(pa.concat_tables([rest, file.read_row_group(each)]))
+        complete = int(np.searchsorted(rest["step"].to_numpy(), later[each + 1], "left"))
+        if complete:
+            yield rest.slice(0, complete)
+            rest = rest.slice(complete)

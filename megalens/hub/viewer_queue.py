@@ -16,19 +16,10 @@ _LOOK_AGAIN = 2
 
 
 class ViewerQueue:
-    """A queue of control messages and frames for one viewer.
+    """A queue of control messages and frames for one viewer, of ``limit`` bytes.
 
-    Parameters
-    ----------
-    limit : int
-        Bytes that may wait. One frame is taken however large it is when nothing else waits.
-    streams : Streams
-        The run's.
-
-    Attributes
-    ----------
-    dropped : Counter
-        Rows given up, by stream.
+    One frame is taken however large it is when nothing else waits. ``dropped`` counts rows given up, by
+    stream.
     """
 
     def __init__(self, limit: int, streams: Streams = STREAMS) -> None:
@@ -52,11 +43,7 @@ class ViewerQueue:
     def put(self, item: LiveFrame | str) -> bool:
         """Add a frame or a control message and make space for it.
 
-        Returns
-        -------
-        bool
-            False when messages that may not be given up overflow the queue alone: the viewer is too slow to
-            be kept.
+        False when messages that may not be given up overflow the queue alone: the viewer is too slow.
         """
         position = self._next
         self._next += 1
@@ -102,8 +89,9 @@ class ViewerQueue:
 
 
 class _Coverage:
-    """Which frames of a full queue may be given up, and of which newer ones have every row's identity. Each
-    frame costs its own rows, however long the queue.
+    """Which frames of a full queue may be given up, and which have newer rows for each of their identities.
+
+    Each frame costs its own rows, however long the queue.
     """
 
     def __init__(self, streams: Streams) -> None:
@@ -115,7 +103,7 @@ class _Coverage:
         self._heaps: dict[tuple[int, bool], list[int]] = {}
 
     def add(self, position: int, item: LiveFrame | str) -> None:
-        """Count in a frame that was queued last."""
+        """Add a frame that was queued last."""
         if not isinstance(item, LiveFrame):
             return
         declared = self._streams[item.stream]
@@ -138,10 +126,11 @@ class _Coverage:
                     self._push(order, True, before)
 
     def victim(self, items: OrderedDict[int, LiveFrame | str], last: int) -> int | None:
-        """Return the position of the frame that is to go: of the lowest drop order, the oldest whose every
-        row a newer one covers, else the oldest.
+        """Return the position of the frame to give up: of the lowest drop order the oldest covered one, else
+        the oldest.
 
-        The frame that came last is the newest of all: it goes only where nothing else may.
+        A frame is covered when newer ones have every row's identity. The frame that came last is the newest
+        of all: it goes only where nothing else may.
         """
         self.forget_sent(items)
         heaps = [self._heaps[key] for key in sorted(self._heaps, key=lambda key: (key[0], not key[1]))]

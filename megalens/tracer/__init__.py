@@ -1,12 +1,15 @@
-"""The training side: hooks, compression on the device, and a producer thread that the step never waits for."""
+"""The training side: hooks, compression on the device, and a producer thread that no step waits for."""
 
+from .coordinates import RankCoordinates
 from .errors import TracerError
 from .instrument import Host, Instrument
 from .moments.logger import StatisticsLogger
-from .place import Place
 from .points import FLAGS, FlagKind, FlagPoints, IAdapter, ModelPoints, Shards, SitePoints, Source
 from .tensors.reductions import parse_reduction
 from .tracer import StepHandle, Tracer
+
+Place = RankCoordinates
+"""The name under which scripts give a process's coordinates: ``megalens.trace(model, place=Place(…))``."""
 
 __all__ = [
     "FLAGS",
@@ -17,6 +20,7 @@ __all__ = [
     "Instrument",
     "ModelPoints",
     "Place",
+    "RankCoordinates",
     "Shards",
     "SitePoints",
     "Source",

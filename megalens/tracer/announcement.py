@@ -1,6 +1,4 @@
-"""What a tracer tells its hub about the run and its job: the ``announce`` message, and rank 0's words about
-the others.
-"""
+"""The ``announce`` message, and what rank 0 reports of other processes."""
 
 from __future__ import annotations
 
@@ -21,9 +19,9 @@ from ..protocol.messages_generated import (
     Status,
 )
 from ..protocol.version import own_version
+from .coordinates import RankCoordinates
 from .errors import plain_text
 from .perturb import site_infos
-from .place import Place
 from .points import FLAGS, ModelPoints
 from .sending.peers import Peers
 from .tensors.compressors import suited_compressor
@@ -35,37 +33,23 @@ __all__ = ["add_members", "announcement", "job_notes", "parts_notes"]
 def add_members(
     peers: Peers, places: Sequence[RankPlace], own: int, status: Status, notes: list[str]
 ) -> None:
-    """Add to a ``status`` the ranks, and of those that have no hub of their own the lost rows; to the
-    sentences theirs.
+    """Add the ranks of a job to rank 0's ``status``, and to ``notes`` their warnings.
 
-    Parameters
-    ----------
-    peers : Peers
-        The connections of rank 0.
-    places : sequence of dict
-        ``RankPlace`` objects of all that are known.
-    own : int
-        Rank of this process.
-    status : dict
-        The message so far.
-    notes : list of str
-        Sentences for people.
+    Lost rows of ranks without a connection of their own to the hub are added as well.
     """
     status["ranks"] = peers.members.states()
-    for rank, beat in peers.members.beats().items():
+    for rank, heartbeat in peers.members.heartbeats().items():
         place = next((p for p in places if p["rank"] == rank), None)
         if rank == own or place is None or place["tp"] == 0:
             continue
-        notes += [f"{peers.members.name(rank)}: {text}"[:500] for text in beat.get("warnings", [])]
-        dropped = beat["dropped"]["producer"] if "dropped" in beat else 0
+        notes += [f"{peers.members.name(rank)}: {text}"[:500] for text in heartbeat.get("warnings", [])]
+        dropped = heartbeat["dropped"]["producer"] if "dropped" in heartbeat else 0
         if dropped:
             status["dropped"] = {**status["dropped"], "producer": status["dropped"]["producer"] + dropped}
 
 
 def job_notes(untraced_steps: int, peers: Peers | None) -> list[str]:
-    """Return what the other processes have cost this one: steps that were not traced for them, and messages
-    that they did not take.
-    """
+    """Return what the other processes have cost this one."""
     notes = []
     if untraced_steps:
         notes.append(
@@ -76,9 +60,9 @@ def job_notes(untraced_steps: int, peers: Peers | None) -> list[str]:
     return notes
 
 
-def parts_notes(place: Place) -> list[str]:
-    """Return what the rows of a context-parallel job are, which no view could tell by itself."""
-    parts = place.cp_size
+def parts_notes(coords: RankCoordinates) -> list[str]:
+    """Return what rows of a context-parallel job are, which no view could tell by itself."""
+    parts = coords.cp_size
     return (
         [
             f"Each sequence is cut over {parts} context-parallel ranks. What they trace is not joined: each rank's rows hold its own positions, counted from 0, "
@@ -103,18 +87,8 @@ def announcement(
 
     Parameters
     ----------
-    points : ModelPoints
-        The model and its trace points.
-    config : dict
-        The settings, as the ``Config`` of messages.
     positions : int or None
-        Length of the sequences; None before the first forward pass, when sizes cannot be told.
-    name : str or None
-        Name of the run, where the user gave one.
-    controls : sequence of str
-        What viewers may do beyond looking.
-    phase : str
-        What the steps are.
+        Length of the sequences; None before the first forward pass, when sizes are unknown.
     places : sequence of dict
         ``RankPlace`` objects of all processes that are known.
     """
@@ -173,19 +147,19 @@ def _flag_info(points: ModelPoints, name: str, positions: int | None) -> FlagInf
     return info
 
 
-def _layout(place: Place, places: Sequence[RankPlace]) -> Layout:
+def _layout(coords: RankCoordinates, places: Sequence[RankPlace]) -> Layout:
     layout: Layout = {
-        "world_size": place.world_size,
-        "tp": place.tp_size,
-        "pp": place.pp_size,
-        "dp": place.dp_size,
+        "world_size": coords.world_size,
+        "tp": coords.tp_size,
+        "pp": coords.pp_size,
+        "dp": coords.dp_size,
     }
-    if place.vpp_size > 1:
-        layout["vpp"] = place.vpp_size
-    if place.ep_size > 1:
-        layout["ep"] = place.ep_size
-    if place.cp_size > 1:
-        layout["cp"] = place.cp_size
-    if place.world_size > 1 and places:
+    if coords.vpp_size > 1:
+        layout["vpp"] = coords.vpp_size
+    if coords.ep_size > 1:
+        layout["ep"] = coords.ep_size
+    if coords.cp_size > 1:
+        layout["cp"] = coords.cp_size
+    if coords.world_size > 1 and places:
         layout["ranks"] = list(places)
     return layout

@@ -1,4 +1,4 @@
-"""Stands before the functions of ``torch.distributed`` that move tensors between processes."""
+"""Wraps the functions of ``torch.distributed`` that move tensors between processes."""
 
 from __future__ import annotations
 
@@ -49,12 +49,8 @@ class CollectiveHooks:
     called : callable
         Takes the operation's name, its arguments and its keyword arguments, and returns what is to be called;
         for ``batch_isend_irecv`` also one for each message. Must not raise.
-    operations : sequence of str
-        Which functions.
     outermost : bool
         Whether calls that one of these functions makes of another are left out.
-    clock : callable
-        Gives that time.
     """
 
     def __init__(
@@ -75,7 +71,7 @@ class CollectiveHooks:
         self._coalesced: list[Done] = []
 
     def begin(self) -> None:
-        """Stand before the functions."""
+        """Wrap the functions."""
         self.end()
         if not distributed.is_available():
             return
@@ -99,7 +95,7 @@ class CollectiveHooks:
         self._replace(distributed.Work, "wait", wait, self._waited(wait))
 
     def end(self) -> None:
-        """Give the functions back, but for those that somebody else has replaced meanwhile. Safe twice."""
+        """Restore the functions, but for those that somebody else has replaced meanwhile. Safe twice."""
         self._session = None
         before, self._before = self._before, []
         for place, name, own, ours in reversed(before):
@@ -171,7 +167,7 @@ class CollectiveHooks:
         return wait
 
     def _appended(self, own: Callable[..., Any]) -> Callable[..., Any]:
-        """Stand before the method by which a manager is given the work of the calls inside."""
+        """Wrap the method by which a manager is given the work of the calls inside."""
 
         @functools.wraps(own)
         def append(manager: Any, work: Any, *args: Any, **kwargs: Any) -> Any:
@@ -189,9 +185,7 @@ def _call(several: Iterable[Done], since: int) -> None:
 
 
 def tensors_of(argument: Any, *, sent: bool = True, received: bool = True) -> list[Tensor]:
-    """Return the tensors of an argument: itself, those of a list, and those that a list of ``P2POp`` sends or
-    receives.
-    """
+    """Return the tensors of an argument: itself, those of a list, those that a list of ``P2POp`` moves."""
     found = []
     for each in argument if isinstance(argument, (list, tuple)) else (argument,):
         if isinstance(each, distributed.P2POp):
@@ -203,7 +197,7 @@ def tensors_of(argument: Any, *, sent: bool = True, received: bool = True) -> li
 
 
 def _with_torchs_own(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method of ``P2POp`` that is given torch's ``isend`` where a script gives the one before it."""
+    """Return a method of ``P2POp`` that is given torch's ``isend`` where a script passes the wrapper."""
 
     @functools.wraps(method)
     def replaced(self: Any, op: Any, *args: Any, **kwargs: Any) -> Any:

@@ -1,6 +1,4 @@
-"""A tracer's place in its job: who is asked for a change, where rows go, and what is said of the other
-processes.
-"""
+"""One process's part in its job: who is asked for a change, where rows go, what `status` says of others."""
 
 from __future__ import annotations
 
@@ -31,7 +29,7 @@ from .instruments import Instruments
 from .job import HubRoute, Recovery, Role, ViewerWatch
 from .points import ModelPoints
 from .sending.hub_process import HubAddress, HubProcess
-from .sending.peers import Beat, Peers, Proposal, Rendezvous, Schedule, StepStart
+from .sending.peers import Heartbeat, Peers, Proposal, Rendezvous, Schedule, StepStart
 from .sending.producer import Producer
 from .sending.worker import Worker
 from .tensors.config import TracingPlan, change_plan
@@ -41,32 +39,23 @@ from .tensors.plan import LADDER, CostReduction
 __all__ = ["Coordinator"]
 
 _MOST_WARNINGS = 20
-_GOODBYE_SECONDS = 6.0
+_SHUTDOWN_SECONDS = 6.0
 
 OWN = ""
 """Id of a change that no ``configure`` message asked for."""
 
 
 class Coordinator:
-    """What one process of a job needs to trace together with the others; of a job of one process the same
-    without the others.
+    """What a process needs to trace together with the others of its job, if there are any.
 
     Parameters
     ----------
-    points : ModelPoints
-        The model, and where this process stands.
-    plan : TracingPlan
-        In force before the first step.
     address : HubAddress or None
         The hub; None where rank 0 will say where it is, or where there is none.
     process : HubProcess or None
-        The hub's process, where it is ours.
+        The hub's process, where this tracer started it.
     rendezvous : Rendezvous or None
-        How the other processes are found.
-    tensors : TensorTracer
-        The instrument that follows the settings; the first one.
-    first_step : int
-        Number of the first step.
+        How the other processes are found; None for a process alone.
     hubless : bool
         Whether there is no hub and yet something to do: what is logged goes to files.
     """
@@ -128,7 +117,7 @@ class Coordinator:
                 self._points.place,
                 rendezvous,
                 self.schedule,
-                beat=self._beat,
+                heartbeat=self._heartbeat,
                 received=self.instruments.received,
                 hub=self._hub_came,
                 changed=self._peers_changed,
@@ -140,7 +129,7 @@ class Coordinator:
             self._publish_hub(address)
 
     @property
-    def _led(self) -> Peers | None:
+    def _followers(self) -> Peers | None:
         """The connections to the others, where this process answers for all of them."""
         return self.peers if self._role is Role.LEADER else None
 
@@ -165,7 +154,7 @@ class Coordinator:
         )
 
     def attach(self, instrument: Instrument) -> None:
-        """Have an instrument told of steps and of what other ranks tell it; raises ``TracerError``."""
+        """Call an instrument from now on, and pass it messages of other ranks; raises ``TracerError``."""
         try:
             self._streams.announce(instrument.streams)
         except ProtocolError as error:
@@ -191,7 +180,7 @@ class Coordinator:
             self._announce()
 
     def detach(self, instrument: Instrument) -> None:
-        """Tell an instrument of no more steps, and forget its settings. Safe twice."""
+        """Call an instrument no more, and forget its settings. Safe twice."""
         if self.instruments.named(instrument.name) is not instrument:
             return
         self.instruments.remove(instrument)
@@ -224,26 +213,20 @@ class Coordinator:
     def change(self, patch: Mapping[str, Any], who: str = OWN) -> int:
         """Ask for a change and return the first step to which it can apply.
 
-        In a job of several processes rank 0 asks all of them; what others are told by their script they leave
-        to it.
-
-        Raises
-        ------
-        ProtocolError
-            With the field at fault; then nothing has changed.
+        In a job of several processes rank 0 asks all of them, and the scripts of others leave it to rank 0.
+        Raises ``ProtocolError`` with the field at fault; then nothing has changed.
         """
         self.instruments.can_be_set(patch)
         if self._role is Role.ALONE:
             first = self.schedule.decide([patch], [who])
-            self.instruments.tell("change_waits")
+            self.instruments.notify("change_waits")
             return first
         self._changed_plan(self.schedule.accepted, patch)
-        if (peers := self._led) is not None:
+        if (peers := self._followers) is not None:
             peers.propose(Proposal(patch, who, lambda answer: self._answered(who, answer)))
         return self.schedule.begun + 1
 
     def announcement(self) -> Announce:
-        """Return the ``announce`` message as of now."""
         message = announcement(
             self._points,
             config=self.schedule.accepted.config,
@@ -258,7 +241,7 @@ class Coordinator:
         return self.instruments.fill(message, "describe")
 
     def applied(self, start: StepStart[TracingPlan], step: int) -> None:
-        """Follow what is in force from ``step`` on, and tell the hub."""
+        """Follow what is in force from ``step`` on, and report it to the hub."""
         if start.plan is not None:
             self._follow_budget(start.plan)
             self._name_parts(start.plan)
@@ -267,9 +250,7 @@ class Coordinator:
         self._say_applied(start, step)
 
     def not_applied(self, start: StepStart[TracingPlan], before: TracingPlan, error: Exception) -> None:
-        """Answer that a change could not be put on the model, and see to it that what was in force before is
-        so again. Never raises.
-        """
+        """Answer that a change could not be put on the model, and restore what was in force. Never raises."""
         self._recovery.go_back(start, before, error, alone=self._role is Role.ALONE)
         for who in start.ids:
             self._answered(who, as_protocol_error(error, "Putting this change on the model"))
@@ -302,7 +283,7 @@ class Coordinator:
             worker.reply(self.announcement)
 
     def _waits(self, start: StepStart[TracingPlan], step: int) -> None:
-        """Tell the hub at once: the step that is waited for may be long in coming."""
+        """Report at once: the step that is waited for may be long in coming."""
         self._say_applied(start, step)
         if isinstance(self.worker, Producer):
             self.worker.status_now()
@@ -328,12 +309,10 @@ class Coordinator:
         return {"type": "status", "state": "idle", "step": self.schedule.begun}
 
     def close(self, finished: bool = True) -> None:
-        """Send what is waiting and leave the other processes; a training that did not finish says no goodbye.
-        Safe twice.
-        """
-        if finished and (peers := self._led) is not None:
+        """Send what waits and leave the job; unless ``finished``, without a shutdown message. Safe twice."""
+        if finished and (peers := self._followers) is not None:
             # The hub closes the recording with rank 0's goodbye: the others' last rows come before it.
-            peers.wait_for_others(_GOODBYE_SECONDS)
+            peers.wait_for_others(_SHUTDOWN_SECONDS)
         if self.worker is not None:
             self.worker.close(finished=finished)
         if self.peers is not None:
@@ -347,9 +326,7 @@ class Coordinator:
     # What the threads of worker and peers call.
 
     def _changed_plan(self, plan: TracingPlan, patch: Mapping[str, Any]) -> TracingPlan:
-        """Return the plan after a patch. Whatever goes wrong is a ``ProtocolError``, in every thread that
-        asks.
-        """
+        """Return the plan after a patch; any thread. Every error becomes a ``ProtocolError``."""
         try:
             after = change_plan(plan, patch, self._points, self._folders, controls=self._controls)
             settings = self.instruments.changed(plan.instruments, patch.get("instruments", {}))
@@ -386,7 +363,7 @@ class Coordinator:
             accepted = self._accepted(who, answer)
             self.worker.reply(lambda: accepted)
         # After the answer, before which nobody is told that it is in force.
-        self.instruments.tell("change_waits")
+        self.instruments.notify("change_waits")
 
     def _hub_is(self, there: bool) -> None:
         self._watch.hub_is(there)
@@ -398,7 +375,7 @@ class Coordinator:
             return
         self._watch.viewers(viewers)
         # The others hand over several steps at a time, too, while nobody looks.
-        if (peers := self._led) is not None and self._hub.look(viewers):
+        if (peers := self._followers) is not None and self._hub.look(viewers):
             peers.tell_hub(self._hub.message())
 
     def _give_up(self, cost_reduction: CostReduction) -> None:
@@ -406,9 +383,9 @@ class Coordinator:
             self.change({"flags": {}, "cost_reduction": asdict(cost_reduction)})
 
     def _publish_hub(self, address: HubAddress) -> None:
-        """Leader: tell the others where the hub is."""
+        """Leader: send the others the hub's address."""
         self._hub.published = address
-        if (peers := self._led) is not None:
+        if (peers := self._followers) is not None:
             peers.tell_hub(self._hub.message())
 
     def _hub_came(self, message: dict[str, Any]) -> None:
@@ -418,7 +395,7 @@ class Coordinator:
         self._join_hub(self.schedule.accepted)
 
     def _join_hub(self, plan: TracingPlan) -> None:
-        """Connect to the hub where there is something to send: of a further replica only once it is traced."""
+        """Connect to the hub where there is something to send: a further replica once it is traced."""
         address = self._hub.waiting
         if address is None or not isinstance(self.worker, Producer):
             return
@@ -428,7 +405,7 @@ class Coordinator:
             self.worker.move(address)
 
     def _peers_changed(self) -> None:
-        """Rank 0: somebody came, went or fell silent."""
+        """Rank 0: a process joined, left or fell silent."""
         if self.peers is None or not isinstance(self.worker, Producer):
             return
         places = self.peers.members.places()
@@ -439,27 +416,27 @@ class Coordinator:
                 self.worker.reply(self.announcement)
         self.worker.status_now()
 
-    def _beat(self) -> Beat:
-        """Return what rank 0 hears of this process twice a second."""
+    def _heartbeat(self) -> Heartbeat:
+        """Return the heartbeat that this process sends to rank 0 twice a second."""
         status = self.instruments.fill(self._own_status(), "report")
-        peers = self._led
+        peers = self._followers
         if peers is not None and self._watch.free():
             self.warn("The hub is gone, so the training is not kept waiting any more.")
-        beat: Beat = {
+        heartbeat: Heartbeat = {
             "state": cast(RankCondition, "paused" if self.schedule.paused else status["state"]),
             "step": self.schedule.begun,
             "not_applied": self._recovery.version,
         }
         if "warnings" in status:
-            beat["warnings"] = status["warnings"]
+            heartbeat["warnings"] = status["warnings"]
         if "probes" in status:
-            beat["probes"] = status["probes"]
+            heartbeat["probes"] = status["probes"]
         if "dropped" in status:
-            beat["dropped"] = status["dropped"]
+            heartbeat["dropped"] = status["dropped"]
         if peers is not None:
-            known = [beat, *peers.members.beats().values()]
+            known = [heartbeat, *peers.members.heartbeats().values()]
             self._recovery.ask([each.get("not_applied") for each in known], self.change)
-        return beat
+        return heartbeat
 
     def _report(self, status: Status) -> Status:
         """Add to a ``status`` what this process knows of the job."""
@@ -470,7 +447,7 @@ class Coordinator:
         budget = self.budget.status() if self._points.place.rank == 0 else None
         if budget is not None:
             status["budget"] = budget
-        if (peers := self._led) is not None:
+        if (peers := self._followers) is not None:
             add_members(peers, self._places, self._points.place.rank, status, notes)
         status["warnings"] = list(dict.fromkeys([*status.get("warnings", []), *notes]))[-_MOST_WARNINGS:]
         return status

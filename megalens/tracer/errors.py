@@ -4,28 +4,22 @@ from __future__ import annotations
 
 from ..protocol import MegalensError, ProtocolError
 
-__all__ = ["TracerError", "as_protocol_error", "plain_text", "said"]
+__all__ = ["TracerError", "as_protocol_error", "describe_error", "plain_text"]
 
 _LONGEST = 500
 
 
 class TracerError(MegalensError, RuntimeError):
-    """Tracing cannot start: what was expected, what came, what to try.
-
-    Raised only where a person calls the tracer to set it up. Nothing of the tracer raises into a training
-    step.
-    """
+    """Tracing cannot start. Raised only where a script sets the tracer up, never into a training step."""
 
 
 def plain_text(text: object) -> str:
-    """Return a text that every message can carry: at most 500 characters, and no half of a surrogate pair,
-    such as odd names of files have.
-    """
+    """Return at most 500 characters that every message can carry: no half of a surrogate pair."""
     return str(text)[:_LONGEST].encode("utf-8", "replace").decode()
 
 
-def said(error: BaseException) -> str:
-    """Return an error of any code in words. Never raises: the text of an error may be code of others, too."""
+def describe_error(error: BaseException) -> str:
+    """Return an error of any code in words. Never raises, although the error's text may be code of others."""
     try:
         text = str(error)
     except Exception:
@@ -34,9 +28,10 @@ def said(error: BaseException) -> str:
 
 
 def as_protocol_error(error: Exception, what: str) -> ProtocolError:
-    """Return the error with which a change is answered: its own where it was foreseen, else ``internal``."""
+    """Return what a change is answered with: the error where it was foreseen, else ``internal``."""
     if isinstance(error, ProtocolError):
         return error
     return ProtocolError(
-        "internal", f"{what} met an error of the tracer's own ({said(error)}). The settings are as they were."
+        "internal",
+        f"{what} met an error of the tracer's own ({describe_error(error)}). The settings are as they were.",
     )

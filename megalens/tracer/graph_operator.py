@@ -37,12 +37,12 @@ __all__ = [
     "compilations",
     "compiles",
     "define_operators",
-    "ended",
+    "report_end",
     "guard_hooks",
     "listeners",
     "release_hooks",
-    "tell_whole",
-    "told",
+    "report_all",
+    "report",
 ]
 
 VALUE, GRADIENT, BEGINS, BEGINS_WITH_GRADIENTS, ENDS, BACKPROPAGATED, NO_TENSOR, SUBCLASS, ODD_OUTPUT = range(
@@ -57,22 +57,16 @@ _skipped_before = True
 
 # What the compiler is told, and asked, where there are probes in its code.
 def compiles() -> bool:
-    """Return whether ``torch.compile`` has compiled anything in this process that is still there."""
+    """Return whether anything that ``torch.compile`` has compiled in this process is still there."""
     frames: Any = sys.modules.get("torch._dynamo.convert_frame")
     return frames is not None and any(code() is not None for code in frames.input_codes.seen)
 
 
 def guard_hooks(owner: int) -> bool:
-    """Have the compiler notice hooks that come and go, in what it compiles from now on; return whether it has
-    compiled anything before, which it forgets.
+    """Make the compiler notice hooks that come and go, until the owner's :func:`release_hooks`.
 
     By itself it takes a module that had no hooks when it was compiled for one that has none, and uses its
-    code for others of its class.
-
-    Parameters
-    ----------
-    owner : int
-        Who asks for it; until :func:`release_hooks`.
+    code for others of its class. What it has compiled before is forgotten; return whether there was any.
     """
     global _skipped_before
     import torch._dynamo as dynamo
@@ -87,7 +81,7 @@ def guard_hooks(owner: int) -> bool:
 
 
 def release_hooks(owner: int) -> None:
-    """Have the compiler go on as before, when nobody asks for more. Safe twice."""
+    """Restore the compiler's setting when no owner is left. Safe twice."""
     import torch._dynamo as dynamo
 
     if owner in _open:
@@ -102,9 +96,10 @@ compilations: list[set[Any]] = []
 """Of each that follows them: ids of the compilations that met a probe."""
 
 
-def told(given: Any, item: int, module: Tensor, end: int) -> Any:
-    """Have the graph tell of one tensor of what a module takes or gives, and of its gradient; return it with
-    the tensor that the graph goes on with.
+def report(given: Any, item: int, module: Tensor, end: int) -> Any:
+    """Let the graph report one tensor of what a module takes or gives, and its gradient.
+
+    Returns what is given, with the tensor that the graph goes on with.
     """
     several = isinstance(given, (tuple, list))
     tensor = (given[item] if len(given) > item else None) if several else given if item == 0 else None
@@ -113,17 +108,17 @@ def told(given: Any, item: int, module: Tensor, end: int) -> Any:
         if not _is_plain(tensor):
             lost = SUBCLASS
         elif not several:
-            return _told(tensor, module, end, VALUE, GRADIENT)
+            return _reported(tensor, module, end, VALUE, GRADIENT)
         elif type(given) in (tuple, list) or hasattr(given, "_fields"):
-            return _with(given, item, _told(tensor, module, end, VALUE, GRADIENT))
+            return _with(given, item, _reported(tensor, module, end, VALUE, GRADIENT))
         else:
             lost = ODD_OUTPUT
     torch.ops.megalens.seen([], module, end, lost, "")
     return given
 
 
-def tell_whole(args: Any, kwargs: Mapping[str, Any], module: Tensor, end: int) -> None:
-    """Have the graph tell of one tensor, or of all among arguments or members; not of their gradients."""
+def report_all(args: Any, kwargs: Mapping[str, Any], module: Tensor, end: int) -> None:
+    """Let the graph report one tensor, or all among arguments or members; not their gradients."""
     if isinstance(args, Tensor):
         lost = not _is_plain(args)
         torch.ops.megalens.seen([] if lost else [args.detach()], module, end, SUBCLASS if lost else VALUE, "")
@@ -137,12 +132,13 @@ def tell_whole(args: Any, kwargs: Mapping[str, Any], module: Tensor, end: int) -
     torch.ops.megalens.seen(tensors, module, end, VALUE if tensors else NO_TENSOR, ",".join(names))
 
 
-def ended(output: Any, module: Tensor, end: int) -> Any:
-    """Have the graph tell of the end of a pass, and of the gradient of the first tensor of its output that
-    can have one; return the output that the graph goes on with.
+def report_end(output: Any, module: Tensor, end: int) -> Any:
+    """Let the graph report the end of a pass, and the gradient of the first tensor that can have one.
+
+    Returns the output that the graph goes on with.
     """
     if isinstance(output, Tensor):
-        return _told(output, module, end, ENDS, BACKPROPAGATED) if _is_plain(output) else output
+        return _reported(output, module, end, ENDS, BACKPROPAGATED) if _is_plain(output) else output
     keys: list[Any] = list(output) if isinstance(output, dict) else []
     if type(output) in (tuple, list) or hasattr(output, "_fields"):
         keys = list(range(len(output)))
@@ -151,11 +147,11 @@ def ended(output: Any, module: Tensor, end: int) -> Any:
         torch.ops.megalens.seen([], module, end, ENDS, "")
         return output
     key = next((key for key in tensors if output[key].requires_grad), tensors[0])
-    return _with(output, key, _told(output[key], module, end, ENDS, BACKPROPAGATED))
+    return _with(output, key, _reported(output[key], module, end, ENDS, BACKPROPAGATED))
 
 
 def changed(output: Any, module: Tensor) -> Any:
-    """Have the graph go on with what a perturbation makes of a module's output, or of the first of several."""
+    """Let the graph go on with a perturbed output (of a tuple, its first member perturbed)."""
     tensor = output[0] if isinstance(output, (tuple, list)) and output else output
     if not (isinstance(tensor, Tensor) and _is_plain(tensor) and tensor.is_floating_point()):
         return output
@@ -169,7 +165,7 @@ def _is_plain(tensor: Tensor) -> bool:
     return type(tensor) in (Tensor, torch.nn.Parameter) and tensor.layout == torch.strided
 
 
-def _told(tensor: Tensor, module: Tensor, end: int, value: int, gradient: int) -> Tensor:
+def _reported(tensor: Tensor, module: Tensor, end: int, value: int, gradient: int) -> Tensor:
     if torch.is_grad_enabled() and tensor.requires_grad:
         return _Seen.apply(tensor, module, end, value, gradient)  # type: ignore[no-any-return, no-untyped-call]
     torch.ops.megalens.seen([tensor], module, end, value, "")
@@ -187,11 +183,11 @@ def _with(output: Any, key: Any, new: Tensor) -> Any:
 
 
 class _Seen(torch.autograd.Function):
-    """Hands a tensor on as it is, and has the graph tell of it and of its gradient."""
+    """Hands a tensor on as it is, and lets the graph report it and its gradient."""
 
     @staticmethod
     def forward(ctx: Any, tensor: Tensor, module: Tensor, end: int, value: int, gradient: int) -> Tensor:
-        ctx.told = end, gradient
+        ctx.gradient_report = end, gradient
         ctx.save_for_backward(module)
         torch.ops.megalens.seen([tensor], module, end, value, "")
         # A view made here could not be changed in place by the model; this is the same memory and no view.
@@ -201,12 +197,12 @@ class _Seen(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:
         (module,) = ctx.saved_tensors
-        torch.ops.megalens.seen([gradient], module, *ctx.told, "")
+        torch.ops.megalens.seen([gradient], module, *ctx.gradient_report, "")
         return gradient, None, None, None, None
 
 
 class _Changed(torch.autograd.Function):
-    """Has the graph change a tensor, and its gradient as autograd would that of the change."""
+    """Lets the graph change a tensor, and its gradient as autograd would that of the change."""
 
     @staticmethod
     def forward(ctx: Any, tensor: Tensor, module: Tensor) -> Tensor:
@@ -248,13 +244,7 @@ def _fake_seen(*_: Any) -> None:
 
 @functools.cache
 def define_operators() -> Any:
-    """Define the operators, once for the process.
-
-    Raises
-    ------
-    TracerError
-        When this version of torch has no operators with effects.
-    """
+    """Define the operators, once for the process; ``TracerError`` where torch has none with effects."""
     try:
         from torch._higher_order_ops.effects import _EffectType, _register_effectful_op
     except ImportError as error:

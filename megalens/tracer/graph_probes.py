@@ -25,7 +25,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .errors import said
+from .errors import describe_error
 from .graph_operator import (
     BEGINS,
     BEGINS_WITH_GRADIENTS,
@@ -37,18 +37,18 @@ from .graph_operator import (
     changed,
     compilations,
     define_operators,
-    ended,
     guard_hooks,
     listeners,
     release_hooks,
-    tell_whole,
-    told,
+    report,
+    report_all,
+    report_end,
 )
-from .own_hooks import KeptHooks, hooks_of
+from .own_hooks import StableHooks, hooks_of
 from .points import ModelPoints
 
 __all__ = [
-    "WHOLE",
+    "ALL_ITEMS",
     "GraphEnd",
     "GraphPass",
     "GraphProbes",
@@ -59,7 +59,7 @@ __all__ = [
     "passes_of",
 ]
 
-WHOLE = -1
+ALL_ITEMS = -1
 """In place of an item: everything that a module is given or gives."""
 
 _LOST = {
@@ -73,14 +73,11 @@ _MOST_OPEN = 64
 
 # What hears of compiled code while it runs, and who wants to be told.
 class GraphEnd:
-    """One tensor at the border of one module, or all that it is given or gives, and who wants it while
-    compiled code runs.
+    """One tensor at the border of one module, or all that it is given or gives, and its watchers.
 
     Parameters
     ----------
-    warn : callable
-        Takes a sentence for the user.
-    whole : {'input', 'output'}, optional
+    collects : {'input', 'output'}, optional
         Whether it is all that the module is given, as ``(args, kwargs)``, or gives, with None for what is no
         tensor.
 
@@ -89,39 +86,39 @@ class GraphEnd:
     values, gradients : list of callable
         Take the tensor, and what is backpropagated to it. It is the graph's own memory, which is used again:
         keep a copy.
-    told : bool
+    ran : bool
         Whether code that has this probe ran so far.
     lost : str or None
-        Why it has nothing to tell, in words.
+        Why it has nothing to report, in words.
     """
 
-    def __init__(self, warn: Callable[[str], None], whole: str | None = None) -> None:
-        self.whole = whole
+    def __init__(self, warn: Callable[[str], None], collects: str | None = None) -> None:
+        self.collects = collects
         self.values: list[Callable[[Any], None]] = []
         self.gradients: list[Callable[[Tensor], None]] = []
-        self.told = False
+        self.ran = False
         self.lost: str | None = None
         self._warn = warn
 
     def watch(
         self, values: Callable[[Any], None] | None, gradients: Callable[[Tensor], None] | None = None
     ) -> _Watch:
-        """Tell of the tensor from now on, until what this returns is removed."""
+        """Report the tensor from now on, until what this returns is removed."""
         return _Watch([(self.values, values), (self.gradients, gradients)])
 
     def hear(self, tensors: Sequence[Tensor], what: int, names: str) -> None:
-        """Tell whoever watches. Never raises: an error is said, and the step goes on."""
-        self.told, self.lost = True, _LOST.get(what)
+        """Call the watchers. Never raises: an error is reported, and the step goes on."""
+        self.ran, self.lost = True, _LOST.get(what)
         if self.lost is not None:
             return
-        seen = tensors[0] if self.whole is None else self._whole(tensors, names)
+        seen = tensors[0] if self.collects is None else self._collected(tensors, names)
         for watcher in self.gradients if what == GRADIENT else self.values:
             try:
                 watcher(seen)
             except Exception as error:
-                self._warn(f"A probe in compiled code failed: {said(error)}")
+                self._warn(f"A probe in compiled code failed: {describe_error(error)}")
 
-    def _whole(self, tensors: Sequence[Tensor], names: str) -> Any:
+    def _collected(self, tensors: Sequence[Tensor], names: str) -> Any:
         if not names:
             return tensors[0]
         args: list[Tensor | None] = []
@@ -131,11 +128,11 @@ class GraphEnd:
                 args += [*[None] * (int(name) - len(args)), tensor]
             else:
                 kwargs[name] = tensor
-        return (args, kwargs) if self.whole == "input" else args or kwargs
+        return (args, kwargs) if self.collects == "input" else args or kwargs
 
 
 class GraphPass:
-    """A forward pass of compiled code, in place of its output: nobody there can hook that."""
+    """A forward pass of compiled code, in place of its output, which cannot be hooked there."""
 
     def __init__(self) -> None:
         self.backpropagated: list[Callable[[], None]] = []
@@ -145,14 +142,8 @@ class GraphRoot:
     """The forward passes of a module that is itself called in compiled code.
 
     A backward pass is taken for that of the newest forward pass that has had none: so it is but in pipelines,
-    whose stages are called as modules.
-
-    Attributes
-    ----------
-    begins : list of callable
-        Told of each forward pass, in the gradient mode in which the module was called.
-    ends : list of callable
-        Take a :class:`GraphPass`.
+    whose stages are called as modules. ``begins`` are called in the gradient mode of the pass, ``ends`` take
+    a :class:`GraphPass`.
     """
 
     def __init__(self, warn: Callable[[str], None]) -> None:
@@ -162,11 +153,10 @@ class GraphRoot:
         self._warn = warn
 
     def watch(self, begins: Callable[[], None], ends: Callable[[Any], None]) -> _Watch:
-        """Tell of passes from now on, until what this returns is removed."""
         return _Watch([(self.begins, begins), (self.ends, ends)])
 
     def hear(self, tensors: Sequence[Tensor], what: int, names: str) -> None:
-        """Tell whoever watches. Never raises: an error is said, and the step goes on."""
+        """Call the watchers. Never raises: an error is reported, and the step goes on."""
         try:
             if what in (BEGINS, BEGINS_WITH_GRADIENTS):
                 with torch.set_grad_enabled(what == BEGINS_WITH_GRADIENTS):
@@ -182,12 +172,10 @@ class GraphRoot:
                 for call in self._open.pop().backpropagated:
                     call()
         except Exception as error:
-            self._warn(f"A probe in compiled code failed: {said(error)}")
+            self._warn(f"A probe in compiled code failed: {describe_error(error)}")
 
 
 class _Watch:
-    """Somebody who watches."""
-
     def __init__(self, added: Sequence[tuple[list[Any], Any]]) -> None:
         self._added = [(watchers, watcher) for watchers, watcher in added if watcher is not None]
         for watchers, watcher in self._added:
@@ -204,8 +192,9 @@ _numbers = itertools.count(1)
 
 
 def is_compiled(roots: Iterable[nn.Module]) -> bool:
-    """Return whether ``torch.compile`` has been asked to compile one of the modules, or one inside of them;
-    whether it has done so yet does not matter.
+    """Return whether ``torch.compile`` has been asked to compile one of the modules or one inside of them.
+
+    Whether it has done so yet does not matter.
     """
     return next(compiled_in(roots), None) is not None
 
@@ -224,7 +213,6 @@ def compiled_in(roots: Iterable[nn.Module]) -> Iterator[nn.Module]:
 
 
 def end_of(module: nn.Module, side: str, item: int = 0, keyword: str | None = None) -> GraphEnd | None:
-    """Return the probe at one end of a module, where there is one."""
     hooks = hooks_of.get(module)
     if not isinstance(hooks, _GraphHooks) or (item, keyword) not in hooks.ends[side]:
         return None
@@ -233,32 +221,23 @@ def end_of(module: nn.Module, side: str, item: int = 0, keyword: str | None = No
 
 
 def passes_of(root: nn.Module) -> GraphRoot | None:
-    """Return what tells of the passes of a root whose own call is compiled, where there is such."""
+    """Return what follows the passes of a root whose own call is compiled."""
     hooks = hooks_of.get(root)
     return hooks.heard[hooks.root] if isinstance(hooks, _GraphHooks) and hooks.root is not None else None
 
 
 def changes_of(module: nn.Module) -> list[Any] | None:
-    """Return what changes a module's output in compiled code, to be added to; None where nothing can."""
+    """Return the list of what changes a module's output in compiled code; None where nothing can."""
     hooks = hooks_of.get(module)
     return hooks.changes if isinstance(hooks, _GraphHooks) and hooks.changeable else None
 
 
 class GraphProbes:
-    """Hooks that leave probes in code which is compiled from now on; in code that is not compiled they do
-    nothing.
+    """Hooks that leave probes in code which is compiled from now on; elsewhere they do nothing.
 
     Code that was compiled before is compiled once more when it is called next: it may be that of these
-    modules, or of others of their class, whose graphs torch would use for these.
-
-    Parameters
-    ----------
-    points : ModelPoints
-        The model: each of its trace points gets a probe.
-    warn : callable
-        Takes a sentence for the user.
-    perturbs : bool
-        Whether outputs can be perturbed. Each place then costs a copy of its tensor in every pass.
+    modules, or of others of their class, whose graphs torch would use for these. With ``perturbs`` outputs
+    can be perturbed, and each site costs a copy of its tensor in every pass.
 
     Raises
     ------
@@ -274,10 +253,10 @@ class GraphProbes:
         compilations.append(self._compilations)
         for flag in points.flags.values():
             for source in itertools.chain.from_iterable(flag.layers.values()):
-                item = source.item if source.computed is None else WHOLE
-                self.place(source.module, source.side, item, source.keyword if item != WHOLE else None)
+                item = source.item if source.computed is None else ALL_ITEMS
+                self.place(source.module, source.side, item, source.keyword if item != ALL_ITEMS else None)
                 if source.rows_of is not None:
-                    self.place(source.rows_of, "input", WHOLE)
+                    self.place(source.rows_of, "input", ALL_ITEMS)
         for name, site in points.sites.items() if perturbs else ():
             # Weights are read as they are.
             for module in itertools.chain.from_iterable(site.layers.values()) if name != "weight" else ():
@@ -293,19 +272,15 @@ class GraphProbes:
 
     @property
     def compiled(self) -> tuple[int, int]:
-        """How often code with probes was compiled so far, and how many of these times it was code that had
-        been compiled already.
-        """
+        """How often code with probes was compiled so far, and how many of these times anew."""
         found = [each for each in self._compilations.copy() if each is not None]
         return len(found), len(found) - len({each.frame_id for each in found})
 
     def place(self, module: nn.Module, side: str, item: int = 0, keyword: str | None = None) -> None:
-        """Place a probe at one end of a module, of a tensor as :class:`Source` says it, or of everything
-        there (``WHOLE``); once.
-        """
+        """Place a probe at one end of a module, of one tensor or of everything there (``ALL_ITEMS``); once."""
         hooks = self._hooks(module)
         if (item, keyword) not in hooks.ends[side]:
-            end = GraphEnd(self._warn, side if item == WHOLE else None)
+            end = GraphEnd(self._warn, side if item == ALL_ITEMS else None)
             hooks.ends[side][item, keyword] = hooks.add(end)
 
     def _hooks(self, module: nn.Module) -> _GraphHooks:
@@ -318,8 +293,9 @@ class GraphProbes:
         return found
 
     def close(self) -> None:
-        """Take the hooks off, and tell of nothing more; code that is compiled is so once more, without
-        probes, when it is called next. Safe twice.
+        """Take the hooks off. Safe twice.
+
+        Code is compiled once more, without probes, when it is called next.
         """
         compilations[:] = [each for each in compilations if each is not self._compilations]
         release_hooks(id(self))
@@ -333,7 +309,7 @@ class GraphProbes:
                 hooks.remove()
 
 
-class _GraphHooks(KeptHooks):
+class _GraphHooks(StableHooks):
     """The hooks of one module, which leave its probes in code that is compiled.
 
     Attributes
@@ -341,16 +317,16 @@ class _GraphHooks(KeptHooks):
     number : torch.Tensor
         Of the module, int64 ``[]``: an input of the graph, so that modules of one class share theirs.
     ends : dict
-        By side, item and keyword the place in ``heard``.
+        By side, item and keyword the index in ``heard``.
     heard : list
-        What the graph tells.
+        What the graph reports to.
     root : int or None
-        Place in ``heard`` of what is told of passes.
+        Index in ``heard`` of what follows passes.
     changeable : bool
         Whether the output can be perturbed.
     changes : list
-        What perturbs it: objects with ``change``. Not looked at while code is compiled, which would be so
-        again with another number of them.
+        What perturbs it: objects with ``change``. Not looked at while code is compiled, which would be
+        compiled anew with another number of them.
     users : int
         Tracers that have probes here.
     """
@@ -367,17 +343,16 @@ class _GraphHooks(KeptHooks):
         listeners[int(self.number)] = self
 
     def add(self, heard: GraphEnd | GraphRoot) -> int:
-        """Have the graph tell it, too; return its place."""
+        """Have the graph report to it, too; return its index."""
         self.heard.append(heard)
         return len(self.heard) - 1
 
     def remove(self) -> None:
-        """Take the hooks off; the probes tell of nothing more."""
         super().remove()
         listeners.pop(int(self.number), None)
 
     def called(self, module: nn.Module, args: Any, kwargs: Any) -> Any:
-        """Tell of the pass that begins, and of what the module is given."""
+        """Leave probes of the pass that begins, and of what the module is given."""
         if not torch.compiler.is_compiling():
             return super().called(module, args, kwargs)
         if torch.compiler.is_exporting():
@@ -387,17 +362,17 @@ class _GraphHooks(KeptHooks):
             what = BEGINS_WITH_GRADIENTS if torch.is_grad_enabled() else BEGINS
             torch.ops.megalens.seen([], self.number, self.root, what, "")
         for (item, keyword), end in self.ends["input"].items():
-            if item == WHOLE:
-                tell_whole(args, kwargs, self.number, end)
+            if item == ALL_ITEMS:
+                report_all(args, kwargs, self.number, end)
             elif keyword not in kwargs and len(args) > item:
-                args = told(args, item, self.number, end)
+                args = report(args, item, self.number, end)
             elif kwargs:
                 name = keyword if keyword in kwargs else next(iter(kwargs))
-                kwargs = {**kwargs, name: told(kwargs[name], 0, self.number, end)}
+                kwargs = {**kwargs, name: report(kwargs[name], 0, self.number, end)}
         return args, kwargs
 
     def returned(self, module: nn.Module, args: Any, output: Any) -> Any:
-        """Change the output where it is perturbed; tell of it, and of the pass that ends."""
+        """Change the output where it is perturbed; leave probes of it and of the end of the pass."""
         if not torch.compiler.is_compiling():
             return super().returned(module, args, output)
         if torch.compiler.is_exporting():
@@ -405,16 +380,15 @@ class _GraphHooks(KeptHooks):
         if self.changeable:
             output = changed(output, self.number)
         for (item, _), end in self.ends["output"].items():
-            if item != WHOLE:
-                output = told(output, item, self.number, end)
+            if item != ALL_ITEMS:
+                output = report(output, item, self.number, end)
             elif isinstance(output, dict):
-                tell_whole((), output, self.number, end)
+                report_all((), output, self.number, end)
             elif isinstance(output, (Tensor, tuple, list)):
-                tell_whole(output, {}, self.number, end)
-        return output if self.root is None else ended(output, self.number, self.root)
+                report_all(output, {}, self.number, end)
+        return output if self.root is None else report_end(output, self.number, self.root)
 
     def change(self, tensor: Tensor) -> Tensor:
-        """Return an output as perturbations make it."""
         for each in self.changes:
             tensor = each.change(tensor)
         return tensor

@@ -1,4 +1,4 @@
-"""How the tracing goes: what ``status`` tells the viewers."""
+"""How the tracing goes: what ``status`` reports to viewers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 from ..protocol import Pace, shown_text
 from ..protocol.messages_generated import Overhead, Status
-from .errors import said
+from .errors import describe_error
 
 __all__ = ["ProducerHealth"]
 
@@ -24,7 +24,7 @@ _STEPS = 100
 
 
 class OverheadMeter:
-    """Cost of the tracer over the recent steps, as per cent of step time.
+    """Cost of the tracer over the last 100 steps, as per cent of step time.
 
     The cost of a step is the time that the training thread spent inside the tracer, plus all CPU time of the
     producer thread: the two run in one process, so this is what the step would gain at most. Not in it are
@@ -36,7 +36,6 @@ class OverheadMeter:
         self._percents: deque[tuple[float, float]] = deque(maxlen=_STEPS)
 
     def add(self, training_ns: int, producer_ns: int, wall_ns: int) -> None:
-        """Count one step of ``wall_ns``."""
         if wall_ns > 0:
             self._percents.append((100.0 * training_ns / wall_ns, 100.0 * producer_ns / wall_ns))
 
@@ -47,9 +46,7 @@ class OverheadMeter:
         return sum(map(sum, recent)) / len(recent) if len(recent) > 1 else None
 
     def to_status(self) -> Overhead | None:
-        """Return the ``Overhead`` object of ``status``, with a 95 % interval of the mean; None before the
-        second step.
-        """
+        """Return the ``Overhead`` object with a 95 % interval of the mean; None before the second step."""
         # Read by the training thread while the producer thread adds: a copy of its own.
         recent = list(self._percents)
         n = len(recent)
@@ -68,15 +65,7 @@ class OverheadMeter:
 
 
 class ProducerHealth:
-    """Counts and sentences about one producer.
-
-    Attributes
-    ----------
-    step : int
-        The newest step.
-    failures : int
-        Errors of the tracer's own that were caught, and ended nothing.
-    """
+    """Counts and sentences about one producer; ``failures`` are caught errors of the tracer's own."""
 
     def __init__(self) -> None:
         self.step = self.failures = 0
@@ -93,13 +82,11 @@ class ProducerHealth:
         return sum(self._lost.copy().values())
 
     def lose(self, rows: int, why: str) -> None:
-        """Count rows that never reach the hub, by the reason. Each reason is one thread's, so that none needs
-        a lock.
-        """
+        """Count rows lost for a reason. Each reason belongs to one thread, so that none needs a lock."""
         self._lost[why] = self._lost.get(why, 0) + rows
 
     def warn(self, text: str) -> None:
-        """Say a sentence to the user once: in the log, and in ``status`` for the viewers."""
+        """Say a sentence once: in the log, and in ``status`` for viewers."""
         text = shown_text(text, 500)
         if text not in self._warnings:
             self._warnings.append(text)
@@ -108,27 +95,24 @@ class ProducerHealth:
                 log.warning("%s", text)
 
     def failed(self, what: str, error: Exception) -> None:
-        """Count an error that nobody foresaw, and say it. Everything goes on."""
+        """Count and report an error that nobody foresaw."""
         self.failures += 1
-        self.warn(f"{what} met an error of the tracer's own. Tracing goes on. {said(error)}")
+        self.warn(f"{what} met an error of the tracer's own. Tracing goes on. {describe_error(error)}")
         log.debug("%s", what, exc_info=error)
 
     def step_ended(self, training_ns: int, producer_ns: int, wall_ns: int) -> None:
-        """Note that the training is alive, and what a step of ``wall_ns`` has cost in its thread and in the
-        one that sends.
-        """
+        """Add what a step of ``wall_ns`` has cost in the training thread and in the producer thread."""
         self._step_at = time.monotonic()
         self.overhead.add(training_ns, producer_ns, wall_ns)
 
     def sent(self, steps: Collection[int], nbytes: int) -> None:
-        """Note the size of a frame of some steps."""
+        """Note the size of a frame, shared evenly by the steps in it."""
         for step in steps:
             self._sizes[step] = self._sizes.get(step, 0) + nbytes / len(steps)
             if len(self._sizes) > _SIZES:
                 del self._sizes[next(iter(self._sizes))]
 
     def status(self) -> Status:
-        """Return the ``status`` message as of now."""
         recent = time.monotonic() - self._step_at < _IDLE_SECONDS
         message: Status = {
             "type": "status",

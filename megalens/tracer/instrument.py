@@ -29,9 +29,9 @@ from torch import nn
 
 from ..protocol import FrameTemplate
 from ..protocol.messages_generated import Announce, Cancel, Generate, Generating, Status
-from .errors import said
+from .coordinates import RankCoordinates
+from .errors import describe_error
 from .health import ProducerHealth
-from .place import Place
 from .sending.peers import Peers
 from .sending.producer import Producer
 from .sending.worker import IGatherer, Rows, Worker
@@ -72,42 +72,40 @@ class Instrument:
     """
 
     def bind(self, tracer: Any) -> None:
-        """Get the :class:`~megalens.tracer.Tracer` that is about to attach this instrument: the settings of
-        all ranks are changed there, and compiled code gets its probes now.
+        """Get the :class:`~megalens.tracer.Tracer` that is about to attach this instrument.
+
+        The settings of all ranks are changed there, and compiled code gets its probes now.
         """
 
     def attach(self, host: Host) -> None:
-        """Begin: the tracer has taken this instrument. Raises what the user is to be told."""
+        """Begin: the tracer has taken this instrument. What it raises is shown to the user."""
 
     def between_steps(self) -> None:
-        """Do what was asked for and may take its time, before a step begins: the training waits for it."""
+        """Do slow work that was asked for, before a step begins: the training waits for it."""
 
     def step_begins(self, step: int, untraced: bool) -> None:
-        """Begin a step. An untraced one is left out: to compare the cost with, or because all ranks are
-        agreeing on a change.
-        """
+        """Begin a step. An untraced one is for comparing the cost, or all ranks are agreeing on a change."""
 
     def forward_begins(self, chunk: int) -> None:
-        """Note that a forward pass begins, of one model chunk. Passes that are no training are not told of;
-        where training is done in evaluation mode, neither is the first pass.
+        """Note that a forward pass of a model chunk begins.
+
+        Passes that are no training are not reported; where training is done in evaluation mode, neither is
+        the first pass.
         """
 
-    def forward_ends(self, output: Any) -> None:
-        """Note that it is over, with what it gave."""
+    def forward_ends(self, output: Any) -> None: ...
 
-    def backward_begins(self, chunk: int) -> None:
-        """Note that a backward pass reaches the model."""
+    def backward_begins(self, chunk: int) -> None: ...
 
-    def backward_ends(self) -> None:
-        """Note that it is over."""
+    def backward_ends(self) -> None: ...
 
     def operation_begins(self, kind: str, chunk: int, micro_batch: int) -> None:
-        """Note that a pipeline's schedule begins an operation: ``forward``, ``backward`` or ``wgrad``. The
-        passes in it are told of as well, without saying of which micro-batch they are.
+        """Note that a pipeline's schedule begins an operation: ``forward``, ``backward`` or ``wgrad``.
+
+        The passes in it are reported as well, without their micro-batch.
         """
 
-    def operation_ends(self) -> None:
-        """Note that it is over."""
+    def operation_ends(self) -> None: ...
 
     def message(
         self,
@@ -121,38 +119,35 @@ class Instrument:
         chunk: int,
         micro_batch: int,
     ) -> None:
-        """Note a message of a pipeline's schedule that is over: ``send`` or ``receive``, times in ns of
-        ``perf_counter_ns``, the other's global rank, which of the messages that way it is, and for or from
-        which operation.
+        """Note a message of a pipeline's schedule that is over: ``send`` or ``receive``.
+
+        Times are ns of ``perf_counter_ns``; ``peer`` is the other's global rank, ``sequence`` counts messages
+        that way, and chunk and micro-batch are those of the operation it belongs to.
         """
 
     def step_ends(self) -> None:
         """End the step and hand over what it gave."""
 
     def step_abandoned(self) -> None:
-        """Forget the step: it is no whole one."""
+        """Forget the step: it is incomplete."""
 
     def samples_are(self, step: int, ids: Any) -> None:
-        """Note the training samples of a step, as the script says them."""
+        """Note the ids of the training samples of a step."""
 
     def logged(self, step: int, values: Mapping[str, Any]) -> None:
-        """Note numbers of the training loop as the script logs them, on every rank; those that are recorded
-        are the first replica's.
-        """
+        """Note numbers that the script logs, on every rank; only the first replica's are recorded."""
 
     def span_begins(self, name: str, kind: str) -> None:
         """Note that a span of the script's own begins, inside of a step or between two."""
 
     def span_ends(self) -> None:
-        """Note that the one that began last is over."""
+        """Note that the span that began last is over."""
 
     def pause(self, phase: str) -> None:
         """Note that evaluation or generation begins, inside of a step or between two."""
 
     def resume(self, training: bool) -> None:
-        """Note that it is over, inside of a step or of another phase where ``training`` is true. Called once
-        for each :meth:`pause`.
-        """
+        """Note the end of a pause, inside of a step or of another phase where ``training`` is true."""
 
     def release(self, closing: bool) -> None:
         """Take every hook off. Unless all is closing, the hub is gone for good. Safe twice."""
@@ -168,33 +163,29 @@ class Instrument:
         return bool(self.settings())
 
     def settings(self) -> Mapping[str, Any]:
-        """Return what it is set to, as JSON, for viewers."""
+        """Return its settings as JSON, for viewers."""
         return {}
 
     def settings_from(self, asked: Any) -> Mapping[str, Any]:
-        """Return complete settings for what a script asks for in words of its own, as
-        ``tracer.configure(timeline="phases")`` does. Raises ``TracerError``.
+        """Return complete settings for a script's short form, as of ``tracer.configure(timeline="phases")``.
+
+        Raises ``TracerError``.
         """
         return dict(asked)
 
     def schema(self) -> Mapping[str, Any]:
-        """Return the JSON Schema of its settings where they can be changed while it watches; nothing where
-        they cannot. Any thread.
-        """
+        """Return the JSON Schema of its settings; empty where they cannot change. Any thread."""
         return {}
 
     def check(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return other settings complete, with every default written out. Any thread; nothing changes.
+        """Return settings with every default written out. Any thread; nothing changes.
 
-        Raises
-        ------
-        ProtocolError
-            ``bad-parameter``, with the field at fault: ``instruments.<name>.…``.
+        Raises ``ProtocolError`` (``bad-parameter``) with the field at fault: ``instruments.<name>.…``.
         """
         return settings
 
     def apply(self, step: int, settings: Mapping[str, Any]) -> None:
-        """Follow settings that :meth:`check` gave, from ``step`` on, which begins now; on all ranks alike."""
+        """Follow settings that :meth:`check` gave from ``step`` on, which begins now; on all ranks alike."""
 
     def describe(self, announce: Announce) -> None:
         """Add to the ``announce`` message. Any thread."""
@@ -202,43 +193,35 @@ class Instrument:
             announce.setdefault("streams", {}).update(self.streams)
 
     def report(self, status: Status) -> None:
-        """Add to the ``status`` message what viewers are told; any thread. Settings as they are, under its
-        own name, where this is not overridden.
-        """
+        """Add to the ``status`` message; by default the settings, under the instrument's name. Any thread."""
         if settings := self.settings():
             status.setdefault("instruments", {})[self.name] = dict(settings)
 
     def asked(self, message: Generate | Cancel) -> Generating | None:
-        """Answer a viewer's request, or None where such requests are none of its own; in the producer thread.
+        """Answer a viewer's request in the producer thread, or None where it is for others.
+
         Raises ``ProtocolError``.
         """
         return None
 
     def change_waits(self) -> None:
-        """Note that a change was accepted, which is in force from the next step on. Any thread."""
+        """Note that a change was accepted, in force from the next step on. Any thread."""
 
     def received(self, rank: int, meta: dict[str, Any], payload: memoryview) -> None:
-        """Take what the same instrument on another rank told; in the thread of the connections."""
+        """Take a message of the same instrument on another rank; in the thread of the connections."""
 
     def undelivered(self) -> None:
-        """Describe everything anew: a message of this process may not have arrived, and later ones may lean
-        on it.
-        """
+        """Describe everything anew: a message that later ones refer to may not have arrived."""
 
     def superseded(self) -> None:
         """Give way to another of the same name, which gets all messages from now on."""
 
 
 class Host:
-    """Everything that one instrument may ask of the tracer. Each member may be called from any thread, and
-    none waits.
+    """Everything that one instrument may ask of the tracer, from any thread. Nothing waits.
 
     Parameters
     ----------
-    name : str
-        The instrument's.
-    place : Place
-        Where this process stands.
     roots : sequence of torch.nn.Module
         Modules whose call is one forward pass.
     worker : Worker or None
@@ -246,9 +229,7 @@ class Host:
     peers : callable
         Gives the connections to the other processes; None where there are none.
     announce : callable
-        Tells viewers anew what there is.
-    warn : callable
-        Takes a sentence for the user.
+        Sends viewers a new ``announce`` message.
     begun : callable
         Gives the step that began last.
     """
@@ -256,7 +237,7 @@ class Host:
     def __init__(
         self,
         name: str,
-        place: Place,
+        place: RankCoordinates,
         roots: Sequence[nn.Module],
         worker: Worker | None,
         peers: Callable[[], Peers | None],
@@ -304,40 +285,39 @@ class Host:
         try:
             worker.send(stream, rows, step)
         except Exception as error:  # Rows that do not fit their stream end nothing but themselves.
-            self.warn(f"Rows of {stream} of step {step} could not be sent: {said(error)}")
+            self.warn(f"Rows of {stream} of step {step} could not be sent: {describe_error(error)}")
 
     def later(self, task: Callable[[], Any], nbytes: int = 0, *, patient: bool = False) -> bool:
-        """Have something done in the producer thread, in order; False where too many bytes wait there
-        already, and it will not be.
+        """Run a task in the producer thread, in order; return False where too many bytes wait there already.
 
-        What is ``patient`` may wait for up to a second while nobody looks, so that several steps are sent
+        A ``patient`` task may wait for up to a second while nobody looks, so that several steps are sent
         together.
         """
         return self._worker is not None and self._worker.task(task, nbytes, patient=patient)
 
     def tell(self, rank: int, meta: dict[str, Any], arrays: Sequence[np.ndarray]) -> None:
-        """Hand a message to the same instrument on rank 0, or on the first of the tensor-parallel group:
-        there is no way to others.
+        """Send a message to the same instrument on rank 0 or on the first rank of the tensor-parallel group.
+
+        There is no connection to others.
         """
         peers = self._peers()
         if peers is not None:
             peers.send(rank, self._name, meta, arrays)
 
     def send_ready(self) -> None:
-        """Have everything that was handed over before sent, of every instrument, before what is sent next:
-        several steps that were to go together go now.
-        """
+        """Send everything handed over before, of every instrument, ahead of what is sent next."""
         if isinstance(self._worker, Producer):
             self._worker.task(self._worker.send_ready)
 
     def gather(self, gatherer: IGatherer) -> None:
-        """Have the producer thread look after what waits for other ranks, until it is done."""
+        """Let the producer thread poll what waits for other ranks, until it is done."""
         if isinstance(self._worker, Producer):
             self._worker.gather(gatherer)
 
     def numbers(self, step: int) -> Mapping[str, float] | None:
-        """Return the numbers up to ``step`` that the training loop logged since this was last asked, once it
-        has ended; None before. For one instrument, in a task.
+        """Return the numbers logged up to ``step`` since the last call; None before that step has ended.
+
+        For one instrument, in a task.
         """
         return self._worker.numbers(step) if isinstance(self._worker, Producer) else {}
 
@@ -346,24 +326,20 @@ class Host:
         return self._worker is None or self._worker.caught_up()
 
     def name_of(self, rank: int) -> str:
-        """Return what people are told of a rank."""
         peers = self._peers()
         return f"rank {rank}" if peers is None else peers.members.name(rank)
 
     def gone(self, rank: int) -> bool:
-        """Return whether a rank has left."""
         peers = self._peers()
         return peers is None or peers.members.gone(rank)
 
     def lose(self, rows: int, why: str) -> None:
-        """Count rows that never reach a hub: ``waiting`` (too many did), ``unsent`` or ``unjoined`` (a rank's
-        part did not come).
-        """
+        """Count rows that never reach a hub: ``waiting`` (queue full), ``unsent`` or ``unjoined``."""
         self._health.lose(rows, why)
 
 
 def _size(rows: Rows) -> tuple[int, int]:
-    """Return how many rows there are, and about how many bytes."""
+    """Return the number of rows and roughly their bytes."""
     if isinstance(rows, FrameTemplate):
         return rows.rows, _OTHER_ROW_BYTES * rows.rows
     if isinstance(rows, pa.RecordBatch):

@@ -1,6 +1,4 @@
-"""All instruments of one tracer: told of the steps together, and looked up by name for what other ranks tell
-them.
-"""
+"""All instruments of one tracer: called at each step, and found by name for messages of other ranks."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..protocol import ProtocolError, check_settings_size, encode_message, merge_settings, no_such
 from ..protocol.messages_generated import Announce, Cancel, Generate, Generating, InstrumentInfo, Status
-from .errors import TracerError, said
+from .errors import TracerError, describe_error
 from .instrument import Instrument
 
 if TYPE_CHECKING:
@@ -70,13 +68,7 @@ def _load(name: Any, settings: Mapping[str, Any]) -> Instrument:
 
 
 class Instruments:
-    """Instruments in the order in which they were attached.
-
-    Parameters
-    ----------
-    warn : callable
-        Takes a sentence for the user.
-    """
+    """Instruments in the order in which they were attached."""
 
     def __init__(self, warn: Callable[[str], None]) -> None:
         self._warn = warn
@@ -91,16 +83,12 @@ class Instruments:
         return iter(self._all)
 
     def named(self, name: str) -> Instrument | None:
-        """Return the instrument of a name, while it is attached."""
         return next((each for each in self._all if each.name == name), None)
 
     def add(self, instrument: Instrument, host: Host) -> None:
-        """Attach an instrument; what other ranks have told it already is handed on first.
+        """Attach an instrument, and hand on the messages of other ranks that came before it.
 
-        Raises
-        ------
-        TracerError
-            When its name is empty or taken.
+        Raises ``TracerError`` when its name is empty or taken.
         """
         name = instrument.name
         if not name or self.named(name) is not None:
@@ -120,8 +108,9 @@ class Instruments:
         self._all = (*self._all, instrument)
 
     def remove(self, instrument: Instrument) -> None:
-        """Tell an instrument of no more steps. Other ranks' messages still reach it until another takes its
-        name: they may be behind. Safe twice.
+        """Call an instrument no more. Safe twice.
+
+        Other ranks' messages still reach it until another takes its name: they may be behind.
         """
         self._all = tuple(each for each in self._all if each is not instrument)
 
@@ -137,13 +126,10 @@ class Instruments:
     def changed(
         self, now: Mapping[str, Mapping[str, Any]], patch: Mapping[str, Any]
     ) -> dict[str, Mapping[str, Any]]:
-        """Return settings by name after a patch of them; those of an instrument that this process has not
-        attached yet wait for it. Any thread.
+        """Return settings by name after a patch; those of an instrument not attached yet wait for it. Any
+        thread.
 
-        Raises
-        ------
-        ProtocolError
-            With the field at fault.
+        Raises ``ProtocolError`` with the field at fault.
         """
         check_settings_size(patch)
         after = dict(now)
@@ -155,7 +141,7 @@ class Instruments:
         return after
 
     def follow(self, settings: Mapping[str, Mapping[str, Any]], step: int) -> None:
-        """Have those whose settings changed follow them from ``step`` on."""
+        """Apply settings that changed from ``step`` on."""
         for each in self._all:
             wanted = settings.get(each.name)
             if wanted is None or wanted == self._followed.get(each.name):
@@ -166,21 +152,19 @@ class Instruments:
             except Exception as error:
                 self._failed(each, error)
 
-    def tell(self, event: str, *told: Any, last_first: bool = False) -> None:
-        """Call a method of each. On the step path: what one raises is said once, and neither the step nor the
-        others know.
-        """
+    def notify(self, event: str, *arguments: Any, last_first: bool = False) -> None:
+        """Call a method of each instrument. What one raises is reported once; step and others go on."""
         for each in reversed(self._all) if last_first else self._all:
             try:
-                getattr(each, event)(*told)
+                getattr(each, event)(*arguments)
             except Exception as error:
                 self._failed(each, error)
 
     def _failed(self, instrument: Instrument, error: Exception) -> None:
-        self._warn(f"The instrument {instrument.name} failed: {said(error)}")
+        self._warn(f"The instrument {instrument.name} failed: {describe_error(error)}")
 
     def take_ns(self) -> int:
-        """Return what hooks of instruments cost the training thread since this was last asked."""
+        """Return what hooks of instruments cost the training thread since the last call."""
         spent = 0
         for each in self._all:
             try:
@@ -217,7 +201,7 @@ class Instruments:
         )
 
     def infos(self) -> dict[str, InstrumentInfo]:
-        """Return what forms of their settings need, by name."""
+        """Return the title and JSON Schema of each instrument's settings, by name."""
         return {
             each.name: {"title": each.title or each.name, "schema": dict(schema)}
             for each in self._all
@@ -225,7 +209,7 @@ class Instruments:
         }
 
     def received(self, rank: int, name: str, meta: dict[str, Any], payload: memoryview) -> None:
-        """Hand on what an instrument on another rank told its like here."""
+        """Hand on a message of an instrument on another rank."""
         with self._order:
             instrument = self._receivers.get(name)
             if instrument is not None:
@@ -234,11 +218,11 @@ class Instruments:
                 self._early.setdefault(name, deque(maxlen=_MOST_EARLY)).append((rank, meta, payload))
 
     def undelivered(self) -> None:
-        """Have all described anew."""
-        self.tell("undelivered")
+        """Have everything described anew."""
+        self.notify("undelivered")
 
     def _receive(self, instrument: Instrument, rank: int, meta: dict[str, Any], payload: memoryview) -> None:
         try:
             instrument.received(rank, meta, payload)
         except Exception as error:
-            self._warn(f"What rank {rank} told {instrument.name} cannot be read: {said(error)}")
+            self._warn(f"What rank {rank} told {instrument.name} cannot be read: {describe_error(error)}")

@@ -1,5 +1,5 @@
-"""What a process knows of its job: its part in it, where the hub is, whether anybody looks, and which change
-could not be put on the model.
+"""A process's part in its job, where the hub is, whether anybody looks, and which change could not be
+applied.
 
 Each of these is a small state with a name; :class:`~megalens.tracer.coordinator.Coordinator` reads them and
 decides.
@@ -72,17 +72,17 @@ class HubRoute:
         return None if self.heard == self.joined else self.heard
 
     def hear(self, message: Mapping[str, Any]) -> None:
-        """Member: take what :meth:`message` of the leader is."""
+        """Member: take the leader's :meth:`message`."""
         self.heard = HubAddress(str(message["url"]), str(message["token"]), message.get("run_id"))
 
     def look(self, viewers: int) -> bool:
-        """Leader: note how many look; return whether the others are to be told of a change."""
+        """Leader: note the number of viewers; return whether the others are to learn of a change."""
         changed = self.watched != (viewers > 0)
         self.watched = viewers > 0
         return changed and self.published is not None
 
     def message(self) -> dict[str, Any]:
-        """Leader: return what the others are told of the published hub."""
+        """Leader: return the message to the others about the published hub."""
         assert self.published is not None
         url = self.published.url
         if self.everywhere:
@@ -97,15 +97,9 @@ class HubRoute:
 
 
 class ViewerWatch:
-    """Follows the hub and its viewers, and asks for a pause or its end where the settings say that this
-    depends on them.
+    """Pauses the training or lets it go on where the settings make that depend on the hub and its viewers.
 
-    Parameters
-    ----------
-    schedule : callable
-        Gives what is agreed on.
-    ask : callable
-        Takes a patch; raises ``ProtocolError`` where it cannot be.
+    ``schedule`` gives what is agreed on; ``ask`` takes a patch and raises ``ProtocolError``.
     """
 
     def __init__(
@@ -118,17 +112,14 @@ class ViewerWatch:
 
     @property
     def abandoned(self) -> bool:
-        """Whether nobody is left who could let a paused training go on."""
+        """Whether nobody is left who could end a pause."""
         return self._hub_gone is not None and time.monotonic() - self._hub_gone > _HUB_GONE_SECONDS
 
     def hub_is(self, there: bool) -> None:
-        """Take whether a hub is connected."""
         self._hub_gone = None if there else (self._hub_gone or time.monotonic())
 
     def viewers(self, count: int) -> None:
-        """Take how many viewers there are: a training that waits for one goes on with the first and waits
-        again after the last.
-        """
+        """Note the number of viewers: a training that waits for one goes on with the first."""
         mode = self._schedule().accepted.mode
         if not mode.while_watched:
             self._paused_unwatched = False
@@ -140,7 +131,7 @@ class ViewerWatch:
             self._set_mode(paused=False, while_watched=True)
 
     def free(self) -> bool:
-        """Let the training go on where it waits and nobody is left, and return whether that was so."""
+        """End a pause where nobody is left to end it, and return whether that was so."""
         mode = self._schedule().accepted.mode
         if not (self.abandoned and (mode.paused or mode.while_watched)):
             return False
@@ -156,18 +147,9 @@ class Recovery:
     """Goes back to the settings before.
 
     A process alone does so in the step that the change was for. In a job of several, the process that could
-    not follow traces nothing, so that no row of it is under settings that are not the others'; rank 0 hears
-    of that with its next sign of life and asks all for what was in force before. Should that fail as well,
+    not follow traces nothing, so that no row of it is under settings that are not the others'; rank 0 learns
+    of that by its next heartbeat and asks all for what was in force before. Should that fail as well,
     everything is switched off, which needs no hook.
-
-    Parameters
-    ----------
-    schedule : callable
-        Gives what is agreed on.
-    tensors : TensorTracer
-        What follows the settings.
-    failed : callable
-        Takes what failed and the error, to count and say it.
     """
 
     def __init__(
@@ -187,6 +169,7 @@ class Recovery:
         self, start: StepStart[TracingPlan], before: TracingPlan, error: Exception, alone: bool
     ) -> None:
         """Trace what was traced before; in a job of several processes nothing, until rank 0 has asked all.
+
         Training thread; never raises.
         """
         self._failed("A change", error)
@@ -202,9 +185,6 @@ class Recovery:
                 self._failed("Going back to the settings before", another)
 
     def ask(self, versions: Collection[Any], change: Callable[[Mapping[str, Any]], Any]) -> None:
-        """Rank 0: ask all for the settings before, where one of them could not follow the newest change; see
-        :meth:`patch`.
-        """
         patch = self.patch(versions)
         if patch is not None:
             with contextlib.suppress(ProtocolError):
@@ -213,10 +193,7 @@ class Recovery:
     def patch(self, versions: Collection[Any]) -> Mapping[str, Any] | None:
         """Rank 0: return the change to ask all for, where one of them could not follow the newest one.
 
-        Parameters
-        ----------
-        versions : collection
-            What the processes say is the newest that each could not follow.
+        ``versions`` are the newest changes that the processes could not follow.
         """
         schedule = self._schedule()
         plan, version, _ = schedule.in_force

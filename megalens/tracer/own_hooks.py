@@ -1,4 +1,4 @@
-"""Hooks of ours on modules, which no copy of a module has: neither one in memory nor one in a file."""
+"""Our hooks on modules, which no copy of a module has, neither in memory nor in a file."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 
 from torch import nn
 
-__all__ = ["Added", "KeptHooks", "OwnHook", "hook_after", "hook_before", "hooks_of"]
+__all__ = ["Added", "StableHooks", "OwnHook", "hook_after", "hook_before", "hooks_of"]
 
 _HOOKS = {
     "_forward_hooks": ("_forward_hooks_with_kwargs", "_forward_hooks_always_called"),
     "_forward_pre_hooks": ("_forward_pre_hooks_with_kwargs",),
 }
-"""Where a module keeps its hooks by number, and what it keeps of each beside."""
+"""Where a module keeps its hooks by number, and what it stores of each elsewhere."""
 
 
 class OwnHook:
@@ -24,13 +24,8 @@ class OwnHook:
 
     ``copy.deepcopy``, ``pickle`` and ``torch.save`` copy what ``Module.__getstate__`` gives. From the first
     hook on it leaves hooks of this class out: a copy of a traced model is not traced, and can be read where
-    there is no Megalens. Of a module whose class gives a state of its own, and so keeps them, the copy has a
-    function of the standard library in their place, which does nothing.
-
-    Parameters
-    ----------
-    call : callable
-        What is called.
+    there is no Megalens. Where a module's class overrides ``__getstate__``, the copy has a function of the
+    standard library in place of the hook, which does nothing.
     """
 
     __slots__ = ("__weakref__", "call")
@@ -40,9 +35,8 @@ class OwnHook:
         _leave_out_of_copies()
         _leave_uncompiled()
 
-    def __call__(self, *told: Any) -> Any:
-        """Call it with what a module tells its hooks."""
-        return self.call(*told)
+    def __call__(self, *args: Any) -> Any:
+        return self.call(*args)
 
     def __deepcopy__(self, memo: Any) -> Callable[..., None]:
         return contextlib.nullcontext().__exit__
@@ -51,11 +45,11 @@ class OwnHook:
         return getattr, (contextlib.nullcontext(), "__exit__")
 
 
-class KeptHooks:
-    """All hooks of ours on one module that may be compiled, behind two that stay.
+class StableHooks:
+    """All our hooks on one module that may be compiled, behind two that stay.
 
     Compiled code is compiled anew when the number of hooks changes on a module that had some. So those that
-    come and go are kept here.
+    come and go are in lists here.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -67,7 +61,7 @@ class KeptHooks:
         ]
 
     def called(self, module: nn.Module, args: Any, kwargs: Any) -> Any:
-        """Call what was put before the module, as torch does."""
+        """Run the hooks before the module, as torch does."""
         changed = False
         for call, with_kwargs in tuple(self.before):
             new = call(module, args, kwargs) if with_kwargs else call(module, args)
@@ -77,7 +71,7 @@ class KeptHooks:
         return (args, kwargs) if changed else None
 
     def returned(self, module: nn.Module, args: Any, output: Any) -> Any:
-        """Call what was put behind the module, as torch does."""
+        """Run the hooks after the module, as torch does."""
         given = output
         for call in tuple(self.after):
             new = call(module, args, output)
@@ -85,55 +79,52 @@ class KeptHooks:
         return None if output is given else output
 
     def remove(self) -> None:
-        """Take the two off, and all that is here with them. Safe twice."""
+        """Take the two off, and with them all that is here. Safe twice."""
         handles, self._handles = self._handles, []
         for handle in handles:
             handle.remove()
 
 
 class Added:
-    """Something in a list of what is called."""
+    """Handle of a hook in one of these lists."""
 
     def __init__(self, hooks: list[Any], hook: Any, first: bool) -> None:
         self._hooks, self._hook = hooks, hook
         hooks.insert(0 if first else len(hooks), hook)
 
     def remove(self) -> None:
-        """Take it off. Safe twice."""
         if self._hook in self._hooks:
             self._hooks.remove(self._hook)
 
 
-hooks_of: weakref.WeakKeyDictionary[nn.Module, KeptHooks] = weakref.WeakKeyDictionary()
+hooks_of: weakref.WeakKeyDictionary[nn.Module, StableHooks] = weakref.WeakKeyDictionary()
 """Of modules that may be compiled."""
 
 
 def hook_before(
     module: nn.Module, call: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
 ) -> Any:
-    """Have a module call something before its forward pass, as ``register_forward_pre_hook`` does; return its
-    handle.
-    """
-    kept = hooks_of.get(module)
-    if kept is not None:
-        return Added(kept.before, (call, with_kwargs), prepend)
+    """Do as ``register_forward_pre_hook``, and return its handle."""
+    stable = hooks_of.get(module)
+    if stable is not None:
+        return Added(stable.before, (call, with_kwargs), prepend)
     return module.register_forward_pre_hook(OwnHook(call), prepend=prepend, with_kwargs=with_kwargs)
 
 
 def hook_after(module: nn.Module, call: Callable[..., Any], *, prepend: bool = False) -> Any:
-    """Have a module call something after its forward pass, as ``register_forward_hook`` does; return its
-    handle.
-    """
-    kept = hooks_of.get(module)
-    if kept is not None:
-        return Added(kept.after, call, prepend)
+    """Do as ``register_forward_hook``, and return its handle."""
+    stable = hooks_of.get(module)
+    if stable is not None:
+        return Added(stable.after, call, prepend)
     return module.register_forward_hook(OwnHook(call), prepend=prepend)
 
 
 @functools.cache
 def _leave_out_of_copies() -> None:
-    """Have every module leave our hooks out of its state. There is no smaller place: handles hold on to a
-    module's own dicts, which can be neither replaced nor made to copy themselves.
+    """Make every module leave our hooks out of its state.
+
+    Nothing less will do: handles refer to a module's own dicts, which can be neither replaced nor made to
+    copy themselves.
     """
     before: Callable[[nn.Module], Any] = nn.Module.__getstate__
 
@@ -146,8 +137,9 @@ def _leave_out_of_copies() -> None:
 
 @functools.cache
 def _leave_uncompiled() -> None:
-    """Have the hooks of a module that is compiled by itself run as they are, which torch runs around its code
-    and would compile each. Inside of what is compiled they are traced through.
+    """Exempt these hooks from compilation where torch runs them around the code of a compiled module.
+
+    It would compile each by itself. Inside of what is compiled they are traced through.
     """
     with contextlib.suppress(ImportError):
         from torch._C._dynamo.eval_frame import _FrameAction, _FrameExecStrategy, set_code_exec_strategy
@@ -160,13 +152,13 @@ def _leave_uncompiled() -> None:
 def _stripped(state: Any) -> Any:
     if not isinstance(state, dict):
         return state
-    for name, beside in _HOOKS.items():
+    for name, others in _HOOKS.items():
         hooks = state.get(name) or {}
         ours = {number for number, hook in hooks.items() if isinstance(hook, OwnHook)}
         if ours:
-            kept = {each: type(state[each])(state[each]) for each in (name, *beside) if each in state}
-            for each in kept.values():
+            copies = {each: type(state[each])(state[each]) for each in (name, *others) if each in state}
+            for each in copies.values():
                 for number in ours:
                     each.pop(number, None)
-            state = {**state, **kept}
+            state = {**state, **copies}
     return state

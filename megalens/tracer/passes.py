@@ -34,12 +34,8 @@ OUTSIDE = "outside"
 class Unproven:
     """A forward pass in evaluation mode, of which only its backward pass says that it is a micro-batch.
 
-    Attributes
-    ----------
-    number : int
-        Of the micro-batch, as it would be were no other pass between; once it is proven, as it is.
-    rows : Any
-        What it gave, for whoever waits.
+    ``number`` is that of the micro-batch as it would be were no other pass between; once it is proven, as it
+    is. ``rows`` is what it gave, for whoever waits.
     """
 
     __slots__ = ("number", "rows")
@@ -93,11 +89,11 @@ class MicroBatches:
 
     @property
     def micro_batch(self) -> int:
-        """Number of the micro-batch that is computed now, counted from 0; −1 before the first of a step."""
+        """Number of the micro-batch that is computed now, from 0; −1 before the first of a step."""
         return self._backward if self.in_backward and not self.in_forward else self._forward
 
     def begin(self, step: int, phase: str) -> None:
-        """Start a step or a phase: counting begins anew."""
+        """Start a step or a phase, and count from 0."""
         if phase == TRAINING:
             self.left_out = 0
         self._leaving_out, self.unproven = False, None
@@ -112,7 +108,6 @@ class MicroBatches:
         return (self.phase, self._forward, self._backward, self._counts)
 
     def restore(self, saved: tuple[Any, ...]) -> None:
-        """Go back to where :meth:`save` was."""
         self.phase, self._forward, self._backward, self._counts = saved
         self.in_forward = self.in_backward = False
 
@@ -135,7 +130,7 @@ class MicroBatches:
         self.in_forward = True
 
     def forward_ends(self, output: Any) -> None:
-        """Note the end of a forward pass and wait for its backward pass."""
+        """Wait for the backward pass of the forward pass that ends."""
         self.in_forward = False
         unproven, self.unproven = self.unproven, None
         if self._leaving_out:
@@ -144,9 +139,7 @@ class MicroBatches:
             when_backpropagated(output, self._entering(self._root, self._forward, self._counts, unproven))
 
     def prove(self, unproven: Unproven, renumbered: bool) -> None:
-        """Take a pass for a micro-batch whose backward pass has begun, with another number than it was
-        thought to have or not.
-        """
+        """Accept a pass, whose backward pass has begun, as a micro-batch; its number may have changed."""
 
     def _go_on(self) -> None:
         """Go back from a pass that was left out, or that raised."""
@@ -177,30 +170,21 @@ class MicroBatches:
 
 
 class IPassSink(Protocol):
-    """What hears of forward passes."""
+    """Receives forward passes of model chunks (``root``)."""
 
-    def forward_begins(self, root: int, training: bool) -> None:
-        """Note that a forward pass of one model chunk begins, in training mode or in that of evaluation."""
+    def forward_begins(self, root: int, training: bool) -> None: ...
 
-    def forward_ends(self, output: Any) -> None:
-        """Note that it is over, with what it gave."""
+    def forward_ends(self, output: Any) -> None: ...
 
 
 def hook_passes(
     roots: Sequence[nn.Module], sink: IPassSink, inside: Callable[[], Iterable[Any]] = tuple
 ) -> list[Any]:
-    """Put hooks on ``roots`` and return their handles; none stays where one cannot be put. While
-    torch.compile traces through a hook, it does nothing and leaves no trace in the graph.
+    """Put hooks on ``roots`` and return their handles; none stays where one cannot be put.
 
-    Parameters
-    ----------
-    roots : sequence of torch.nn.Module
-        Modules whose call is one forward pass.
-    sink : IPassSink
-        Told of the passes.
-    inside : callable
-        Puts on hooks that are to run inside of the pass, also on a root itself, and gives their handles one
-        by one. So the end of the pass is hooked last.
+    While torch.compile traces through a hook, the hook does nothing and leaves nothing in the graph.
+    ``inside`` puts on hooks that are to run inside of the pass, also on a root itself, and gives their
+    handles one by one; the end of the pass is hooked after them.
     """
 
     def begin(index: int) -> Callable[[nn.Module, Any], None]:
@@ -231,8 +215,9 @@ def hook_passes(
 
 
 def when_backpropagated(output: Any, call: Callable[[], None]) -> None:
-    """Have something called whenever a gradient comes back to a module's output: its first tensor that can
-    have one is what its backward pass computes first.
+    """Call something whenever a gradient comes back to a module's output.
+
+    The first tensor of the output that can have a gradient is what its backward pass computes first.
     """
     if isinstance(output, GraphPass):
         output.backpropagated.append(call)
@@ -241,7 +226,7 @@ def when_backpropagated(output: Any, call: Callable[[], None]) -> None:
 
 
 def left_out_sentence(step: int, passes: int) -> str:
-    """Return what the user is told of the first step with passes that are no training."""
+    """Return the warning at the first step with passes that are no training."""
     return (
         f"Step {step} had forward passes that are no training, without gradients (torch.no_grad, inference_mode, generate) or in evaluation mode and never backpropagated: {passes}. They are not traced, there and "
         'later; the status counts them. To trace such passes, put them into `with tracer.phase("eval"):` or `with tracer.phase("generate"):`.'
@@ -249,12 +234,11 @@ def left_out_sentence(step: int, passes: int) -> str:
 
 
 def after_backward(call: Callable[[], None]) -> None:
-    """Have something called once the backward pass that is going on is over, after what was queued before."""
+    """Call something once the backward pass that is going on is over, after what was queued before."""
     torch.autograd.Variable._execution_engine.queue_callback(call)
 
 
 def _differentiable(output: Any) -> Tensor | None:
-    """Return the first tensor of an output that can have a gradient."""
     if isinstance(output, Tensor):
         return output if output.requires_grad else None
     values: Iterable[Any] = ()
@@ -270,22 +254,14 @@ def _differentiable(output: Any) -> Tensor | None:
 
 
 class PassHooks:
-    """Tells of the passes inside of steps, while somebody wants to know.
+    """Reports passes inside of steps by ``notify(method of instruments, *arguments)``, which never raises."""
 
-    Parameters
-    ----------
-    roots : sequence of torch.nn.Module
-        Modules whose call is one forward pass.
-    tell : callable
-        Takes the name of a method of instruments, and what it is told. Never raises.
-    """
-
-    def __init__(self, roots: Sequence[nn.Module], tell: Callable[..., None]) -> None:
+    def __init__(self, roots: Sequence[nn.Module], notify: Callable[..., None]) -> None:
         self._roots = tuple(roots)
-        self._tell = tell
+        self._notify = notify
         self._handles: list[Any] = []
         self._chunk = 0
-        self._told = False
+        self._reported = False
         self._step = 0
         self.inside = False
         """Whether a step is going on."""
@@ -311,36 +287,33 @@ class PassHooks:
 
     @property
     def begun(self) -> bool:
-        """Whether any step has begun so far."""
         return self._step > 0
 
     def begin(self) -> None:
-        """Begin a step: backward passes of earlier ones are nobody's."""
+        """Begin a step; backward passes of earlier ones belong to none."""
         self._step += 1
         self.inside = True
 
     def forward_begins(self, root: int, training: bool) -> None:
-        """Tell of a forward pass."""
         self._chunk = root
-        self._told = self.inside and (
+        self._reported = self.inside and (
             self.phases > 0 or (torch.is_grad_enabled() and (training or self._evaluated))
         )
-        if self._told:
-            self._tell("forward_begins", root)
+        if self._reported:
+            self._notify("forward_begins", root)
 
     def forward_ends(self, output: Any) -> None:
-        """Tell that it is over, and wait for its backward pass."""
         if not self.inside:
             return
-        step, chunk, told = self._step, self._chunk, self._told
+        step, chunk, reported = self._step, self._chunk, self._reported
 
         def arrived() -> None:
             if self.inside and step == self._step:
-                self._evaluated = self._evaluated or not told
-                if told:
-                    self._tell("backward_begins", chunk)
-                    after_backward(lambda: self._tell("backward_ends"))
+                self._evaluated = self._evaluated or not reported
+                if reported:
+                    self._notify("backward_begins", chunk)
+                    after_backward(lambda: self._notify("backward_ends"))
 
-        if told:
-            self._tell("forward_ends", output)
+        if reported:
+            self._notify("forward_ends", output)
         when_backpropagated(output, arrived)

@@ -1,6 +1,4 @@
-"""What an adapter tells the tracer about a model: the catalogue of flags, and where the tensor of each can be
-seen.
-"""
+"""What an adapter says of a model: the catalogue of flags, and where the tensor of each can be seen."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ from typing import Any, Literal, Protocol
 from torch import Tensor, nn
 
 from ..protocol.messages_generated import Model
-from .place import Place
+from .coordinates import RankCoordinates
 
 __all__ = [
     "FLAGS",
@@ -159,7 +157,6 @@ class FlagPoints:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Names of the parts, the same in every layer."""
         first = next(iter(self.layers.values()), ())
         return tuple(part for source in first for part in source.parts)
 
@@ -182,13 +179,7 @@ NO_EXPERTS = FlagPoints(reason="This model has no mixture of experts that is kno
 
 @dataclass(frozen=True)
 class SitePoints:
-    """Where one kind of perturbation can be done, by layer; or the reason why nowhere.
-
-    Attributes
-    ----------
-    layers : mapping
-        Modules by layer: those whose ``weight`` is perturbed, or whose output (the first, of a tuple) is.
-    """
+    """Modules by layer whose ``weight`` or (first) output can be perturbed; or the reason why none can."""
 
     layers: Mapping[int, tuple[nn.Module, ...]] = field(default_factory=dict)
     reason: str | None = None
@@ -209,7 +200,7 @@ class ModelPoints:
         Points by flag name; layers are numbered over all stages, from 0; the embedding is -1.
     sites : dict
         Where perturbations can be done, by name of the site (``weight``, ``calculation``, ``system``).
-    place : Place
+    place : RankCoordinates
         Where this process stands.
     """
 
@@ -217,11 +208,10 @@ class ModelPoints:
     model: Model
     flags: Mapping[str, FlagPoints]
     sites: Mapping[str, SitePoints] = field(default_factory=dict)
-    place: Place = field(default_factory=Place)
+    place: RankCoordinates = field(default_factory=RankCoordinates)
 
     @property
     def layers(self) -> int:
-        """Number of transformer layers."""
         return int(self.model["layers"])
 
 
@@ -229,7 +219,5 @@ class IAdapter(Protocol):
     """What :func:`megalens.trace` takes as ``adapter``."""
 
     def points(self, model: Any) -> ModelPoints:
-        """Return the trace points of ``model`` (a module, or a list of a stage's model chunks), or raise
-        ``TracerError`` saying what does not fit.
-        """
+        """Return the trace points of a module, or of a stage's model chunks; raises ``TracerError``."""
         ...

@@ -9,9 +9,9 @@ from typing import Any
 
 from ..protocol import PHASES, is_whole
 from ..protocol.messages_generated import Phase
+from .coordinates import RankCoordinates
 from .errors import TracerError
 from .instrument import Instrument
-from .place import Place
 from .points import IAdapter
 from .tensors.config import CONTROLS
 
@@ -69,7 +69,7 @@ class TraceSettings:
     timeline : str or mapping, optional
         How finely each rank's steps are timed: ``"steps"``, ``"phases"``, ``"layers"`` or ``"operations"``,
         or ``{"granularity": "phases", "every": 10}``. Off when absent: viewers can switch it on at any time.
-    place : Place, optional
+    place : RankCoordinates, optional
         Where this process stands in its job, where the adapter cannot find out.
     first_step : int, optional
         Number of the first step; 1 when absent. A training that goes on from a checkpoint of step n says n +
@@ -109,7 +109,7 @@ class TraceSettings:
     budget: Any = None
     instruments: Iterable[Instrument | str] | Mapping[str, Mapping[str, Any]] = ()
     timeline: Any = None
-    place: Place | None = None
+    place: RankCoordinates | None = None
     first_step: int | None = None
     phase: Phase = "train"
     hub_host: str = "127.0.0.1"
@@ -124,7 +124,7 @@ class TraceSettings:
                 self.adapter is None or hasattr(self.adapter, "points"),
                 "an Adapter, as of megalens.adapters",
             ),
-            ("place", _none_or(self.place, Place), "a megalens.tracer.Place"),
+            ("place", _none_or(self.place, RankCoordinates), "a megalens.tracer.Place"),
             ("record", _none_or(self.record, str, Path), "a folder"),
             (
                 "record_bytes",

@@ -34,19 +34,10 @@ _clock = time.perf_counter_ns
 
 
 class Steps:
-    """Counts the steps of one training, tells the instruments of them, and measures what that costs the
-    training thread.
+    """Counts the steps of one training, calls the instruments, and measures what that costs.
 
     Parameters
     ----------
-    points : ModelPoints
-        The model.
-    coordinator : Coordinator
-        Knows what is in force, and hands over what a step cost.
-    tensors : TensorTracer
-        The instrument that follows the settings.
-    first_step : int
-        Number of the first step.
     training : bool
         Whether the steps are training; otherwise their forward passes need no gradients.
 
@@ -62,10 +53,6 @@ class Steps:
         Time of the training thread inside of the tracer since it was handed in last.
     scalars : ScalarLog
         Numbers that the script has logged since then.
-    passes : PassHooks
-        Tells the instruments of forward and backward passes.
-    forgotten : ForgottenStep
-        Tells a script that says no steps.
     """
 
     def __init__(
@@ -85,32 +72,30 @@ class Steps:
         self._began_ns = self.spent_ns = 0
         self._control = False
         self.scalars = ScalarLog()
-        self.passes = PassHooks(points.roots, self._instruments.tell)
+        self.passes = PassHooks(points.roots, self._instruments.notify)
         # Passes without gradients are what such steps are for.
         self.passes.phases = int(not training)
         self.forgotten = ForgottenStep(points.roots, coordinator.warn)
 
     @property
     def follows_passes(self) -> bool:
-        """Whether any instrument wants to know of passes."""
         return any(each.passes for each in self._instruments)
 
     def follow_passes(self) -> None:
-        """Have hooks for passes exactly while somebody wants to know of them."""
+        """Have hooks for passes exactly while an instrument follows them."""
         self.passes.set(self.follows_passes)
 
     def pause(self, phase: str) -> bool:
-        """Note that evaluation or generation begins; return whether a step or another phase is going on."""
+        """Begin evaluation or generation; return whether a step or another phase is going on."""
         inside = self.depth > 0 or self.passes.phases > 0
         self.forgotten.close()
         self.passes.phases += 1
-        self._instruments.tell("pause", phase)
+        self._instruments.notify("pause", phase)
         return inside
 
     def resume(self, inside: bool) -> None:
-        """Note that it is over."""
         self.passes.phases -= 1
-        self._instruments.tell("resume", inside, last_first=True)
+        self._instruments.notify("resume", inside, last_first=True)
         if not inside:
             self.hand_in(0)
 
@@ -121,9 +106,7 @@ class Steps:
         self.release()
 
     def take_changes(self) -> None:
-        """Have what viewers asked for in force now, between two steps; it takes the number of a step in which
-        nothing runs.
-        """
+        """See :meth:`Tracer.take_changes`."""
         if self.depth or self.closed:
             return
         self.number += 1
@@ -135,7 +118,7 @@ class Steps:
         """Begin a step; inside of another one, count how deep."""
         if self.depth == 0 and not self.closed:
             self.spent_ns += self._instruments.take_ns()
-            self._instruments.tell("between_steps")
+            self._instruments.notify("between_steps")
             # What viewers asked for is neither part of a step nor a cost of tracing one.
             self._instruments.take_ns()
         now = _clock()
@@ -153,7 +136,7 @@ class Steps:
         self._control = self._coordinator.budget.control(self.number)
         self.passes.begin()
         self.spent_ns += self._instruments.take_ns()
-        self._instruments.tell("step_begins", self.number, start.untraced or self._control)
+        self._instruments.notify("step_begins", self.number, start.untraced or self._control)
         # What they measured themselves of that is in what is measured here.
         self._instruments.take_ns()
         self.spent_ns += _clock() - now
@@ -166,24 +149,22 @@ class Steps:
         began = _clock()
         self.passes.inside = False
         self.spent_ns += self._instruments.take_ns()
-        self._instruments.tell("step_ends", last_first=True)
+        self._instruments.notify("step_ends", last_first=True)
         self._instruments.take_ns()
         now = _clock()
         self.spent_ns += now - began
         self.hand_in(now - self._began_ns)
 
     def abandon(self) -> None:
-        """Forget the step that is going on: it is no whole one."""
+        """Forget the step that is going on: it is incomplete."""
         self.depth = 0
         self.number -= 1
         self.passes.inside = False
-        self._instruments.tell("step_abandoned", last_first=True)
+        self._instruments.notify("step_abandoned", last_first=True)
         self.hand_in(0)
 
     def hand_in(self, wall_ns: int) -> None:
-        """Hand over what the step cost and the numbers that were logged in it; outside of steps ``wall_ns``
-        is 0.
-        """
+        """Hand over the step's cost and the numbers logged in it; outside of steps ``wall_ns`` is 0."""
         worker = self._coordinator.worker
         if worker is None:
             return
@@ -210,22 +191,15 @@ class Steps:
             self._coordinator.not_applied(start, before, error)
 
     def release(self) -> None:
-        """Leave the model as it was."""
         self.forgotten.close()
-        self._instruments.tell("release", self.closed)
+        self._instruments.notify("release", self.closed)
         self.passes.set(False)
 
 
 class ForgottenStep:
-    """Counts forward passes with gradients until the first step begins or a phase is said, and tells the user
-    when there are ten. Has no hook on the model after that.
+    """Warns of a script without steps: of ten forward passes with gradients before the first step or phase.
 
-    Parameters
-    ----------
-    roots : sequence of torch.nn.Module
-        Modules whose call is one forward pass.
-    warn : callable
-        Takes a sentence for the user.
+    It has no hook on the model after that.
     """
 
     def __init__(self, roots: Sequence[nn.Module], warn: Callable[[str], None]) -> None:
@@ -272,13 +246,13 @@ class StepScope:
 
 
 class StepHandle:
-    """What :meth:`Tracer.wrap` gives: ``remove()`` takes it back. Safe twice."""
+    """What :meth:`Tracer.wrap` gives."""
 
     def __init__(self, remove: Callable[[], None]) -> None:
         self._remove: Callable[[], None] | None = remove
 
     def remove(self) -> None:
-        """Let optimizer steps end no more steps of the tracer."""
+        """Let optimizer steps end no more steps of the tracer. Safe twice."""
         remove, self._remove = self._remove, None
         if remove is not None:
             remove()

@@ -17,7 +17,7 @@ import torch
 from ..protocol import COMMON_SETTINGS, PHASES, named_flags, pipeline_settings
 from ..protocol.messages_generated import Config, Control, Phase, Status
 from .coordinator import Coordinator
-from .errors import TracerError, plain_text, said
+from .errors import TracerError, describe_error, plain_text
 from .graph_probes import GraphProbes
 from .instrument import SPAN_KINDS, Instrument
 from .points import ModelPoints
@@ -42,28 +42,16 @@ class Tracer:
 
     Parameters
     ----------
-    points : ModelPoints
-        The model and its trace points.
-    plan : TracingPlan
-        What to trace from the first step on.
     address : HubAddress or None
         The hub; None where rank 0 says where it is, or for a tracer that sends nothing.
     process : HubProcess or None
-        The hub's process, where it is ours.
-    rendezvous : Rendezvous, optional
-        How the other processes of the job are found.
-    name : str, optional
-        Name of the run.
+        The hub's process, where this tracer started it.
     folders : sequence of Path
         Where vector files may lie.
     decode : callable, optional
         Text of one token id.
     controls : sequence of str
         What viewers may do beyond looking.
-    first_step : int
-        Number of the first step.
-    phase : str
-        What the steps are: training, or passes of a model that writes text.
     hubless : bool
         Whether there is no hub and yet something to do: what is logged goes to files.
     compiled : bool
@@ -147,9 +135,7 @@ class Tracer:
     # Around the training.
 
     def step(self) -> StepScope:
-        """Return a context manager around one optimizer step. Forward passes inside are its micro-batches,
-        counted from 0.
-        """
+        """Return a context manager around one optimizer step; forward passes inside are its micro-batches."""
         if self._wrapped:
             self.warn(
                 "An optimizer ends the steps (tracer.wrap), so with tracer.step() does nothing. Use one of the two."
@@ -160,13 +146,7 @@ class Tracer:
         return self._scope
 
     def wrap(self, optimizer: torch.optim.Optimizer) -> StepHandle:
-        """End a step at each ``optimizer.step()`` from now on, instead of ``with tracer.step()``.
-
-        Returns
-        -------
-        StepHandle
-            Its ``remove()`` undoes it.
-        """
+        """End a step at each ``optimizer.step()``, instead of ``with tracer.step()``, until ``remove()``."""
         # What only wraps an optimizer, as accelerate does, has no hooks of its own.
         inner = getattr(optimizer, "optimizer", optimizer)
         if not hasattr(inner, "register_step_post_hook"):
@@ -201,9 +181,7 @@ class Tracer:
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Say that forward passes inside are ``'eval'`` or ``'generate'``, no training. They carry the step
-        that began last.
-        """
+        """Mark forward passes inside as ``'eval'`` or ``'generate'``; they carry the step that began last."""
         if name not in PHASES:
             raise TracerError(f"A phase must be one of {', '.join(PHASES)}, got {name!r:.50}.")
         inside = self._steps.pause(name)
@@ -227,11 +205,11 @@ class Tracer:
         """
         if kind not in SPAN_KINDS:
             raise TracerError(f"kind=… must be one of {', '.join(SPAN_KINDS)}, got {kind!r:.50}.")
-        self._instruments.tell("span_begins", plain_text(str(name)[:200]), kind)
+        self._instruments.notify("span_begins", plain_text(str(name)[:200]), kind)
         try:
             yield
         finally:
-            self._instruments.tell("span_ends", last_first=True)
+            self._instruments.notify("span_ends", last_first=True)
 
     def log(self, *several: Any, unit: str = "", **values: Any) -> None:
         """Report numbers of the step that began last: ``tracer.log(loss=loss, unit="nats/token")``,
@@ -256,7 +234,7 @@ class Tracer:
                 values = {**{str(name): value for name, value in each.items()}, **values}
             else:
                 self.warn("What was logged without a name is left out. Write tracer.log(loss=loss).")
-        self._instruments.tell("logged", self._steps.number, values)
+        self._instruments.notify("logged", self._steps.number, values)
         if self._logs:
             for name, value in values.items():
                 self._steps.scalars.add(self._steps.number, name, value, unit)
@@ -285,40 +263,32 @@ class Tracer:
                 raise ValueError(f"step must be one that has begun, 0 to {self._steps.number}, got {at}")
             rows = checkpoint_rows(path, at)
         except Exception as error:
-            self.warn(f"A checkpoint could not be marked: {said(error)}")
+            self.warn(f"A checkpoint could not be marked: {describe_error(error)}")
             return
         worker.task(lambda: worker.send(AUDIT, rows, at), CHECKPOINT_BYTES)
 
     def samples(self, ids: Any) -> None:
-        """Say which training samples the step that began last is made of: ``tracer.samples([640, 641])``.
-        Alarms of the step name them.
+        """Report the ids of the training samples of the step that began last: ``tracer.samples([640, 641])``.
 
-        Never raises and never waits. Of a job of several processes what rank 0 says is kept.
-
-        Parameters
-        ----------
-        ids : sequence of int or str, or torch.Tensor
-            Their ids; of a tensor on the CPU the numbers in it. More than a thousand are cut.
+        Alarms of the step name them; more than a thousand are cut. Never raises and never waits. Only rank
+        0's count. A tensor must be on the CPU.
         """
         if self.points.place.rank == 0 and not self._steps.closed:
-            self._instruments.tell("samples_are", self._steps.number, ids)
+            self._instruments.notify("samples_are", self._steps.number, ids)
 
     # What the schedule of a pipeline says.
 
     @property
     def follows_passes(self) -> bool:
-        """Whether anything wants to know of passes; otherwise nothing needs to be said of them."""
+        """Whether any instrument follows passes; otherwise nothing needs to be reported of them."""
         return self._steps.follows_passes
 
     def operation_begins(self, kind: str, chunk: int, micro_batch: int) -> None:
-        """Say that an operation of a pipeline begins: ``forward``, ``backward`` or ``wgrad`` of a model chunk
-        and a micro-batch. Never raises.
-        """
-        self._instruments.tell("operation_begins", kind, chunk, micro_batch)
+        """Note that a pipeline operation (``forward``, ``backward``, ``wgrad``) of a model chunk begins."""
+        self._instruments.notify("operation_begins", kind, chunk, micro_batch)
 
     def operation_ends(self) -> None:
-        """Say that it is over."""
-        self._instruments.tell("operation_ends")
+        self._instruments.notify("operation_ends")
 
     def message(
         self,
@@ -333,21 +303,17 @@ class Tracer:
         chunk: int,
         micro_batch: int,
     ) -> None:
-        """Say that a message of a pipeline is over; see :meth:`Instrument.message`."""
-        self._instruments.tell(
+        """Note that a message of a pipeline is over; see :meth:`Instrument.message`."""
+        self._instruments.notify(
             "message", kind, began, ended, blocked, nbytes, peer, sequence, chunk, micro_batch
         )
 
     # Instruments.
 
     def attach(self, instrument: Instrument) -> None:
-        """Have an instrument told of every step from now on; see :mod:`megalens.tracer.instrument`. Between
-        two steps, or before the first.
+        """Call an instrument at every step from now on; between two steps, or before the first.
 
-        Raises
-        ------
-        TracerError
-            When there is one of its name, or with the instrument's own reason.
+        Raises ``TracerError`` when there is one of its name, or with the instrument's own reason.
         """
         if not isinstance(instrument, Instrument):
             raise TracerError(f"attach(…) takes a megalens.tracer.Instrument, got {instrument!r:.100}.")
@@ -357,12 +323,11 @@ class Tracer:
         self._steps.follow_passes()
 
     def detach(self, instrument: Instrument) -> None:
-        """Tell an instrument of no more steps. Safe twice."""
+        """Call an instrument no more. Safe twice."""
         self._coordinator.detach(instrument)
         self._steps.follow_passes()
 
     def instrument(self, name: str) -> Instrument | None:
-        """Return the instrument of a name, while it is attached."""
         return self._instruments.named(name)
 
     def warn(self, text: str) -> None:
@@ -383,17 +348,13 @@ class Tracer:
 
     @property
     def folder(self) -> Path | None:
-        """The run folder, which ``megalens.open`` takes; None without a recording, or where another machine
-        or process knows it.
-        """
+        """The run folder, for ``megalens.open``; None without a recording or where another process has it."""
         worker = self._coordinator.worker
         return None if worker is None or worker.folder is None else Path(worker.folder)
 
     @property
     def config(self) -> Config:
-        """The settings that were accepted last, as the ``Config`` of messages. They are in force from the
-        next step at the latest.
-        """
+        """The settings that were accepted last, in force from the next step at the latest."""
         return self._coordinator.schedule.accepted.config
 
     def configure(
@@ -464,21 +425,15 @@ class Tracer:
         return worker is not None and worker.connected.wait(timeout)
 
     def go_on(self) -> None:
-        """Let this process go on where viewers have it wait: for a script that was asked to end. Safe in a
-        signal handler.
-        """
+        """End a pause that viewers asked for: for a script that is to exit. Safe in a signal handler."""
         self._coordinator.schedule.release()
 
     def status(self) -> Status:
-        """Return how the tracing goes: the ``status`` message that viewers get, without what only the hub
-        knows.
-        """
+        """Return the ``status`` message that viewers get, without what only the hub knows."""
         return self._coordinator.status()
 
     def close(self) -> None:
-        """Send what is waiting, tell the hub that the training is finished, and take every hook off. Safe
-        twice.
-        """
+        """Send what waits, report the training as finished, and take every hook off. Safe twice."""
         self._close(finished=True)
 
     def _at_exit(self) -> None:
@@ -498,7 +453,5 @@ class Tracer:
         atexit.unregister(self._at_exit)
 
     def take_changes(self) -> None:
-        """Have what viewers asked for in force now, between two steps: for whoever takes steps only when
-        somebody asks. It takes the number of a step in which nothing runs.
-        """
+        """Apply what viewers asked for now, between two steps, as a step in which nothing runs."""
         self._steps.take_changes()

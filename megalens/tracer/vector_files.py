@@ -1,6 +1,4 @@
-"""What lies in a file of vectors, in three formats: described from its headers first, and read only once the
-description is known to be right.
-"""
+"""Describes an array in a file of vectors (three formats) from headers, and reads it only after a check."""
 
 from __future__ import annotations
 
@@ -69,7 +67,7 @@ class Stored:
     shape, strides : tuple of int
         Both in values, none below 0.
     dtype : numpy.dtype or torch.dtype
-        Of the values as they lie there.
+        Of the values in the file.
     offset : int
         Bytes before the first value.
     """
@@ -81,21 +79,18 @@ class Stored:
 
     @property
     def values(self) -> int:
-        """How many values it has."""
         return math.prod(self.shape)
 
     @property
     def span(self) -> int:
-        """Bytes from its first value to the end of its last one; an expanded array has fewer than its values
-        say, and one with gaps more.
-        """
+        """Bytes from its first value to the end of its last; less than its values for an expanded array."""
         if not self.values:
             return 0
         last = sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
         return (last + 1) * int(self.dtype.itemsize)
 
     def read(self, file: BinaryIO) -> Tensor:
-        """Return the values as float32, contiguous; raises ``ValueError`` where the file ends before them."""
+        """Return the values as contiguous float32; raises ``ValueError`` where the file ends before them."""
         file.seek(self.offset)
         data = bytearray(self.span)
         if file.readinto(data) != len(data):  # type: ignore[attr-defined]
@@ -125,9 +120,7 @@ class LimitedFile:
 
 
 def whole_numbers(given: Any) -> tuple[int, ...]:
-    """Return sizes or strides; raises ``ValueError`` for anything but a few whole numbers that are not below
-    0.
-    """
+    """Return sizes or strides: at most eight whole numbers from 0; ``ValueError`` for anything else."""
     fits = isinstance(given, (tuple, list)) and len(given) <= 8
     if not fits or not all(type(each) is int and 0 <= each < 1 << 48 for each in given):
         raise ValueError("its sizes are none")
@@ -208,8 +201,6 @@ READERS: Mapping[str, Callable[[BinaryIO, int], Stored]] = {
 # understood. Everything else is refused by its name.
 @dataclass(frozen=True)
 class _Named:
-    """Something of a module: a function, a type."""
-
     name: str
 
 
@@ -221,14 +212,9 @@ class _Storage:
 
 
 def pt_tensors(file: BinaryIO, size: int) -> Mapping[str, Stored]:
-    """Return the tensors of a file by name; a tensor that is all of the file has the name ``""``.
+    """Return the tensors by name of a file of ``torch.save``; a bare tensor has the name ``""``.
 
-    Parameters
-    ----------
-    file : binary file
-        What ``torch.save`` wrote: a tensor, or a dictionary of which other entries are passed over.
-    size : int
-        Bytes of the file.
+    Entries of a dictionary that are no tensors are passed over.
 
     Raises
     ------
@@ -247,7 +233,7 @@ def pt_tensors(file: BinaryIO, size: int) -> Mapping[str, Stored]:
     folder = name.removesuffix("data.pkl")
 
     def place(record: str) -> tuple[int, int]:
-        """Return where the bytes of a record lie, which are never compressed, and how many there are."""
+        """Return where the bytes of a record begin, which are never compressed, and how many there are."""
         info = records.get(folder + record)
         if info is None or info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
             raise ValueError(f"its record {record[:40]!r} is missing or compressed")
@@ -271,7 +257,7 @@ def pt_tensors(file: BinaryIO, size: int) -> Mapping[str, Stored]:
         raise ValueError("its bytes are in the other order")
 
     def storage(kept: Any) -> _Storage:
-        """Return the memory that a persistent id names: ``('storage', type, key, location, count)``."""
+        """Return the memory of a persistent id: ``('storage', type, key, location, count)``."""
         word, kind, key, _, count = kept
         dtype = _STORAGE_TYPES.get(kind.name) if isinstance(kind, _Named) else None
         if word != "storage" or dtype is None or not isinstance(key, str):
@@ -303,13 +289,10 @@ def _tensor(storage: Any, offset: Any, shape: Any, strides: Any, dtype: torch.dt
 
 
 class _Pickled:
-    """Follows the operations of a pickle. What is made is tuples, lists, dictionaries with texts as keys,
-    plain values and :class:`Stored`.
+    """Follows the operations of a pickle.
 
-    Parameters
-    ----------
-    storage : callable
-        Gives what a persistent id stands for.
+    Makes tuples, lists, dictionaries with texts as keys, plain values and :class:`Stored`. ``storage`` gives
+    what a persistent id stands for.
     """
 
     def __init__(self, storage: Callable[[Any], _Storage]) -> None:
@@ -318,9 +301,7 @@ class _Pickled:
         self._memo: dict[int, Any] = {}
 
     def read(self, pickled: bytes) -> Any:
-        """Return what the pickle says; raises ``ValueError``, or what Python raises where a pickle makes no
-        sense.
-        """
+        """Return what the pickle says; raises whatever a pickle that makes no sense leads to."""
         for operation, argument, _ in pickletools.genops(pickled):
             self._follow(operation.name, argument)
         return self._stack[-1]

@@ -57,8 +57,7 @@ def load_vectors(
     Returns
     -------
     torch.Tensor
-        ``[layers, vectors, features]``, float32, each vector of length one (or zero where the file's is
-        zero), or as it is in the file.
+        ``[layers, vectors, features]``, float32; with ``unit`` a vector of zeros stays one.
 
     Raises
     ------
@@ -143,9 +142,7 @@ def _is_file(path: Path) -> bool:
 def _checked(
     found: Stored, name: str, layers: int, features: Sequence[int | None], field: str, several: bool
 ) -> Stored:
-    """Return what was found, if it is of the model's sizes: before anything is read, so that no memory is
-    taken for anything else.
-    """
+    """Return ``found`` if it has the model's sizes; before its values are read into memory."""
     known = sorted({size for size in features if size is not None})
     wanted = str(known[0]) if len(known) == 1 else "features"
     shapes = [
@@ -181,7 +178,7 @@ def _checked(
 
 
 def _shown(path: Path) -> str:
-    """Errors go to viewers: they name the file, never its folder, and as text that can be shown."""
+    """Return the file's name for viewers: never its folder, and printable."""
     return path.name[:100] if path.name.isprintable() else f"{path.name!r:.100}"
 
 

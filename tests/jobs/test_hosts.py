@@ -129,7 +129,7 @@ def make_peers():
                 place,
                 DictMeeting(values),
                 Schedule(TracingPlan(), lambda plan, patch: plan),
-                beat=lambda: {"state": "training", "step": 1},
+                heartbeat=lambda: {"state": "training", "step": 1},
                 received=lambda rank, name, meta, payload: None,
                 hub=lambda place: (came if came is not None else []).append(place),
                 changed=lambda: None,

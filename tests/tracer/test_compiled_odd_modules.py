@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from megalens.tracer import ModelPoints
-from megalens.tracer.graph_probes import WHOLE, GraphProbes, end_of
+from megalens.tracer.graph_probes import ALL_ITEMS, GraphProbes, end_of
 from megalens.tracer.own_hooks import hook_after
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.usefixtures("compiler")]
@@ -129,7 +129,7 @@ def probed(model: Outer) -> tuple[GraphProbes, list[Tensor], list[Tensor], list]
     probes = GraphProbes(ModelPoints((model,), {"name": "x", "layers": 0}, {}), warnings.append)
     for side in ("input", "output"):
         probes.place(model.inner, side)
-        probes.place(model.inner, side, WHOLE)
+        probes.place(model.inner, side, ALL_ITEMS)
     values: list[Tensor] = []
     gradients: list[Tensor] = []
     end_of(model.inner, "output").watch(

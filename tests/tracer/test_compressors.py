@@ -52,9 +52,9 @@ def test_all_parts_of_a_tensor_come_from_one_call_and_fill_the_stage_in_order(wi
     parts = data.split(widths, -1)
     plan = plan_of([kernel] * 3, parts, 3)
     found = plan.tiles(stage)
-    assert np.concatenate(found).tolist() == stage.whole().tolist()
+    assert np.concatenate(found).tolist() == stage.filled().tolist()
     for part, shape, tiles in zip(parts, plan.shapes, found, strict=True):
-        assert np.shares_memory(tiles, stage.whole())
+        assert np.shares_memory(tiles, stage.filled())
         np.testing.assert_allclose(tiles.reshape(shape), kernel._otherwise(part, 1), rtol=1e-6, atol=1e-6)
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from megalens import Tile
-from megalens.tracer.place import Place
+from megalens.tracer import Place
 
 PARTS = Place(world_size=2, dp_size=2, cp_size=2)
 FLAGS = {"MLP1_mat_mul": Tile(4)}

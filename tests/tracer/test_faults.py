@@ -8,7 +8,7 @@ import torch
 from megalens import Tile
 from megalens.protocol import check_message
 from megalens.tracer import coordinator as coordinator_module
-from megalens.tracer.errors import plain_text, said
+from megalens.tracer.errors import describe_error, plain_text
 from megalens.tracer.health import ProducerHealth
 from megalens.tracer.instrument import Instrument
 from megalens.tracer.job import Recovery
@@ -183,8 +183,8 @@ def test_what_cannot_be_gathered_holds_nothing_else_up(gpt, ids, traced, small_h
 
 
 def test_errors_are_told_as_texts_that_every_message_can_carry() -> None:
-    assert said(Wordless()) == "Wordless"
-    assert said(KeyError("\udfff")) == "KeyError: '\\udfff'"
+    assert describe_error(Wordless()) == "Wordless"
+    assert describe_error(KeyError("\udfff")) == "KeyError: '\\udfff'"
     assert len(plain_text("\ud800" * 10_000)) == 500
     health = ProducerHealth()
     for _ in range(30):

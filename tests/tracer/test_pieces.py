@@ -41,7 +41,7 @@ def kept(compressor, whole, shards, ranks, axis):
         for tp, piece in enumerate(pieces)
     ]
     arrays = [cut.kernel(piece, 2).numpy() for cut, piece in zip(cuts, pieces, strict=True)]
-    assert all(cut.whole(piece.shape) == whole.shape for cut, piece in zip(cuts, pieces, strict=True))
+    assert all(cut.full_shape(piece.shape) == whole.shape for cut, piece in zip(cuts, pieces, strict=True))
     return arrays, cuts[0], kernel(whole, 2).numpy()
 
 
@@ -172,7 +172,7 @@ def test_a_batch_goes_out_when_its_pieces_are_there_whoever_is_first(early) -> N
     assert (rows[0].meta.shape, rows[0].meta.join) == ((1, 2, 12), None)
     d = joining.whole - joining.whole.mean()
     expected = [24, 11.5, (d**2).sum(), (d**3).sum(), (d**4).sum(), 0, 23, 3, 1, 0, 1]
-    np.testing.assert_allclose(rows[0].whole, expected, rtol=1e-6, atol=1e-3)
+    np.testing.assert_allclose(rows[0].moments, expected, rtol=1e-6, atol=1e-3)
     assert rows[1].meta.flag == "HiddenStates"
     assert not joining.joiner.waiting
 
@@ -234,7 +234,7 @@ def test_memory_of_a_step_that_was_joined_is_used_again_only_once_it_is_sent() -
         send=lambda stream, table, step: sent.append(table),
     )
     sender = LeaderSender(host, None)
-    sender._pieces._joiner = joining.joiner
+    sender._joiner = joining.joiner
     for step in (1, 2):
         batch = Batch(step, joining.rows(0))
         cut, whole = batch.rows
@@ -243,7 +243,7 @@ def test_memory_of_a_step_that_was_joined_is_used_again_only_once_it_is_sent() -
         batch.rows = [cut, whole._replace(values=here)]
         sender.put(batch)
         joining.send(1, step)
-        sender._pieces.send_ready()
+        sender._take_joined(joining.joiner)
         # Its own memory is free at once: what lay there was joined, and now waits with the rows of other steps.
         assert batch.stage.wanted == 0
         expected = [joining.whole.ravel().tolist(), whole.values.ravel().tolist()]

@@ -12,13 +12,13 @@ def test_a_stage_gives_room_one_after_another_and_memory_of_its_own_once_full() 
     (first, _), (second, where) = stage.allocate(6), stage.allocate(4)
     first[...], second[...] = 1, 2
     assert where == second.ctypes.data
-    whole = stage.whole()
+    whole = stage.filled()
     assert whole is not None
     assert whole.tolist() == [1] * 6 + [2] * 4
     third, where = stage.allocate(5)
     assert where == third.ctypes.data
     assert not np.shares_memory(third, whole)
-    assert stage.whole() is None
+    assert stage.filled() is None
 
 
 def test_a_pool_grows_to_what_a_step_wants_and_then_gives_the_same_memory_again() -> None:

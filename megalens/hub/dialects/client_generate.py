@@ -1,4 +1,4 @@
-"""What a client of an inference hub asks for, in our words."""
+"""A ``generate`` of a client of an inference hub, in our words."""
 
 from __future__ import annotations
 
@@ -47,16 +47,12 @@ class ClientGeneration:
 
     Attributes
     ----------
-    request : GenerateRequest
-        What to ask of our hub.
     tiles : dict of str to int
         The flags that are sent, with the values a position that the client expects; 0 where it is sent whole.
     methods : dict of str to str
         Reduction of each tiled flag.
     plot : bool
         Whether the projection of MLP2 is sent at the end.
-    logprobs : bool
-        Whether log-probabilities are.
     """
 
     request: GenerateRequest
@@ -77,15 +73,10 @@ class ClientGeneration:
 
 
 def read_generate(message: Mapping[str, Any]) -> ClientGeneration:
-    """Return what a ``generate`` asks for.
+    """Return what a ``generate`` asks for; raises ``ProtocolError`` with the dotted field.
 
     Members that have no effect in the peer (``top_p_decay``, ``stop_token``, …) have none here. Without
-    ``random_seed`` each request draws other tokens, as there.
-
-    Raises
-    ------
-    ProtocolError
-        When it is not to the dialect, with the dotted field. Nothing of it is run.
+    ``random_seed`` each request draws other tokens, as there. Nothing of it is run.
     """
     for name, why in _REFUSED.items():
         if message.get(name) is not None:

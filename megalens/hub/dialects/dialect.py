@@ -14,12 +14,7 @@ __all__ = ["DIALECTS", "GROUP_TILES", "Dialect", "FlagFacts", "Translation", "Di
 class DialectError(MegalensError):
     """A foreign hub cannot be reached, is not what it was said to be, or refused what it was asked.
 
-    Parameters
-    ----------
-    code : str
-        ``unreachable``, ``dialect``, ``refused`` or ``bad-parameter``.
-    message : str
-        One or two sentences for a person.
+    ``code`` is ``unreachable``, ``dialect``, ``refused`` or ``bad-parameter``.
     """
 
     def __init__(self, code: str, message: str) -> None:
@@ -38,11 +33,9 @@ class Translation:
     address : str
         The foreign hub, ``ws://host:port`` with a path or without.
     dialect : Dialect or None
-        What it speaks; made out where that is possible when None.
+        Detected where that is possible when None.
     config : dict or None
         The ``Config`` to ask for; the dialect's own when None.
-    name : str
-        Name of the run.
     micro_batches : int
         Forward passes that make one step.
     wait_seconds : float
@@ -72,12 +65,6 @@ class FlagFacts:
 
     Attributes
     ----------
-    title : str
-        In words, for a picker.
-    axes : tuple of str
-        Axes of one sample.
-    parts : tuple of str
-        Named parts; an empty name is the whole.
     group : str
         Entry of MegatronApp's ``compressor_config`` that serves it, or empty for one that is sent whole.
     never : str
@@ -173,7 +160,7 @@ class Dialect:
 
     @property
     def phase(self) -> Phase:
-        """The phase under which rows are kept. A peer's evaluation passes cannot be told from training."""
+        """The phase of its rows. A peer's evaluation passes cannot be told from training."""
         return "generate" if self.generates else "train"
 
 

@@ -1,4 +1,4 @@
-"""Following a foreign hub from the command line: the translation, its hub, the progress."""
+"""Follows a foreign hub from the command line: the translation, its hub, the progress."""
 
 from __future__ import annotations
 
@@ -20,21 +20,8 @@ __all__ = ["follow", "stdin_closed"]
 async def follow(plan: Translation, *, record: Path | None, linger: float, until_stdin_closes: bool) -> None:
     """Translate until the peer ends or somebody asks to stop, and close the recording.
 
-    Parameters
-    ----------
-    plan : Translation
-        What is asked.
-    record : Path or None
-        Where the run folder is made.
-    linger : float
-        Without a recording: how long viewers find the finished run.
-    until_stdin_closes : bool
-        Whether the end of standard input asks to stop.
-
-    Raises
-    ------
-    DialectError, HubError, ProtocolError
-        What stands in the way. A recording that began is closed.
+    ``linger`` is, without a recording, how long viewers find the finished run. Raises ``DialectError``,
+    ``HubError`` or ``ProtocolError``; a recording that began is closed.
     """
     # What websockets logs about a peer's faults is told in the status.
     logging.getLogger("websockets").addHandler(logging.NullHandler())
@@ -79,7 +66,6 @@ def _sum_up(translator: Translator) -> None:
 
 
 async def stdin_closed() -> None:
-    """Wait for the end of standard input."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)

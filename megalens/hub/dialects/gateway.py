@@ -34,17 +34,7 @@ _KEY = ("step", "micro_batch", "phase", "rank", "layer", "flag")
 # Rows of ours as updates of the 3606 dialect.
 @dataclass(frozen=True)
 class Update:
-    """One update on its way.
-
-    Attributes
-    ----------
-    flag : str
-        Its flag.
-    source_shape : list of int
-        ``[B, S, …]`` of the traced tensor.
-    text : str
-        The message.
-    """
+    """One update to be sent; ``source_shape`` is ``[B, S, …]`` of the traced tensor."""
 
     flag: str
     source_shape: list[int]
@@ -52,8 +42,9 @@ class Update:
 
 
 def updates(table: pa.Table) -> Iterator[Update]:
-    """Yield an update for each tensor of a frame: parts joined again, forward passes of training alone, flags
-    that the dialect has.
+    """Yield an update for each tensor of a frame: its parts joined, forward passes of training alone.
+
+    Flags that the dialect does not have are left out.
     """
     for rows in _tensors(table):
         first = rows[0]
@@ -106,15 +97,10 @@ def _joined(rows: list[dict[str, Any]]) -> np.ndarray[Any, Any]:
 
 # What a client of the 3606 dialect asks for, in our words.
 def read_request(message: Mapping[str, Any]) -> dict[str, FlagSetting]:
-    """Return the flags that a ``run_training_step`` switches on, each with its ``FlagSetting``.
+    """Return the ``FlagSetting`` of each flag that a ``run_training_step`` switches on.
 
     Flags are booleans or strings. A flag without an entry in ``compressor_config`` is asked for empty, as in
-    the tracer itself.
-
-    Raises
-    ------
-    ProtocolError
-        When it is not to the dialect, with the dotted field. Nothing of it is run.
+    the tracer itself. Raises ``ProtocolError`` with the dotted field; nothing of the message is run.
     """
     flags = message.get("visualization_flags", {})
     compressors = message.get("compressor_config", {})
@@ -164,14 +150,10 @@ def _compressor(name: str, given: Any) -> CompressorSetting:
 
 
 class Gateway(HubGateway):
-    """Serves one hub's run in the 3606 dialect. Whoever runs it allows what is on this machine to see the run
-    and to switch flags on.
+    """Serves one hub's run in the 3606 dialect, on this machine only.
 
-    Parameters
-    ----------
-    entry, port, queue_bytes
-        As for :class:`HubGateway`. Only this machine is served: several clients share a port by what they say
-        first.
+    Whoever runs it allows this machine's clients to see the run and to switch flags on. Several share a port
+    by what they say first.
     """
 
     peer = "3606 client"
@@ -185,15 +167,15 @@ class Gateway(HubGateway):
     # -- the hub's side --------------------------------------------------------------------------------------
 
     async def _follow(self) -> None:
-        while (said := await self._hub.read()) is not None:
-            if isinstance(said, bytes):
-                frame = decode_frame(said)
+        while (item := await self._hub.read()) is not None:
+            if isinstance(item, bytes):
+                frame = decode_frame(item)
                 if frame.stream == "tensors":
                     await self._pass_on(frame.table(), bool(frame.bits & 1))
-            elif said["type"] == "error":
-                client = self._asked.pop(said.get("reply_to", ""), None)
+            elif item["type"] == "error":
+                client = self._asked.pop(item.get("reply_to", ""), None)
                 if client is not None:
-                    client.put(error_text(said["message"]))
+                    client.put(error_text(item["message"]))
 
     async def _pass_on(self, table: Any, caught_up: bool) -> None:
         for update in updates(table):

@@ -35,8 +35,9 @@ _ValuesPlane = np.ndarray[Any, np.dtype[np.float32]]
 
 # Numbers as JSON that a browser's ``JSON.parse`` takes.
 def numbers_json(values: np.ndarray[Any, Any]) -> str:
-    """Return a list of all values. Not-a-number is ``null``, as a browser itself writes it; infinity is
-    ``1e999``, which is JSON and is read as infinity.
+    """Return a list of all values; NaN is ``null``, as browsers write it, infinity is ``1e999``.
+
+    That is JSON, and is read as infinity.
     """
     flat = values.ravel().tolist()
     if np.isfinite(values).all():
@@ -87,19 +88,8 @@ def plane(vectors: _ValuesPlane) -> _ValuesPlane:
 class GenerationWriter:
     """Writes the messages of one generation.
 
-    Parameters
-    ----------
-    asked : ClientGeneration
-        What the client asked for.
-    layers : int
-        Layers of the model.
-    parts : mapping of str to sequence of str
-        Names of the parts of each flag, in order.
-
-    Attributes
-    ----------
-    left_out : dict of str to str
-        Sentences about what could not be sent, by flag.
+    ``parts`` are the names of the parts of each flag, in order. ``left_out`` has sentences about what could
+    not be sent, by flag.
     """
 
     def __init__(self, asked: ClientGeneration, layers: int, parts: Mapping[str, Sequence[str]]) -> None:
@@ -145,11 +135,9 @@ class GenerationWriter:
             yield self._candidates(done.tokens)
 
     def projection(self) -> Iterator[str]:
-        """Yield the updates that place every token of all prompts on the two principal axes of each layer's
-        MLP2 output.
-        """
-        for layer, kept in sorted(self._plotted.items()):
-            values = np.concatenate(kept, axis=1)
+        """Yield every token of all prompts on the two principal axes of each layer's MLP2 output."""
+        for layer, pieces in sorted(self._plotted.items()):
+            values = np.concatenate(pieces, axis=1)
             if values.shape[1] != self._total:
                 self.left_out[_PLOT] = "The projection lacks what did not come of MLP2_mat_mul."
                 continue
@@ -160,7 +148,6 @@ class GenerationWriter:
             yield _update(_PLOT, layer, real.shape, points)
 
     def finish(self) -> str:
-        """Return ``finish``."""
         every = [[*prompt, *written] for prompt, written in zip(self._prompts, self._written, strict=True)]
         message: dict[str, Any] = {
             "type": "finish",
@@ -179,9 +166,7 @@ class GenerationWriter:
     def _values(
         self, flag: str, layer: int, tensors: Mapping[TensorKey, _Values], positions: int
     ) -> _Values | None:
-        """Return a flag's tensor as the client cuts it, in memory of its own; None where there is none of its
-        size.
-        """
+        """Return a flag's tensor as the client cuts it, as a copy; None where it has another size."""
         sequences = len(self._prompts)
         parts = [tensors.get((layer, flag, part)) for part in self._parts[flag]]
         there = [part for part in parts if part is not None]
@@ -239,7 +224,7 @@ class GenerationWriter:
             self._plotted.setdefault(layer, []).append(values)
 
     def _real(self, length: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Return which places are tokens that were read, bool ``[B, length]``."""
+        """Return which positions are tokens that were read, bool ``[B, length]``."""
         real = np.zeros((len(self._prompts), length), np.bool_)
         for sequence, (pad, prompt) in enumerate(zip(self._pads, self._prompts, strict=True)):
             # Nobody read the last one.

@@ -33,17 +33,9 @@ _OPEN_SECONDS = 10
 
 
 class ProducerLink:
-    """Speaks ``megalens.v2`` to a hub as its producer of rank 0, for a translation or a replay. Sending waits
-    for the socket, which is the back-pressure.
+    """Speaks our protocol to a hub as its producer of rank 0, for a translation or a replay.
 
-    Parameters
-    ----------
-    entry : HubEntry
-        The hub.
-    name : str
-        How the producer names itself.
-    configure : callable
-        What to do with a viewer's change.
+    Sending waits for the socket, which is the back-pressure. ``configure`` handles a viewer's change.
     """
 
     def __init__(self, entry: HubEntry, name: str, configure: Configure) -> None:
@@ -55,7 +47,6 @@ class ProducerLink:
         self._seq = 0
 
     async def open(self) -> None:
-        """Connect and join."""
         self._connection = await connect(
             self._entry.address,
             additional_headers={"Authorization": f"Bearer {self._entry.token}"},
@@ -82,7 +73,7 @@ class ProducerLink:
         await self._send(encode_frame(stream, table, step=step, seq=self._seq))
 
     async def close(self) -> None:
-        """Say that the run is over, and leave. Safe twice."""
+        """Report that the run is over, and leave. Safe twice."""
         connection, self._connection = self._connection, None
         if connection is None:
             return
@@ -113,18 +104,7 @@ class ProducerLink:
 
 
 class HostedRun:
-    """A real hub with its one producer, as an async context manager. Leaving it ends both, the recording
-    closed.
-
-    Parameters
-    ----------
-    options : HubOptions
-        How the hub is started.
-    peer : str
-        How the producer names itself.
-    configure : callable
-        What to do with a viewer's change.
-    """
+    """A real hub with its one producer, as an async context manager that ends both."""
 
     def __init__(self, options: HubOptions, peer: str, configure: Configure) -> None:
         self.hub = Hub(options)
@@ -136,13 +116,7 @@ class HostedRun:
         self._crowded = False
 
     async def __aenter__(self) -> HostedRun:
-        """Open the hub's port and attach the producer.
-
-        Raises
-        ------
-        HubError
-            When the port is in use or a folder cannot be written.
-        """
+        """Open the hub's port and attach the producer; raises ``HubError``."""
         entry = await self.hub.start()
         self._serving = asyncio.create_task(self.hub.serve_until_done(self._stop))
         self._link = ProducerLink(entry, self._peer, self._configure)
@@ -170,7 +144,8 @@ class HostedRun:
         return bool(self.hub.viewers)
 
     async def wait_for_viewers(self) -> None:
-        """Wait until every viewer has taken most of what it is owed: rows that can wait need not be given up.
+        """Wait until every viewer has taken most of its queue, so that no row need be given up.
+
         A viewer that takes nothing is not waited for.
         """
         until = time.monotonic() + _WAIT_SECONDS
@@ -183,24 +158,20 @@ class HostedRun:
         self._crowded = False
 
     async def say(self, message: Message) -> None:
-        """Send a control message to the hub."""
         assert self._link is not None
         await self._link.say(message)
 
     async def send(self, stream: str | Stream, table: pa.Table, step: int) -> None:
-        """Send rows to the hub."""
         assert self._link is not None
         await self._link.send(stream, table, step)
 
     async def finish(self) -> None:
-        """Say that the run is over. The hub closes its recording."""
+        """Report that the run is over. The hub closes its recording."""
         assert self._link is not None
         await self._link.close()
 
     async def linger(self) -> None:
-        """Serve on, after :meth:`finish`, for as long as somebody watches and the time that the options
-        give.
-        """
+        """Serve on, after :meth:`finish`, while somebody watches and for the options' time."""
         assert self._serving is not None
         await asyncio.shield(self._serving)
 

@@ -1,6 +1,4 @@
-"""Serving a run of ours to clients of a foreign hub: one viewer of our hub on one side, a port on the
-other.
-"""
+"""Serves a run of ours to clients of a foreign hub: as a viewer of our hub, with a port for the clients."""
 
 from __future__ import annotations
 
@@ -39,15 +37,7 @@ _MOST_REQUEST = 1 << 20
 
 
 class GatewayClient:
-    """What waits for one client.
-
-    Parameters
-    ----------
-    connection : ServerConnection
-        Its socket.
-    queue_bytes : int
-        Bound of what waits; beyond it the oldest is given up and counted.
-    """
+    """The queue of one client. Beyond ``queue_bytes`` the oldest updates are given up and counted."""
 
     def __init__(self, connection: ServerConnection, queue_bytes: int) -> None:
         self.flags: set[str] | None = None
@@ -60,7 +50,7 @@ class GatewayClient:
         self._started = False
 
     def start(self, message: Callable[[], str | None]) -> None:
-        """Send ``start`` once it can be said, before any update."""
+        """Send ``start`` once it is known, before any update."""
         if not self._started:
             text = message()
             if text is not None:
@@ -94,12 +84,10 @@ class GatewayClient:
 
 
 def error_text(message: str) -> str:
-    """Return the message that says an error."""
     return json.dumps({"type": "error", "message": message})
 
 
 def address_of(host: str, port: int) -> str:
-    """Return where clients connect to."""
     return f"ws://{_in_address(host)}:{port}"
 
 
@@ -110,15 +98,6 @@ async def open_server(
 
     A client is admitted that asks for this machine as ``localhost`` or under ``host``; a browser's page must
     be from there, too.
-
-    Parameters
-    ----------
-    handler : callable
-        Serves one connection.
-    port : int
-        Port; 0 takes any free one.
-    host : str
-        Address or name under which clients find this machine.
 
     Raises
     ------
@@ -177,17 +156,7 @@ def _in_address(host: str) -> str:
 class HubViewer:
     """Joins the hub whose run a gateway serves, as one viewer like any other; an async context manager.
 
-    Parameters
-    ----------
-    entry : HubEntry
-        The hub.
-    name : str
-        How the gateway names itself.
-
-    Attributes
-    ----------
-    hello : Hello
-        The newest ``hello``, with the configuration in force.
+    ``hello`` is the newest one, with the configuration in force.
     """
 
     hello: Hello
@@ -198,13 +167,7 @@ class HubViewer:
         self._connection: ClientConnection | None = None
 
     async def __aenter__(self) -> HubViewer:
-        """Connect and join.
-
-        Raises
-        ------
-        DialectError
-            ``unreachable``.
-        """
+        """Connect and join; raises ``DialectError`` (``unreachable``)."""
         try:
             self._connection = await connect(
                 self._entry.address,
@@ -245,8 +208,9 @@ class HubViewer:
             await self._connection.send(encode_message(message))
 
     async def read(self) -> Message | bytes | None:
-        """Return the next message, or the bytes of the next frame; None when the run or its hub has ended. A
-        hub stays for its viewers: one that only hands on does not keep it.
+        """Return the next message, or the bytes of the next frame; None when the run or its hub has ended.
+
+        A hub stays for its viewers; a gateway does not keep it alive.
         """
         assert self._connection is not None
         try:
@@ -266,18 +230,10 @@ class HubViewer:
 
 
 class HubGateway(abc.ABC):
-    """What all gateways have: the hub, the clients, and what is said alike in every dialect.
+    """What all gateways have: the hub, the clients, and the messages common to all dialects.
 
-    Parameters
-    ----------
-    entry : HubEntry
-        The hub.
-    port : int
-        Port; 0 takes any free one.
-    host : str
-        Address or name under which clients find this machine.
-    queue_bytes : int
-        Bound of what waits for one client; beyond it the oldest updates are given up.
+    Clients find this machine under ``host``. Of what waits for one client beyond ``queue_bytes`` the oldest
+    updates are given up.
     """
 
     peer: str
@@ -296,12 +252,9 @@ class HubGateway(abc.ABC):
         return self._given_up + sum(client.dropped for client in self._clients)
 
     async def run(self, ready: Callable[[int], None]) -> None:
-        """Serve until the hub ends. ``ready`` is told the port.
+        """Serve until the hub ends. ``ready`` takes the port.
 
-        Raises
-        ------
-        DialectError
-            ``bad-parameter`` when the port is in use, ``unreachable`` when the hub is.
+        Raises ``DialectError``: ``bad-parameter`` when the port is in use, ``unreachable`` when the hub is.
         """
         async with self._hub, await open_server(self._serve, self._port, self._host) as server:
             ready(next(iter(server.sockets)).getsockname()[1])
@@ -309,23 +262,21 @@ class HubGateway(abc.ABC):
 
     @abc.abstractmethod
     async def _follow(self) -> None:
-        """Pass on what the hub says, until it ends."""
+        """Pass on what the hub sends, until it ends."""
 
     @abc.abstractmethod
     async def _take(self, client: GatewayClient, message: dict[str, Any]) -> None:
         """Take a message of a client that is no ping."""
 
     def _work(self, client: GatewayClient) -> list[Coroutine[Any, Any, None]]:
-        """Return what is done for a client for as long as it is there, beside sending."""
+        """Return what runs for a client as long as it is connected, besides sending."""
         return []
 
     def _forget(self, client: GatewayClient) -> None:  # noqa: B027
-        """Let go of a client that went."""
+        """Forget a client that went."""
 
     def _traced(self, client: GatewayClient, flag: str) -> FlagInfo | None:
-        """Return what the hub knows of a flag; None, once the client has been told, where it cannot be
-        traced.
-        """
+        """Return the hub's entry of a flag; None, after an error to the client, where it cannot be traced."""
         info = next((each for each in self._hub.hello["flags"] if each["name"] == flag), None)
         if info is not None and info["layers"]:
             return info
@@ -366,5 +317,5 @@ class HubGateway(abc.ABC):
 
 
 def refusal_text(error: ProtocolError) -> str:
-    """Return the message that says what is wrong with a request, and where."""
+    """Return the message of what is wrong with a request, and where."""
     return error_text(f"{error.message} (at {error.field})" if error.field else error.message)

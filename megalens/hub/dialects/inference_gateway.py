@@ -104,20 +104,10 @@ class ServedInference:
 
 
 class ClientTurn:
-    """Takes frames of our hub, and puts messages for the client.
+    """Takes frames of our hub during one generation, and makes messages for the client.
 
-    Parameters
-    ----------
-    asked : ClientGeneration
-        What it asked for.
-    layers : int
-        Layers of the model.
-    parts : mapping of str to sequence of str
-        Names of the parts of each flag that is sent.
-    traced : mapping of str to sequence of int
-        Layers of which each flag comes.
-    put : callable
-        Takes a message.
+    ``parts`` are the names of the parts of each flag that is sent, ``traced`` the layers of which it comes,
+    and ``put`` takes a message.
     """
 
     def __init__(
@@ -142,7 +132,7 @@ class ClientTurn:
         self._lost = False
 
     def offer(self, frame: Frame) -> None:
-        """Keep a frame until it is read. Never waits."""
+        """Queue a frame until it is read. Never waits."""
         if frame.stream not in _STREAMS:
             return
         size = len(frame.body)
@@ -155,10 +145,8 @@ class ClientTurn:
     async def run(self, generation: int) -> None:
         """Send everything of a generation, from ``start`` to ``finish``.
 
-        Raises
-        ------
-        DialectError
-            ``refused`` when the generation did not finish, with what the client is told.
+        Raises ``DialectError`` (``refused``) when the generation did not finish, with the text for the
+        client.
         """
         passes = WrittenPasses(generation, self._expected)
         started = False
@@ -181,7 +169,7 @@ class ClientTurn:
         self._put(self._writer.finish())
 
     def _sentences(self, passes: WrittenPasses) -> Iterator[str]:
-        """Yield what the client is told of what it was not sent."""
+        """Yield what the client must know of what it was not sent."""
         yield from self._writer.left_out.values()
         if passes.broken:
             yield _LOST_TOKENS
@@ -214,16 +202,11 @@ class ClientTurn:
 
 
 class InferenceGateway(HubGateway):
-    """Serves one hub's run in MegatronApp's dialect of inference. Whoever runs it allows what is on this
-    machine to generate, to switch flags on and to perturb.
+    """Serves one hub's run in MegatronApp's dialect of inference.
 
-    Generations are done one at a time, as there; what is asked meanwhile waits. A client that goes takes its
-    generations with it.
-
-    Parameters
-    ----------
-    entry, port, host, queue_bytes
-        As for :class:`HubGateway`.
+    Whoever runs it allows this machine's clients to generate, to switch flags on and to perturb. Generations
+    are done one at a time, as there; what is asked meanwhile waits. A client that goes takes its generations
+    with it.
     """
 
     peer = "inference client"
@@ -242,31 +225,25 @@ class InferenceGateway(HubGateway):
     # -- the hub's side --------------------------------------------------------------------------------------
 
     async def _follow(self) -> None:
-        while (said := await self._hub.read()) is not None:
-            if isinstance(said, bytes):
+        while (item := await self._hub.read()) is not None:
+            if isinstance(item, bytes):
                 if self._now is not None:
-                    self._now.offer(decode_frame(said))
+                    self._now.offer(decode_frame(item))
                 continue
-            key = said.get("reply_to") if said["type"] == "error" else said.get("id")
+            key = item.get("reply_to") if item["type"] == "error" else item.get("id")
             answer = self._answers.pop(key, None) if isinstance(key, str) else None
             if answer is not None and not answer.done():
-                answer.set_result(said)
+                answer.set_result(item)
 
     async def _ask(self, message: Configure | Generate) -> Message:
-        """Return the hub's answer.
-
-        Raises
-        ------
-        DialectError
-            ``refused``, with what our hub says.
-        """
+        """Return the hub's answer; raises ``DialectError`` (``refused``) with its reason."""
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._answers[message["id"]] = answer
         await self._hub.say(message)
-        said = await asyncio.shield(answer)
-        if said["type"] == "error":
-            raise DialectError("refused", said["message"])
-        return said
+        item = await asyncio.shield(answer)
+        if item["type"] == "error":
+            raise DialectError("refused", item["message"])
+        return item
 
     def _id(self) -> str:
         return f"inference-{next(self._numbers)}"
@@ -367,7 +344,7 @@ class InferenceGateway(HubGateway):
         return setting
 
     def _cancel(self, asking: asyncio.Task[Message]) -> None:
-        """End what a client asked for that is gone."""
+        """Cancel the generation of a client that is gone."""
         if asking.cancelled() or asking.exception() is not None:
             return
         answer = asking.result()

@@ -1,6 +1,4 @@
-"""What an inference hub writes, as rows of the streams ``generations`` and ``tokens``. What it does not tell
-is NaN, -1 or empty.
-"""
+"""An inference hub's text as rows of ``generations`` and ``tokens``; what is unknown is NaN, -1 or empty."""
 
 from __future__ import annotations
 
@@ -29,17 +27,11 @@ _PassNumber = tuple[int, int]
 
 
 class PeerText:
-    """Says of each token whether it is of the prompt, and what it adds to the text.
+    """Decides of each token whether it is of the prompt, and what it adds to the text.
 
-    A peer names the tokens of each prompt up to the length of the shortest one. The others of a longer prompt
-    come like generated ones, and are told by going on with the prompt's text.
-
-    Parameters
-    ----------
-    prompt : str
-        What was asked to go on from.
-    tokens : sequence of str
-        Its first tokens, as the peer writes them: decoded, or as a byte-level vocabulary has them.
+    A peer names the tokens of each prompt up to the length of the shortest one (``tokens``, decoded or as a
+    byte-level vocabulary has them). The others of a longer prompt come like generated ones, and are
+    recognised because they continue the prompt's text.
     """
 
     def __init__(self, prompt: str, tokens: Sequence[str]) -> None:
@@ -63,7 +55,7 @@ class PeerText:
         return "prompt" if there and self._left is not None else "generated", text
 
     def _follow(self, text: str) -> None:
-        """Keep what is left of the prompt after a text; None where the text is not how it goes on."""
+        """Remove a text from what is left of the prompt; None where that does not begin with it."""
         if self._left is not None:
             self._left = self._left[len(text) :] if self._left.startswith(text) else None
 
@@ -83,13 +75,14 @@ class PeerText:
 
 @functools.cache
 def _alphabet() -> dict[str, bytes]:
-    """Return the byte that each character of a byte-level vocabulary stands for: printable ones for
-    themselves, the others for what follows 255.
+    """Return the byte of each character of a byte-level vocabulary.
+
+    Printable ones stand for themselves, the others are numbered from 256.
     """
-    kept = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    others = [byte for byte in range(256) if byte not in kept]
-    signs = [*map(chr, kept), *(chr(256 + number) for number in range(len(others)))]
-    return {sign: bytes([byte]) for sign, byte in zip(signs, [*kept, *others], strict=True)}
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in printable]
+    signs = [*map(chr, printable), *(chr(256 + number) for number in range(len(others)))]
+    return {sign: bytes([byte]) for sign, byte in zip(signs, [*printable, *others], strict=True)}
 
 
 _START = (1, 0)
@@ -100,13 +93,6 @@ class PeerGeneration:
 
     A row of a generated token waits for what comes next: only then is it known whether the peer read the
     token, and where its tensors are.
-
-    Parameters
-    ----------
-    request : GenerationRequest
-        What was asked for.
-    who : str
-        Who asked.
     """
 
     def __init__(self, request: GenerationRequest, who: str) -> None:
@@ -129,12 +115,12 @@ class PeerGeneration:
     # -- what happens ----------------------------------------------------------------------------------------
 
     def ask(self) -> None:
-        """Say that it was asked for."""
+        """Note that it was asked for."""
         self._asked = True
         self._state("queued", 0, request=json.dumps(self._request.to_message(), ensure_ascii=False))
 
     def start(self, prompts: list[list[PeerToken]]) -> None:
-        """Take the prompts as far as the peer says them: as long as the shortest."""
+        """Take the prompts as far as the peer sends them: up to the length of the shortest."""
         self._began, self.step = time.monotonic(), 1
         self._sequences, self._padded = len(prompts), len(prompts[0])
         self._texts = [
@@ -151,9 +137,7 @@ class PeerGeneration:
     def take(
         self, candidates: Sequence[Sequence[PeerToken]], sampled: Sequence[PeerToken], number: _PassNumber
     ) -> None:
-        """Take what ends the forward pass of a number: the candidates of each sequence, and the token that it
-        took.
-        """
+        """Take the end of a forward pass: each sequence's candidates, and the token that was sampled."""
         self.go_on(number)
         for sequence, (token, others) in enumerate(zip(sampled, candidates, strict=True)):
             if token.id != PADDING:
@@ -162,9 +146,7 @@ class PeerGeneration:
         self.tokens += len(self._waiting[1])
 
     def go_on(self, number: _PassNumber | None) -> None:
-        """Take note that the peer reads the tokens that it took last, in the forward pass of a number; of
-        None, that it does not.
-        """
+        """Note in which forward pass the peer reads the tokens that it sampled last; None if in none."""
         at, waiting = self._waiting
         if number is not None and number <= at:
             return
@@ -173,7 +155,7 @@ class PeerGeneration:
             self._put(sequence, token, candidates, at, None if number is None else (number, 0))
 
     def end(self, state: str, step: int, message: str = "") -> None:
-        """Say once that it is over: ``finished``, ``failed`` or ``cancelled``."""
+        """Note once that it is over: ``finished``, ``failed`` or ``cancelled``."""
         self.go_on(None)
         if self._asked and not self._over:
             self._over = True
@@ -221,8 +203,8 @@ class PeerGeneration:
         number: _PassNumber,
         read: tuple[_PassNumber, int] | None,
     ) -> None:
-        told = self._texts[sequence]
-        kind, text = told.begin() if candidates is None else told.push(token.text)
+        texts = self._texts[sequence]
+        kind, text = texts.begin() if candidates is None else texts.push(token.text)
         candidates = candidates or ()
         ids = [each.id for each in candidates]
         (tensor_step, tensor_pass), offset = read or ((-1, -1), -1)

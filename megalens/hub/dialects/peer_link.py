@@ -1,4 +1,4 @@
-"""Connecting to a foreign hub, and finding out what it speaks."""
+"""Connects to a foreign hub, and detects its dialect."""
 
 from __future__ import annotations
 
@@ -23,10 +23,7 @@ _PROBE_SECONDS = 3.0
 async def open_peer(address: str) -> ClientConnection | None:
     """Connect to a foreign hub. None when it cannot be reached now.
 
-    Raises
-    ------
-    DialectError
-        ``bad-parameter`` for no address, ``dialect`` when what answers is no such hub.
+    Raises ``DialectError``: ``bad-parameter`` for no address, ``dialect`` when the answer is no such hub's.
     """
     try:
         return await DirectConnect(
@@ -56,13 +53,9 @@ async def open_peer(address: str) -> ClientConnection | None:
 
 
 async def detect(connection: ClientConnection) -> tuple[Dialect, list[str | bytes]]:
-    """Return what the hub speaks, told by what it answers to ``ping`` and to a message that none of them
-    knows; and what else it sent meanwhile.
+    """Return the hub's dialect, and what else it sent meanwhile; raises ``DialectError`` (``dialect``).
 
-    Raises
-    ------
-    DialectError
-        ``dialect`` when it cannot be told.
+    It shows in the answers to ``ping`` and to a message that none of them knows.
     """
     await connection.send(json.dumps({"type": "ping"}))
     await connection.send(json.dumps({"type": "megalens-who-are-you"}))

@@ -1,6 +1,4 @@
-"""Reading what a peer sends: JSON with ``NaN`` and ``Infinity`` in it, and updates whose shape must be made
-out.
-"""
+"""Reads what a peer sends: JSON with ``NaN`` and ``Infinity``, and updates whose shape must be inferred."""
 
 from __future__ import annotations
 
@@ -46,14 +44,8 @@ _MOST_TEXT = 200
 class PeerToken:
     """One token.
 
-    Attributes
-    ----------
-    id : int
-        In the peer's vocabulary; :data:`PADDING` for none.
-    text : str
-        As the peer writes it: decoded, or as the vocabulary has it.
-    logit, probability : float
-        NaN where the peer does not say.
+    ``id`` is :data:`PADDING` for none, ``text`` is as the peer writes it (decoded, or as the vocabulary has
+    it), ``logit`` and ``probability`` are NaN where the peer does not say.
     """
 
     id: int
@@ -63,13 +55,7 @@ class PeerToken:
 
 
 def read_prompts(prompts: Any, sequences: int) -> list[list[PeerToken]]:
-    """Return the first positions of each prompt, which come as one flat list.
-
-    Raises
-    ------
-    BadMessage
-        When it is none, or of another number of sequences.
-    """
+    """Return the first positions of each prompt, which come as one flat list; raises ``BadMessage``."""
     if not isinstance(prompts, list) or not prompts or len(prompts) % sequences:
         raise BadMessage("start messages whose prompts fit no batch size")
     if len(prompts) > _MOST_TOKENS:
@@ -81,14 +67,7 @@ def read_prompts(prompts: Any, sequences: int) -> list[list[PeerToken]]:
 def read_candidates(
     message: Mapping[str, Any], sequences: int
 ) -> tuple[list[list[PeerToken]], list[PeerToken]]:
-    """Return of an update with candidates those of each sequence, most probable first, and the token that
-    each took.
-
-    Raises
-    ------
-    BadMessage
-        When it has none, or they are of another number of sequences.
-    """
+    """Return each sequence's candidates, most probable first, and sampled token; raises ``BadMessage``."""
     result, sampled = message.get("result"), message.get("sampled")
     if not isinstance(result, list) or not isinstance(sampled, list):
         raise BadMessage("updates of candidates that are no lists")
@@ -135,17 +114,7 @@ class BadMessage(ValueError):
 
 @dataclass(frozen=True)
 class TensorRow:
-    """One row of ``tensors``, but for step and compressor.
-
-    Attributes
-    ----------
-    flag, part, layer : str, str, int
-        What it is.
-    values : numpy.ndarray
-        float32 in its shape, samples first.
-    labels : list of str
-        Text of each value, where there is one.
-    """
+    """One row of ``tensors``, but for step and compressor; ``values`` are float32, samples first."""
 
     flag: str
     part: str
@@ -155,8 +124,9 @@ class TensorRow:
 
 
 def is_shape(sizes: Sequence[int]) -> bool:
-    """Whether whole numbers are a shape that an array can have. An axis of length 0, which ``Empty`` sends,
-    hides no other's length.
+    """Whether whole numbers are a shape that an array can have.
+
+    An axis of length 0, which ``Empty`` sends, hides no other's length.
     """
     # Each is looked at first: the product of thousands of long numbers takes long.
     return (
@@ -167,13 +137,9 @@ def is_shape(sizes: Sequence[int]) -> bool:
 
 
 def read_message(data: str | bytes) -> dict[str, Any]:
-    """Return the message in one frame. Python's JSON, which is the peers', takes the bare words NaN and
-    Infinity.
+    """Return the message in one frame; raises ``BadMessage``.
 
-    Raises
-    ------
-    BadMessage
-        For binary, what is no JSON, and what is no object with a type.
+    Python's JSON, which is the peers', takes the bare words NaN and Infinity.
     """
     if isinstance(data, bytes):
         raise BadMessage("binary messages")
@@ -192,24 +158,10 @@ def read_message(data: str | bytes) -> dict[str, Any]:
 def read_update(
     dialect: Dialect, message: Mapping[str, Any], pixels: Mapping[str, int], batch: int | None = None
 ) -> list[TensorRow]:
-    """Return the rows of an ``update``.
+    """Return the rows of an ``update``; raises ``BadMessage`` when it is not what the dialect says.
 
-    Parameters
-    ----------
-    dialect : Dialect
-        Whose numbers and shapes they are.
-    message : dict
-        The update.
-    pixels : dict
-        Values a position that were asked for, by flag: with them the length tells the batch size, which no
-        update says.
-    batch : int, optional
-        The batch size that ``start`` said: what does not fit it is not what was asked for.
-
-    Raises
-    ------
-    BadMessage
-        When it is not what the dialect says.
+    ``pixels`` are the values a position that were asked for, by flag: with them the length gives the batch
+    size, which no update has. ``batch`` is that of ``start``; what does not fit it was not asked for.
     """
     number = message.get("update_type")
     flag = dialect.numbers.get(number) if type(number) is int else None

@@ -61,10 +61,7 @@ def _plain(text: str) -> str:
 def peer_reduction(text: str, field: str) -> str:
     """Return the peers' expression for a reduction.
 
-    Raises
-    ------
-    ProtocolError
-        ``refused`` when theirs and ours do not mean the same, with the dotted field.
+    Raises ``ProtocolError`` (``refused``) when theirs and ours do not mean the same.
     """
     name = _KNOWN.get(_plain(text))
     if name is None:
@@ -80,13 +77,9 @@ def peer_reduction(text: str, field: str) -> str:
 
 
 def reduction_of(text: str, field: str) -> str:
-    """Return the reduction that a client of a peer's dialect asks for in the peer's words; ours are
-    understood too.
+    """Return the reduction that a client asks for in the peer's words, or in ours.
 
-    Raises
-    ------
-    ProtocolError
-        ``bad-reduction`` for anything else: nothing that a socket sends is run.
+    Raises ``ProtocolError`` (``bad-reduction``) for anything else: nothing that a socket sends is run.
     """
     plain = "".join(text.split()).replace("dim=-1", "-1")
     name = _OURS.get(plain) or _KNOWN.get(_plain(text))
@@ -113,9 +106,7 @@ def default_config(dialect: Dialect) -> Config:
 def chosen_config(
     dialect: Dialect, flags: Sequence[str] | None, tiles: int | None, reduction: str | None
 ) -> Config:
-    """Return the ``Config`` of a person's few words: these flags (the usual ones when None), tiled so where
-    they are tiled.
-    """
+    """Return the ``Config`` of some flags (the usual ones when None), with these tiles where tiled."""
     chosen: dict[str, FlagSetting] = {}
     for flag in flags or dialect.config:
         facts = dialect.flags.get(flag)
@@ -130,9 +121,7 @@ def chosen_config(
 
 
 def asked_config(dialect: Dialect, config: Config) -> Config:
-    """Return what is asked of the peer, so that it sends what is wanted: that, what it sends whatever is
-    asked, and what it needs to send it.
-    """
+    """Return what to ask of the peer: what is wanted, what it sends anyway, and what it needs to send it."""
     wanted = config["flags"]
     needed = {facts.needs for name, facts in dialect.flags.items() if name in wanted}
     flags = dict(wanted)
@@ -146,14 +135,10 @@ def asked_config(dialect: Dialect, config: Config) -> Config:
 
 
 def peer_request(dialect: Dialect, config: Config) -> dict[str, Any]:
-    """Return the members of ``run_training_step`` or ``generate`` that say what to send, in the words of
-    every hub at once: a person may be wrong about which one it is, and a hub that lacks a word of its own
-    ends its training.
+    """Return the members of ``run_training_step`` or ``generate`` that say what to send.
 
-    Raises
-    ------
-    ProtocolError
-        With the dotted field, for what the peer cannot do. Nothing is left out silently.
+    They are in the words of every hub at once: a person may be wrong about which one it is, and a hub that
+    lacks a word of its own ends its training. Raises ``ProtocolError`` for what the peer cannot do.
     """
     for member in ("perturb", "mode", "budget"):
         if config.get(member):
@@ -176,9 +161,7 @@ def peer_request(dialect: Dialect, config: Config) -> dict[str, Any]:
 
 
 def compressor_text(dialect: Dialect, flag: str, config: Config, tiles: int) -> str:
-    """Return the ``compressor`` column of a row with ``tiles`` values a position: what was asked for, or that
-    it is not known.
-    """
+    """Return the ``compressor`` of a row with ``tiles`` values a position: as asked for, or unknown."""
     setting = config["flags"].get(flag)
     compressor = None if setting is None else compressor_from_setting(setting["compressor"])
     if isinstance(compressor, Tile):

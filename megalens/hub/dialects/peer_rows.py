@@ -1,6 +1,4 @@
-"""What a peer sends, as rows with their pass: what it was asked for, what it said of its model, and how far
-it is.
-"""
+"""What a peer sends, as rows with their pass; with its request, its model, and its progress."""
 
 from __future__ import annotations
 
@@ -42,16 +40,10 @@ __all__ = ["PeerRows"]
 # The configuration in force on a peer that reads it once: what may still change is what is kept of the rows
 # that come anyway.
 class StandingConfig:
-    """Keeps of a peer's rows what viewers asked for.
+    """Selects of a peer's rows what viewers asked for. The peer reads its own configuration only once.
 
-    Parameters
-    ----------
-    dialect : Dialect
-        The peer's.
-    config : dict
-        The ``Config`` that is wanted.
-    asked : dict
-        The ``Config`` that was asked of the peer, which may be more.
+    ``config`` is the ``Config`` that is wanted, ``asked`` the one that was asked of the peer, which may be
+    more.
     """
 
     def __init__(self, dialect: Dialect, config: Config, asked: Config) -> None:
@@ -64,16 +56,12 @@ class StandingConfig:
 
     @property
     def asked(self) -> dict[str, FlagSetting]:
-        """The settings by flag that the peer was asked for."""
         return self._asked
 
     def plan(self, change: str, patch: ConfigPatch) -> Config:
-        """Check a viewer's patch, keep it for the next step and return the configuration after it.
+        """Check a viewer's patch, plan it for the next step and return the configuration after it.
 
-        Raises
-        ------
-        ProtocolError
-            ``refused``, with the dotted field, for what only the peer could do.
+        Raises ``ProtocolError`` (``refused``) for what only the peer could do.
         """
         for member in ("perturb", "mode", "budget"):
             if patch.get(member) is not None:
@@ -94,17 +82,15 @@ class StandingConfig:
         return after
 
     def apply(self, step: int) -> list[tuple[str, Config]]:
-        """Bring what is planned into force from ``step`` on, and return the changes with the configuration
-        after each.
-        """
+        """Apply planned changes from ``step`` on, and return them with the configuration after each."""
         done, self._pending = self._pending, []
         if done:
             self.config = done[-1][1]
             self._since = [*self._since[-3:], (step, self.config["flags"])]
         return done
 
-    def keep(self, row: TensorRow, step: int) -> TensorRow | None:
-        """Return what is kept of a row, or None when nobody asked for it."""
+    def select(self, row: TensorRow, step: int) -> TensorRow | None:
+        """Return the selected part of a row, or None when nobody asked for it."""
         flags = next((flags for since, flags in reversed(self._since) if since <= step), self._since[0][1])
         setting = flags.get(row.flag)
         if setting is None or (not self._dialect.generates and step % setting.get("every", 1)):
@@ -148,21 +134,9 @@ class StandingConfig:
 
 
 class PeerRows:
-    """Reads the ``start`` and the updates of one peer.
+    """Reads the ``start`` and the updates of one peer; ``left_out`` takes what has no pass.
 
-    Parameters
-    ----------
-    dialect : Dialect
-        What it speaks.
-    plan : Translation
-        What is asked.
-    left_out : LeftOut
-        Where it notes what has no pass.
-
-    Raises
-    ------
-    DialectError, ProtocolError
-        For what such a peer cannot do, before anything is sent.
+    Raises ``DialectError`` or ``ProtocolError`` for what such a peer cannot do, before anything is sent.
     """
 
     def __init__(self, dialect: Dialect, plan: Translation, left_out: LeftOut) -> None:
@@ -194,38 +168,29 @@ class PeerRows:
             self.generation = PeerGeneration(asked_for, f"translation of {plan.address}"[:200])
 
     def sentences(self, *, ended: bool) -> list[str]:
-        """Return what the person must know of the order in which updates came and, once it has ended, of what
-        never came.
-        """
-        said = []
+        """Return what the person must know of the order of updates and, at the end, of what never came."""
+        sentences = []
         if self._counter.behind:
-            said.append(
+            sentences.append(
                 f"A layer was {self._counter.behind} times behind the one after it: the peer lost updates or sends late, so steps of layers may not belong together."
             )
         if self._counter.ahead:
-            said.append(
+            sentences.append(
                 f"The connection was made in mid-step, and stages of the pipeline were counted {self._counter.ahead} times a pass too far until that showed: steps before that may hold two passes."
             )
         if ended and self._missing:
-            said.append(f"Asked for, but nothing of it came: {', '.join(self._missing)}.")
+            sentences.append(f"Asked for, but nothing of it came: {', '.join(self._missing)}.")
         silent = set(range(self.layers)) - self._heard
         if ended and self._heard and silent:
-            said.append(f"Nothing came of layers {ranges_text(join_numbers(silent))}.")
-        return said
+            sentences.append(f"Nothing came of layers {ranges_text(join_numbers(silent))}.")
+        return sentences
 
     def interrupt(self) -> None:
-        """Take note that updates may have been lost before what comes next."""
+        """Note that updates may have been lost before what comes next."""
         self._counter.interrupt()
 
     def start(self, message: Mapping[str, Any]) -> list[tuple[TensorRow, int, int]]:
-        """Take a ``start``, and return what it holds as :meth:`update` does.
-
-        Raises
-        ------
-        BadMessage
-            When it does not say how many layers the model has, its prompts cannot be read, or it comes again
-            in a generation.
-        """
+        """Take a ``start``, and return what it contains as :meth:`update` does; raises ``BadMessage``."""
         layers = message.get("num_layers")
         if type(layers) is not int or not 0 < layers <= MOST_LAYERS:
             raise BadMessage("start messages without a number of layers")
@@ -246,13 +211,7 @@ class PeerRows:
         return []
 
     def update(self, message: Mapping[str, Any]) -> list[tuple[TensorRow, int, int]]:
-        """Return the rows of an update, each with its step and micro-batch.
-
-        Raises
-        ------
-        BadMessage
-            When it is not what the dialect says, or nobody asked for it.
-        """
+        """Return the rows of an update, each with its step and micro-batch; raises ``BadMessage``."""
         if self.generation is not None and message.get("update_type") == self.dialect.candidates:
             self._end_pass(self.generation, message)
             return []
@@ -262,7 +221,7 @@ class PeerRows:
             raise BadMessage("updates of a layer that the model does not have")
         if first.flag not in self.standing.asked:
             raise BadMessage(f"updates of {first.flag} that were not asked for")
-        number = self._place(first)
+        number = self._pass_of(first)
         if number is None:
             reason, lost = self._counter.unnumbered
             self._left_out.leave_out(reason, lost=lost)
@@ -281,8 +240,8 @@ class PeerRows:
         return [(row, step + 1, micro_batch) for row in rows]
 
     def numbered(self, row: TensorRow, step: int, micro_batch: int) -> NumberedRow | None:
-        """Return what is kept of a row in its place, or None when nobody wants it."""
-        stored = self.standing.keep(row, step)
+        """Return the selected part of a row with its numbers, or None when nobody wants it."""
+        stored = self.standing.select(row, step)
         if stored is None:
             return None
         tiles = row.values.shape[-1] if row.values.ndim else 0
@@ -307,7 +266,7 @@ class PeerRows:
         else:
             generation.take(candidates, sampled, (step + 1, micro_batch))
 
-    def _place(self, row: TensorRow) -> int | None:
+    def _pass_of(self, row: TensorRow) -> int | None:
         if isinstance(self._counter, PassCounter) and row.flag == "MLP2_Plot":
             return max(self._counter.newest, 0)
         return self._counter.pass_of(row.layer, row.flag, row.values)

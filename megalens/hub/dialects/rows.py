@@ -23,7 +23,7 @@ _MOST_REASONS = 12
 # What was left out of a translation, and other things that the person must know: counted, and said in
 # ``status``.
 class LeftOut:
-    """Counts by reason."""
+    """What was left out of a translation, counted by reason, and notes for the person."""
 
     def __init__(self) -> None:
         self._left_out: Counter[str] = Counter()
@@ -44,14 +44,13 @@ class LeftOut:
             self._notes.setdefault(shown_text(sentence[:500]))
 
     def sentences(self) -> list[str]:
-        """Return what the person reads."""
         counted = [f"Left out: {count} {reason}." for reason, count in self._left_out.items()]
         return [*self._notes, *(text[:500] for text in counted)]
 
 
 @dataclass(frozen=True)
 class NumberedRow:
-    """A row with its place in the run."""
+    """A row with its step and micro-batch."""
 
     row: TensorRow
     step: int
@@ -62,9 +61,7 @@ class NumberedRow:
 
 
 def tensors_table(rows: Sequence[NumberedRow]) -> pa.Table:
-    """Return the rows as the stream has them. What a peer does not tell is as near as it can be told:
-    non-finite values are counted in what came.
-    """
+    """Return the rows as the stream has them; non-finite values are counted in what came."""
     values = [placed.row.values for placed in rows]
     sizes = [value.size for value in values]
     flat = np.concatenate([value.ravel() for value in values]) if rows else np.empty(0, np.float32)

@@ -1,12 +1,11 @@
-"""Steps where the peer sends none: which forward pass an update belongs to, made out from the order of what
-one process sends.
+"""Steps where the peer sends none: the forward pass of an update, inferred from the order of one process.
 
 ``T1`` and ``T2`` send a forward pass in order: layer by layer, in each layer flag by flag. An update that
 does not come after the one before it in that order begins the next pass. ``T1`` sends a recomputed pass again
 during backward, block by block from the last: what is equal in every value to the last of the same layer and
 flag, and does not come after the one before it, is such a repeat and is left out.
 
-An inference hub ends every pass with the candidates for the next token, so its passes are told by them.
+An inference hub ends every pass with the candidates for the next token, which delimit its passes.
 
 In ``3606`` several processes send, the stages of a pipeline: each sends its layers in order, at its own pace.
 A flag that does not come after the one before it of the same layer begins that layer's next pass. Such a hub
@@ -34,13 +33,7 @@ _Values = np.ndarray[Any, np.dtype[np.float32]]
 
 
 class PassCounter:
-    """Numbers the forward passes of one process from 0.
-
-    Parameters
-    ----------
-    dialect : Dialect
-        In which order its hub sends.
-    """
+    """Numbers the forward passes of one process from 0."""
 
     unnumbered = ("repeats that a recomputed pass sent", False)
     """Why an update has no number, and whether a row is lost by it."""
@@ -75,16 +68,14 @@ class PassCounter:
         self._last = _ENDED
 
     def end_pass(self) -> int:
-        """Return the pass that the peer says is whole now."""
+        """Return the pass that the peer says is complete now."""
         if self.newest < 0 or self._last == _ENDED:
             self.newest += 1
         self._last = _ENDED
         return self.newest
 
     def all_past(self, passes: int, layers: int) -> bool:
-        """Whether nothing of the first ``passes`` passes can come any more, once something of a later one
-        has.
-        """
+        """Whether nothing of the first ``passes`` can come any more, once something of a later one has."""
         return True
 
     def _repeats(self, at: tuple[int, int], flag: str, values: _Values) -> bool:
@@ -107,8 +98,9 @@ class PassCounter:
         return True
 
     def _block_follows(self, layer: int) -> bool:
-        """Whether a recomputed block would begin at a layer now, where its values prove nothing: blocks come
-        from the last to the first, and a pass begins at the lowest layer.
+        """Whether a recomputed block would begin at a layer now, where its values prove nothing.
+
+        Blocks come from the last to the first, and a pass begins at the lowest layer.
         """
         before = self._begun[-1] if self._begun else math.inf
         if self._blocks:
@@ -118,23 +110,16 @@ class PassCounter:
 
 
 def _proves(values: _Values) -> bool:
-    """Whether equal values were computed from the same input. Of a run that diverged all are NaN, of a part
-    that is still zero all are 0.
+    """Whether equal values were computed from the same input.
+
+    After a divergence all are NaN, of a part that is still zero all are 0.
     """
     finite = values[np.isfinite(values)]
     return bool(finite.size) and finite.min() < finite.max()
 
 
 class StageCounter:
-    """Numbers the forward passes of each layer from 0.
-
-    Parameters
-    ----------
-    dialect : Dialect
-        In which order each of its processes sends.
-    flags : collection of str
-        What was asked for.
-    """
+    """Numbers the forward passes of each layer from 0, for the ``flags`` that were asked for."""
 
     unnumbered = ("updates of passes that had begun before the connection", True)
     """Why an update has no number, and whether a row is lost by it."""
@@ -156,9 +141,7 @@ class StageCounter:
         self.newest = -1
 
     def pass_of(self, layer: int, flag: str, values: Any) -> int | None:
-        """Return the pass of an update, or None for what is left of a pass that began before the
-        connection.
-        """
+        """Return the pass of an update, or None for the rest of a pass begun before the connection."""
         order = self._order.index(flag)
         last = self._flag.get(layer)
         self._flag[layer] = order
@@ -169,14 +152,15 @@ class StageCounter:
         return None if layer in self._partial else self._pass.get(layer)
 
     def interrupt(self) -> None:
-        """Count on with the next whole passes: updates may have been lost before them."""
+        """Count on with the next complete passes: updates may have been lost before them."""
         for known in (self._pass, self._base, self._flag, self._partial):
             known.clear()
         self._in_mid_pass = True
 
     def all_past(self, passes: int, layers: int) -> bool:
-        """Whether every layer has gone beyond the first ``passes`` passes. One of which nothing came is
-        waited for as long as a stage can be behind: one pass a stage.
+        """Whether every layer is beyond the first ``passes``.
+
+        A layer that sent nothing is waited for as long as a stage can be behind: one pass a stage.
         """
         waiting = [layer for layer in range(layers) if self._pass.get(layer, -1) < passes]
         silent = self.newest >= passes + layers

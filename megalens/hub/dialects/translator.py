@@ -32,19 +32,7 @@ _WAITING = "The peer has not said yet how many layers its model has."
 
 
 def announcement(name: str, dialect: Dialect | None, *, layers: int, config: Config) -> Announce:
-    """Return the ``announce`` message.
-
-    Parameters
-    ----------
-    name : str
-        Name of the run.
-    dialect : Dialect or None
-        What the peer speaks, once that is known.
-    layers : int
-        Transformer layers; 0 while they are not known.
-    config : dict
-        The ``Config`` in force.
-    """
+    """Return the ``announce`` message; ``layers`` is 0 while unknown."""
     flags: list[FlagInfo] = []
     for flag, facts in (dialect.flags if dialect else {}).items():
         there = list(range(layers)) if layers and not facts.never else []
@@ -80,13 +68,7 @@ def announcement(name: str, dialect: Dialect | None, *, layers: int, config: Con
 
 
 class Translator:
-    """Follows one foreign hub until it ends.
-
-    Parameters
-    ----------
-    plan : Translation
-        What is asked.
-    """
+    """Follows one foreign hub until it ends."""
 
     def __init__(self, plan: Translation) -> None:
         self._plan = plan
@@ -112,10 +94,10 @@ class Translator:
     def _generates(self) -> bool:
         return self._peer is not None and self._peer.dialect.generates
 
-    # -- what is told ----------------------------------------------------------------------------------------
+    # -- what is reported ----------------------------------------------------------------------------------------
 
     def line(self) -> str:
-        """Return one line that says how it is."""
+        """Return one line of progress."""
         left_out = f" · {self._left_out.rows} left out" if self._left_out.rows else ""
         if self.step:
             return f"step {self.step} (inferred) · {self.sent_rows} rows{left_out}"
@@ -123,19 +105,19 @@ class Translator:
 
     def sentences(self) -> list[str]:
         """Return what the person must know: what was left out, and what else is not as it should be."""
-        said = self._left_out.sentences()
+        sentences = self._left_out.sentences()
         quiet = time.monotonic() - self._heard
         if not self.step and not self._done:
-            said.append(self._waiting())
+            sentences.append(self._waiting())
         elif quiet > _SILENT_SECONDS and not self._done:
-            said.append(
+            sentences.append(
                 f"The peer has sent nothing for {quiet:.0f} s. It sends to one connection only: another client may have taken the place of this one."
             )
         if self._peer is not None:
-            said += self._peer.sentences(ended=self._done)
-        if self._end and self._end not in said:
-            said.append(self._end)
-        return said[-20:]
+            sentences += self._peer.sentences(ended=self._done)
+        if self._end and self._end not in sentences:
+            sentences.append(self._end)
+        return sentences[-20:]
 
     def _waiting(self) -> str:
         seconds = time.monotonic() - self._began
@@ -149,15 +131,12 @@ class Translator:
     async def run(self, host: HostedRun) -> None:
         """Translate until the peer ends, or ``most_steps`` are there.
 
-        Raises
-        ------
-        DialectError
-            When the peer cannot be reached, refuses, or is not what it was said to be. Rows that came before
-            are with the hub.
+        Raises ``DialectError`` when the peer cannot be reached, refuses, or speaks another dialect. Rows that
+        came before are with the hub.
         """
         self._host = host
         await self._announce()
-        beat = asyncio.create_task(self._beat())
+        reporting = asyncio.create_task(self._report_regularly())
         try:
             await self._follow()
             self._end_generation("cancelled", self._end)
@@ -167,11 +146,11 @@ class Translator:
             raise
         finally:
             self._end_generation("cancelled")
-            beat.cancel()
-            await asyncio.wait([beat])
+            reporting.cancel()
+            await asyncio.wait([reporting])
             self._done = True
             await self._flush()
-            await self._tell()
+            await self._send_status()
             await self._leave_note()
 
     async def configure(self, change: str, patch: ConfigPatch) -> None:
@@ -303,8 +282,8 @@ class Translator:
                 await self._announce()
                 await self._put(rows)
             elif kind == "finish" and self._generates:
-                said = message.get("text")
-                texts = said if isinstance(said, list) else []
+                texts = message.get("text")
+                texts = texts if isinstance(texts, list) else []
                 self.text = [shown_text(text) for text in texts if isinstance(text, str)]
                 self._end_generation("finished")
                 self._done = True
@@ -314,21 +293,21 @@ class Translator:
                 self._left_out.leave_out(f"messages of the type {kind[:30]!r}", lost=False)
         except BadMessage as bad:
             if isinstance(data, str) and not data.lstrip().startswith(("{", "[")):
-                self._said_plainly(data)
+                self._note_plain_text(data)
             self._left_out.leave_out(str(bad))
 
     def _end_generation(self, state: str, message: str = "") -> None:
         if self._peer is not None and self._peer.generation is not None:
             self._peer.generation.end(state, self.step, message)
 
-    def _said_plainly(self, text: str) -> None:
-        """Peers say errors as plain text."""
+    def _note_plain_text(self, text: str) -> None:
+        """Note an error that a peer sent as plain text."""
         if self._generates:
             raise DialectError("refused", f"The peer refused the request: {text[:300]}")
         self._left_out.note(f"The peer says: {text[:200]}")
 
     async def _put(self, rows: list[tuple[TensorRow, int, int]]) -> None:
-        """Keep rows that came for the next frame."""
+        """Queue rows that came for the next frame."""
         assert self._peer is not None
         self._done = self._done or self._peer.done
         for row, step, micro_batch in rows:
@@ -382,16 +361,16 @@ class Translator:
                 self.sent_rows += table.num_rows
                 await self._host.send(stream, table, self.step)
 
-    async def _beat(self) -> None:
-        told = 0.0
+    async def _report_regularly(self) -> None:
+        reported = 0.0
         while True:
             await self._flush()
-            if time.monotonic() - told >= _STATUS_SECONDS:
-                told = time.monotonic()
-                await self._tell()
+            if time.monotonic() - reported >= _STATUS_SECONDS:
+                reported = time.monotonic()
+                await self._send_status()
             await asyncio.sleep(_FLUSH_SECONDS)
 
-    async def _tell(self) -> None:
+    async def _send_status(self) -> None:
         assert self._host is not None
         status: Status = {
             "type": "status",
@@ -399,16 +378,16 @@ class Translator:
             "step": self.step,
             "dropped": {"producer": self._left_out.rows, "viewer": 0, "recorder": 0},
         }
-        said = self.sentences()
-        if said:
-            status["warnings"] = [sentence[:500] for sentence in said]
+        sentences = self.sentences()
+        if sentences:
+            status["warnings"] = [sentence[:500] for sentence in sentences]
         await self._host.say(status)
 
     async def _leave_note(self) -> None:
-        """Say in the recording what it lacks, and that the peer went away or failed."""
+        """Record what the recording lacks, and that the peer went away or failed."""
         assert self._host is not None
-        said = [sentence for sentence in self.sentences() if sentence != self._end]
-        for action, detail in (("drop", {"warnings": said}), ("end", {"reason": self._end})):
+        sentences = [sentence for sentence in self.sentences() if sentence != self._end]
+        for action, detail in (("drop", {"warnings": sentences}), ("end", {"reason": self._end})):
             if any(detail.values()):
                 table = note_table(self.step, f"translation of {self._plan.address}", action, detail)
                 await self._host.send("audit", table, self.step)

@@ -1,4 +1,4 @@
-"""A generation of our hub, put together again from its rows: forward pass by forward pass."""
+"""A generation of our hub, reassembled from its rows: forward pass by forward pass."""
 
 from __future__ import annotations
 
@@ -28,14 +28,8 @@ _Row = dict[str, Any]
 class WrittenPass:
     """One forward pass.
 
-    Attributes
-    ----------
-    number : int
-        Counted from 0, the one that read the prompts.
-    tokens : dict of int to dict
-        By sequence the row of ``tokens`` of what was drawn from it.
-    tensors : dict
-        float32 arrays by layer, flag and part.
+    ``number`` counts from 0, the one that read the prompts. ``tokens`` are by sequence the rows of ``tokens``
+    that were drawn from it, ``tensors`` float32 arrays by layer, flag and part.
     """
 
     number: int
@@ -44,28 +38,21 @@ class WrittenPass:
 
 
 class WrittenPasses:
-    """Takes rows as they come, and gives the passes in their order once all of their tensors are there.
+    """Takes rows as they come, and gives the passes in order once all of their tensors are there.
 
     A tensor is waited for until the same one of a later pass has come: each process sends its own in order,
     and slow viewers are spared the oldest.
 
-    Parameters
-    ----------
-    generation : int
-        Its number.
-    expected : collection of TensorKey
-        Tensors of each pass.
-
     Attributes
     ----------
     state, message : str
-        As the newest row of ``generations`` says.
+        Of the newest row of ``generations``.
     prompts : list of list of dict
         Rows of the prompts' tokens by sequence.
     padded : int
         Positions of the longest prompt.
     missing : set of TensorKey
-        What was not there when its pass was given.
+        What was absent when its pass was given.
     broken : bool
         Whether rows of tokens are missing, as when the hub gave them up for a slow viewer.
     """
@@ -102,7 +89,6 @@ class WrittenPasses:
         return self.ended and (self._given >= len(self._numbers) or not self.started)
 
     def take(self, stream: str, table: pa.Table) -> None:
-        """Take the rows of a frame."""
         if stream == "generations":
             for row in table.to_pylist():
                 if row["generation"] == self._generation:
@@ -120,8 +106,9 @@ class WrittenPasses:
             self._take_tensors(table)
 
     def complete(self, *, give_up: bool = False) -> Iterator[WrittenPass]:
-        """Yield the passes that are complete; with ``give_up`` the next one also without what has not come,
-        and wait for that no more.
+        """Yield the complete passes; with ``give_up`` the next one also without what has not come.
+
+        Nothing waits for the missing tensors any more.
         """
         while self.started and self._given < len(self._numbers):
             number = self._numbers[self._given]

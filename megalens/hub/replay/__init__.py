@@ -1,6 +1,4 @@
-"""A recorded run, served as if it were live: same rows, same order, same steps, by a real hub. Needs no
-torch.
-"""
+"""A recorded run, served as if it were live: same rows, order and steps, by a real hub. Needs no torch."""
 
 from __future__ import annotations
 
@@ -27,13 +25,7 @@ _FOREVER = 1e9
 async def play(
     folder: str, speed: float | None, *, loop: bool, first: int | None, wait_for_viewer: bool, linger: float
 ) -> None:
-    """Replay a folder until its end, or until somebody asks to stop.
-
-    Raises
-    ------
-    ClientError, HubError
-        What stands in the way.
-    """
+    """Replay a folder to its end, or until somebody asks to stop; raises ``ClientError`` or ``HubError``."""
     logging.getLogger("websockets").addHandler(logging.NullHandler())
     logging.getLogger("websockets").propagate = False
     recording = RunFolder(folder)
@@ -57,13 +49,7 @@ async def _all(replayer: Replayer, host: HostedRun) -> None:
 
 
 class Replay:
-    """A replay that runs in a thread of this process.
-
-    Attributes
-    ----------
-    entry : HubEntry
-        Where its hub is, and the token.
-    """
+    """A replay in a thread of this process; ``entry`` has its hub's address and token."""
 
     def __init__(self, entry: HubEntry, sent: threading.Event, fault: list[BaseException]) -> None:
         self.entry = entry
@@ -76,15 +62,7 @@ class Replay:
         return self.entry.id
 
     def wait(self, timeout: float = 60.0) -> None:
-        """Wait until every row is with the hub.
-
-        Raises
-        ------
-        TimeoutError
-            When it takes longer.
-        ClientError
-            When the recording could not be read.
-        """
+        """Wait until every row is with the hub; raises ``TimeoutError``, or ``ClientError``."""
         if not self._sent.wait(timeout):
             raise TimeoutError(f"The replay was not at its end after {timeout:g} s.")
         if self._fault:

@@ -1,4 +1,4 @@
-"""Sending a recording again, at its own pace."""
+"""Sends a recording again, at its own pace."""
 
 from __future__ import annotations
 
@@ -34,17 +34,7 @@ _CHUNK_BYTES = 24 << 20
 
 @dataclass(frozen=True)
 class Chunk:
-    """Rows of one stream that follow each other and belong to one step.
-
-    Attributes
-    ----------
-    stream : str
-        Stream name.
-    rows : pyarrow.Table
-        The rows.
-    step : int
-        Newest step up to here, which orders streams among each other.
-    """
+    """Rows of one stream and one step; ``step`` is the newest so far, which orders the streams."""
 
     stream: str
     rows: pa.Table
@@ -52,15 +42,7 @@ class Chunk:
 
 
 class RecordedOrder:
-    """What a recording holds, in order.
-
-    Parameters
-    ----------
-    folder : RunFolder
-        The recording.
-    first : int or None
-        Step to begin at.
-    """
+    """The rows of a recording in order, from step ``first`` on."""
 
     def __init__(self, folder: RunFolder, first: int | None = None) -> None:
         self._folder = folder
@@ -72,7 +54,7 @@ class RecordedOrder:
         heads = [iter(self._stream(stream)) for stream in self._folder.streams]
         waiting = [(head, chunk) for head in heads if (chunk := next(head, None)) is not None]
         while waiting:
-            at = min(range(len(waiting)), key=lambda n: self._place(waiting[n][1]))
+            at = min(range(len(waiting)), key=lambda n: self._order_of(waiting[n][1]))
             head, chunk = waiting[at]
             yield chunk
             following = next(head, None)
@@ -82,14 +64,12 @@ class RecordedOrder:
                 waiting[at] = (head, following)
 
     def seconds(self, step: int) -> float:
-        """Return when a step was reached, in seconds of the recording; a tenth of a second a step where
-        nothing tells.
-        """
+        """Return when a step was reached, in seconds of the recording; 0.1 s a step where unknown."""
         if len(self._steps) < 2:
             return step * _STEP_SECONDS
         return float(np.interp(step, self._steps, self._times))
 
-    def _place(self, chunk: Chunk) -> tuple[int, int]:
+    def _order_of(self, chunk: Chunk) -> tuple[int, int]:
         return chunk.step, self._folder.streams[chunk.stream].policy.replay_order
 
     def _stream(self, stream: str) -> Iterator[Chunk]:
@@ -124,18 +104,7 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.Table]:
 
 
 def announcement(folder: RunFolder, config: Config, speed: float | None) -> Announce:
-    """Return the ``announce`` message of a replay: what the recording says of the run, and that it is a
-    replay.
-
-    Parameters
-    ----------
-    folder : RunFolder
-        The recording.
-    config : dict
-        The ``Config`` in force.
-    speed : float or None
-        As fast as possible when None.
-    """
+    """Return the ``announce`` message of a replay; ``speed`` None is as fast as possible."""
     hello = folder.hello()
     before = folder.header.get("origin")
     # Steps that were inferred stay so.
@@ -168,14 +137,7 @@ def announcement(folder: RunFolder, config: Config, speed: float | None) -> Anno
 
 
 def read_speed(speed: Any) -> float | None:
-    """Return how many times as fast as it was recorded something is sent again; None is as fast as possible,
-    and so is 0.
-
-    Raises
-    ------
-    ClientError
-        ``bad-parameter`` when it is no such number.
-    """
+    """Return a speed relative to the recording's; None and 0 are as fast as possible."""
     if speed is None:
         return None
     if isinstance(speed, bool) or not isinstance(speed, Real) or not 0 <= float(speed) < MOST_SPEED:
@@ -188,8 +150,6 @@ class Replayer:
 
     Parameters
     ----------
-    folder : RunFolder
-        The recording.
     speed : float or None
         Relative to the time when it was recorded; as fast as possible when None or 0.
     loop : bool
@@ -229,24 +189,21 @@ class Replayer:
         self.rows = 0
 
     def line(self) -> str:
-        """Return one line that says how it is."""
+        """Return one line of progress."""
         state = "" if self._going.is_set() else " · paused"
         return f"step {self.step} of {self._folder.step} · {self.rows} rows{state}"
 
     async def run(self, host: HostedRun) -> None:
         """Send all rows; with ``loop`` again and again.
 
-        Raises
-        ------
-        ClientError
-            When a stream cannot be read; what came before it has been sent.
+        Raises ``ClientError`` when a stream cannot be read; what came before it has been sent.
         """
         self._host = host
         await host.say(announcement(self._folder, self.config, self._speed))
         timeline = await asyncio.to_thread(RecordedOrder, self._folder, self._first)
         status = await asyncio.to_thread(self._folder.status)
         self._warnings = [f"In the recording: {text}"[:500] for text in status.get("warnings", ())]
-        beat = asyncio.create_task(self._beat())
+        reporting = asyncio.create_task(self._report_regularly())
         try:
             while self._wait_for_viewer and not host.watched:
                 await asyncio.sleep(_LOOK_SECONDS)
@@ -254,9 +211,9 @@ class Replayer:
             while self._loop and self.rows:
                 shift = await self._round(timeline, shift)
         finally:
-            beat.cancel()
-            await asyncio.wait([beat])
-            await self._tell()
+            reporting.cancel()
+            await asyncio.wait([reporting])
+            await self._send_status()
 
     async def configure(self, change: str, patch: ConfigPatch) -> None:
         """Pause, resume or step; what was traced cannot change any more."""
@@ -293,7 +250,7 @@ class Replayer:
                     "config": self.config,
                 }
             )
-        await self._tell()
+        await self._send_status()
 
     async def _round(self, timeline: RecordedOrder, shift: int) -> int:
         """Send the recording once, its steps shifted, and return the shift of the next round."""
@@ -323,7 +280,7 @@ class Replayer:
         if self._steps_left == 0:
             self._steps_left = None
             self._going.clear()
-            await self._tell()
+            await self._send_status()
         while True:
             due = self._clock + (seconds / self._speed if self._speed else 0)
             left = due - time.monotonic()
@@ -344,12 +301,12 @@ class Replayer:
                     await asyncio.wait_for(self._changed.wait(), left)
         await self._host.wait_for_viewers()
 
-    async def _beat(self) -> None:
+    async def _report_regularly(self) -> None:
         while True:
-            await self._tell()
+            await self._send_status()
             await asyncio.sleep(_STATUS_SECONDS)
 
-    async def _tell(self) -> None:
+    async def _send_status(self) -> None:
         assert self._host is not None
         state: RunState = "training" if self._going.is_set() else "paused"
         status: Status = {"type": "status", "state": state, "step": self.step}

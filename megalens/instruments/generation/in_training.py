@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...tracer.coordinates import RankCoordinates
 from ...tracer.errors import TracerError
-from ...tracer.place import Place
 from ...tracer.settings import TraceSettings
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["traced"]
 
 
-def traced(model: Any, settings: TraceSettings, place: Place) -> GenerationInstrument | None:
+def traced(model: Any, settings: TraceSettings, place: RankCoordinates) -> GenerationInstrument | None:
     """Return the instrument that has the model in training write text; None where the settings do not allow it."""
     if "generate" not in settings.allow or settings.hub is None:
         return None

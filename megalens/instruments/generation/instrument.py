@@ -21,7 +21,7 @@ import torch
 from ...protocol import MegalensError, ProtocolError
 from ...protocol.generation import MOST_SEQUENCES
 from ...protocol.messages_generated import Announce, Cancel, Generate, Generating
-from ...tracer.errors import said
+from ...tracer.errors import describe_error
 from ...tracer.instrument import Instrument
 from .hidden import Passes, no_attention
 from .job import MOST_TOKENS, GenerationJob, checked_jobs
@@ -236,7 +236,7 @@ class GenerationInstrument(Instrument):
         except MegalensError as error:
             message = str(error)
         except Exception as error:  # The model is the user's, and the next request may go well.
-            message = f"The model failed: {said(error)}"
+            message = f"The model failed: {describe_error(error)}"
         finally:
             job.end(state, message)
             if self._host is not None:

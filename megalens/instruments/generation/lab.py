@@ -13,7 +13,7 @@ import torch
 from torch import distributed
 
 from ...protocol.generation import GenerationRequest
-from ...tracer.errors import said
+from ...tracer.errors import describe_error
 from .errors import GenerationError
 from .hidden import Passes
 from .instrument import GenerationInstrument
@@ -224,7 +224,7 @@ class MegatronLab(Lab):
             except LostJobError:
                 raise
             except Exception as error:  # The model is the user's. Rank 0 hears of it with the next pass.
-                why = why or said(error)
+                why = why or describe_error(error)
 
     def _write(self, message: dict[str, Any], passes: Passes) -> None:
         control, failure = self._control, None

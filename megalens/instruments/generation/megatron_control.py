@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import distributed
 
-from ...tracer.errors import said
+from ...tracer.errors import describe_error
 from .errors import GenerationError
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class JobControl:
             Also in all, when it went wrong in a collective operation, after which they are not at the same place; or when one is gone.
         """
         state = _WELL if error is None else _LOST if is_of_communication(error) else _FAILED
-        text = b"" if error is None else said(error).encode("utf-8", "replace")[: _TEXT_BYTES - 1]
+        text = b"" if error is None else describe_error(error).encode("utf-8", "replace")[: _TEXT_BYTES - 1]
         own = torch.zeros(_TEXT_BYTES, dtype=torch.uint8)
         own[: 1 + len(text)] = torch.frombuffer(bytearray([state, *text]), dtype=torch.uint8)
         every = [torch.empty_like(own) for _ in range(self.size)]
@@ -192,7 +192,7 @@ class JobControl:
         try:
             yield
         except Exception as error:
-            raise self._lose(f"A process of the job is gone, or does not answer: {said(error)}") from error
+            raise self._lose(f"A process of the job is gone, or does not answer: {describe_error(error)}") from error
 
     def _lose(self, text: str) -> LostJobError:
         self.lost = LostJobError(text)

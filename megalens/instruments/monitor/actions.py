@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from ...protocol import is_whole
-from ...tracer.errors import TracerError, said
+from ...tracer.errors import TracerError, describe_error
 
 __all__ = ["Action", "TrainingStopped", "actions_from", "post"]
 
@@ -149,7 +149,7 @@ def post(url: str, run: str | None, alarms: list[Any], warn: Callable[[str], Non
             with urllib.request.build_opener(_NoRedirect).open(request, timeout=_WEBHOOK_SECONDS) as answer:
                 answer.read(1)
         except Exception as error:
-            reason = said(error).replace(url, "…")
+            reason = describe_error(error).replace(url, "…")
             warn(f"The webhook at {urlsplit(url).hostname} could not be told of an alarm: {reason}")
 
     thread = threading.Thread(target=send, name="megalens-webhook", daemon=True)

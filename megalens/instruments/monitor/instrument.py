@@ -22,7 +22,7 @@ from ...protocol import (
     stream_schema,
 )
 from ...protocol.messages_generated import Status
-from ...tracer.errors import TracerError, said
+from ...tracer.errors import TracerError, describe_error
 from ...tracer.instrument import Instrument
 from .actions import Action, post
 
@@ -300,7 +300,7 @@ class MonitorInstrument(Instrument):
                 try:
                     self._act(action, what, alarms, at)
                 except Exception as error:  # The training goes on without it.
-                    self._tracer.warn(f"The action {what} after an alarm of step {at} failed: {said(error)}")
+                    self._tracer.warn(f"The action {what} after an alarm of step {at} failed: {describe_error(error)}")
 
     def _act(self, action: Action, what: str, alarms: list[Any], step: int) -> None:
         if what == "checkpoint" and action.checkpoint is not None:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from ...tracer.errors import said
+from ...tracer.coordinates import RankCoordinates
+from ...tracer.errors import describe_error
 from ...tracer.graph_probes import GraphProbes, end_of
 from ...tracer.instrument import Instrument
 from ...tracer.passes import when_backpropagated
-from ...tracer.place import Place
 from ...tracer.settings import TraceSettings
 from .communication import CommunicationHooks
 from .modules import LoopHooks, ModuleHooks, StageHooks, layers_of, operations_of
@@ -250,7 +250,7 @@ class TimelineInstrument(Instrument):
             try:
                 self.reconfigure(timeline=settings.to_message())
             except Exception as error:  # The training goes on as it is.
-                self._host.warn(f"The timeline could not be changed: {said(error)}")
+                self._host.warn(f"The timeline could not be changed: {describe_error(error)}")
 
     def step_abandoned(self) -> None:
         """Forget the step."""
@@ -395,13 +395,13 @@ class TimelineInstrument(Instrument):
 
     def _no_device_times(self, error: Exception) -> None:
         self._host.warn(
-            f"The times of the device could not be read, so that passes are timed until their work is queued: {said(error)}"
+            f"The times of the device could not be read, so that passes are timed until their work is queued: {describe_error(error)}"
         )
 
     def _failed(self, error: Exception) -> None:
-        self._host.warn(f"A collective could not be timed: {said(error)}")
+        self._host.warn(f"A collective could not be timed: {describe_error(error)}")
 
 
-def traced(model: Any, settings: TraceSettings, place: Place) -> TimelineInstrument:
+def traced(model: Any, settings: TraceSettings, place: RankCoordinates) -> TimelineInstrument:
     """Return the timeline of a training: off where the settings say nothing of it, so that viewers can switch it on."""
     return TimelineInstrument(TimelineSettings.given(settings.timeline))

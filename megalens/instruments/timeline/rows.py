@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ...tracer.errors import said
+from ...tracer.errors import describe_error
 from .step_clock import DeviceTimes, Marks, StepClock, clock_number
 
 if TYPE_CHECKING:
@@ -278,7 +278,7 @@ class SpanSender:
         except Exception as error:  # Tracing goes on without these.
             first, last = steps[0].number, steps[-1].number
             self._host.warn(
-                f"The spans of steps {first} to {last} were lost to an error of their own: {said(error)}"
+                f"The spans of steps {first} to {last} were lost to an error of their own: {describe_error(error)}"
             )
 
     def _pass_on(self, steps: Sequence[_TimedStep]) -> None:

@@ -34,16 +34,7 @@ _RETRY_STEPS = 100
 
 
 class BudgetKeeper:
-    """Follows the budget of the plan. Every rank has one; only rank 0's is told of steps and asks for
-    changes.
-
-    Parameters
-    ----------
-    ladder : Ladder
-        What can be given up.
-    ask : callable
-        Takes what is to be given up from now on.
-    """
+    """Follows the budget of the plan on every rank; only rank 0's observes steps and asks for changes."""
 
     def __init__(self, ladder: Ladder, ask: Callable[[Any], None]) -> None:
         self._ladder = ladder
@@ -57,9 +48,7 @@ class BudgetKeeper:
     def follow(
         self, limit: float | None, settings: Mapping[str, Mapping[str, Any]], given_up: ICostReduction
     ) -> None:
-        """Take what is in force from the step that begins now: the budget, what was asked for, and what is
-        given up of it.
-        """
+        """Take what is in force from the step that begins now."""
         with self._lock:
             if limit is None:
                 self._budget = None
@@ -90,7 +79,6 @@ class BudgetKeeper:
         self._ask(wanted)
 
     def status(self) -> Budget | None:
-        """Return the ``Budget`` object of ``status``; None without a budget."""
         with self._lock:
             return None if self._budget is None else self._budget.status()
 
@@ -182,7 +170,6 @@ class CostBudget:
 
     @property
     def cost_reduction(self) -> Any:
-        """What is given up now."""
         return self._in_force
 
     @property
@@ -191,16 +178,14 @@ class CostBudget:
         return self._design.cycle
 
     def follow(self, settings: Mapping[str, Mapping[str, Any]]) -> None:
-        """Take what the user asked for from now on. Where that is a change, nothing is given up any more and
-        measuring starts anew.
-        """
+        """Take what the user asked for; a change of it restores everything and starts a new measurement."""
         asked = {name: dict(setting) for name, setting in settings.items()}
         if asked != self._settings:
             self._settings = asked
             self._start_over()
 
     def control(self, step: int) -> bool:
-        """Return whether nothing is to be traced in this step; the same as :func:`control_step` on any rank."""
+        """Return whether nothing is to be traced in this step; equal on all ranks."""
         return self._design.is_control(self.seed, step)
 
     def observe(self, step: int, traced: bool, wall_ns: int, spent_ns: int = 0) -> None:
@@ -233,13 +218,11 @@ class CostBudget:
         self._seen += traced == self._traced
 
     def plan(self) -> Any:
-        """Return what should be given up. Where that differs from what is in force, make it so on all ranks
-        at one step and say so by :meth:`applied`.
-        """
+        """Return what should be given up; where it differs, all ranks apply it and call :meth:`applied`."""
         return self._wanted
 
     def applied(self, cost_reduction: Any) -> None:
-        """Say what is given up from the step that begins now."""
+        """Take what is given up from the step that begins now."""
         compressed_alike = replace(cost_reduction, every_factor=1) == replace(self._in_force, every_factor=1)
         self._in_force = self._wanted = cost_reduction
         self._since = 0
@@ -346,11 +329,11 @@ class CostBudget:
 
     @property
     def _long(self) -> bool:
-        """Whether this cost_reduction has been measured for long enough to go by the estimate alone."""
+        """Whether this cost reduction has been measured for long enough to go by the estimate alone."""
         return self._since * self._design.block * self._design.cycle >= _ENOUGH_STEPS
 
     def _percent(self, excess: float, factor: int | None = None) -> float:
-        """Return the per cent of step time that ``excess`` steps per cycle are, also under another factor."""
+        """Return ``excess`` steps per cycle as per cent of step time, also under another factor."""
         longer = 1.0 if factor is None else factor / self._in_force.every_factor
         return 100.0 * excess / (self._design.cycle * longer)
 

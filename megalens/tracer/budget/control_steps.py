@@ -1,6 +1,4 @@
-"""Measuring what tracing costs: a random few control steps in which nothing is traced, the same on every
-rank, and how much longer the others take.
-"""
+"""Measures the cost of tracing: random control steps, equal on all ranks, in which nothing is traced."""
 
 from __future__ import annotations
 
@@ -26,13 +24,9 @@ _MOST_CYCLES = 64
 # What tracing costs at least, by the training thread's own clock: known long before a comparison of steps
 # says anything.
 class OwnCost:
-    """Adds up what a traced cycle took, and how much of it the training thread has spent inside of the
-    tracer. That is lost whatever else is: the other costs come on top.
+    """Adds up what a traced cycle took, and how much of it the training thread has spent in the tracer.
 
-    Parameters
-    ----------
-    cycle : int
-        Steps from one traced step to the next.
+    That much is lost in any case: the other costs come on top.
     """
 
     def __init__(self, cycle: int) -> None:
@@ -60,8 +54,10 @@ class OwnCost:
             self._shares.append(self._cycle * self._spent / (self._wall - self._spent))
 
     def shift(self, z: float) -> Shift | None:
-        """Return how many steps longer a cycle is for it: the median, with the interval of the sign test at
-        ``z`` standard deviations, which no stall moves. None before 16 steps.
+        """Return how many steps longer a cycle is for it; None before 16 steps.
+
+        It is the median, with the interval of the sign test at ``z`` standard deviations, which no stall
+        moves.
         """
         n = len(self._shares)
         if n < _CYCLES or n * self._cycle < _STEPS:
@@ -110,16 +106,9 @@ class ShiftEstimate:
         return sum(self._steps)
 
     def add(self, traced: list[float], control: float, weight: float = 1.0) -> None:
-        """Compare one block.
+        """Compare the traced times of a block with its control's, in one unit.
 
-        Parameters
-        ----------
-        traced : list of float
-            Times of the traced ones, any unit.
-        control : float
-            Time of the control, in that unit.
-        weight : float
-            What a ratio's excess over 1 is multiplied with.
+        The excess of a ratio over 1 is multiplied by ``weight``.
         """
         if control > 0 and traced:
             self._blocks.append((np.asarray(traced, np.float64) / control - 1.0) * weight)
@@ -127,14 +116,14 @@ class ShiftEstimate:
             self._sorted = None
 
     def clear(self) -> None:
-        """Forget everything."""
         self._blocks.clear()
         self._steps.clear()
         self._sorted = None
 
     def shift(self, z: float = _Z95) -> Shift | None:
-        """Return the estimate with the interval of ``z`` standard deviations of the rank sum (95 % by
-        default); None without a block.
+        """Return the estimate with the interval of ``z`` standard deviations of the rank sum.
+
+        None without a block.
         """
         if not self._blocks:
             return None
@@ -190,7 +179,7 @@ class Design:
         self._known = (-1, -1, 0)
 
     def position(self, seed: int, block: int) -> int:
-        """Return the position in its block of the control that counts, from ``run - 1`` to the last."""
+        """Return the index in its block of the control that counts, from ``run - 1`` to the last."""
         known = self._known
         if known[0] != block or known[1] != seed:
             position = self.run - 1 + _mix(seed, block) % (self.block - self.run + 1)
@@ -198,20 +187,17 @@ class Design:
         return known[2]
 
     def is_control(self, seed: int, step: int) -> bool:
-        """Return whether nothing is traced in this step."""
         block, position = divmod(step // self.cycle, self.block)
         return 0 <= self.position(seed, block) - position < self.run
 
 
 def control_step(seed: int, step: int, share: float = SHARE, cycle: int = 1) -> bool:
-    """Return whether a step is a control step. Every rank finds the same without asking another.
+    """Return whether a step is a control step, the same on every rank.
 
     Parameters
     ----------
     seed : int
-        Shared by all ranks, such as a number made from the run's id.
-    step : int
-        The training step.
+        Shared by all ranks.
     share : float
         Share of control steps, above 0 and at most 1/4.
     cycle : int
@@ -221,9 +207,7 @@ def control_step(seed: int, step: int, share: float = SHARE, cycle: int = 1) -> 
 
 
 def _mix(seed: int, number: int) -> int:
-    """Return 64 well mixed bits: SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
-    generators", OOPSLA 2014).
-    """
+    """Return 64 well mixed bits: SplitMix64 (Steele, Lea and Flood, "Fast splittable …", OOPSLA 2014)."""
     z = (seed * 0x9E3779B97F4A7C15 + (number + 1) * 0xD1342543DE82EF95) & _MASK
     for _ in range(2):
         z = (z + 0x9E3779B97F4A7C15) & _MASK

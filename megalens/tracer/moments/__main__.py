@@ -1,6 +1,4 @@
-"""``python -m megalens.tracer.moments [build]``: say what measures on this machine's CPU and why, or build
-the kernel for it.
-"""
+"""``python -m megalens.tracer.moments [build]``: what measures on this machine's CPU; or build its kernel."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ __all__ = ["main"]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command and return its exit code: 1 when the kernel was asked for and could not be built."""
+    """Run the command and return its exit code: 1 when the kernel could not be built."""
     parser = argparse.ArgumentParser(prog="python -m megalens.tracer.moments", description=__doc__)
     parser.add_argument(
         "command", nargs="?", choices=["build"], help="compile the native kernel into the package"

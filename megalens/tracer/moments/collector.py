@@ -1,6 +1,4 @@
-"""From the training thread to rank 0: a process's figures are packed for it, and there they become frames of
-the stream ``moments``.
-"""
+"""Statistics from the training thread to rank 0, and there to frames of the stream ``moments``."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from numpy.typing import NDArray
 
 from ...protocol import MOMENT_COLUMNS, FrameTemplate, StepReadings, stream_schema
 from ...protocol.arrow_columns import arrow_column
-from ..errors import said
+from ..errors import describe_error
 from .gathering import CompleteStep, Gathering, Merged
 from .layout import COLUMNS
 from .part import Figures, MeasuredStep, NameList
@@ -40,19 +38,10 @@ _Kind = tuple[tuple[object, ...], ...]
 def pack(
     step: int, samples: int, figures: Sequence[Figures], names: NameList, sent: int, noted: int = 0
 ) -> tuple[dict[str, Any], list[np.ndarray]]:
-    """Return a description and arrays: names that rank 0 has not been told yet, then ids and rows of each
-    statistic.
+    """Return a description and arrays: names that are new to rank 0, then ids and rows of each statistic.
 
-    Parameters
-    ----------
-    step, samples : int
-        As in the stream.
-    figures : sequence of Figures
-        What there is; none is said too, so that nobody waits.
-    names : NameList
-        The process's names.
-    sent, noted : int
-        How many of them, and of their types of number, rank 0 knows.
+    Without figures there is a message too, so that nobody waits. Rank 0 knows the first ``sent`` names and
+    ``noted`` types of number.
     """
     new = json.dumps(names.since(sent)).encode()
     meta: dict[str, Any] = {
@@ -83,10 +72,7 @@ def pack(
 def unpack(meta: Mapping[str, Any], payload: memoryview) -> tuple[list[str], list[Figures]]:
     """Return the new names and the statistics of a message.
 
-    Raises
-    ------
-    ValueError, KeyError, TypeError
-        When it cannot be read.
+    Raises ``ValueError``, ``KeyError`` or ``TypeError`` when it cannot be read.
     """
     at = int(meta["names"])
     names = json.loads(bytes(payload[:at]))
@@ -98,8 +84,8 @@ def unpack(meta: Mapping[str, Any], payload: memoryview) -> tuple[list[str], lis
         rows = np.frombuffer(payload, np.float64, COLUMNS * n, at).reshape(n, COLUMNS).copy()
         at += 8 * COLUMNS * n
         scale = math.nan if part["loss_scale"] is None else float(part["loss_scale"])
-        said = str(part["gradient_stage"]), scale, bool(part["counted"]), int(part["micro_batch"])
-        figures.append(Figures(str(part["stat"]), ids, rows, *said))
+        labels = str(part["gradient_stage"]), scale, bool(part["counted"]), int(part["micro_batch"])
+        figures.append(Figures(str(part["stat"]), ids, rows, *labels))
     if at != len(payload) or not all(isinstance(name, str) for name in names):
         raise ValueError(f"{len(payload)} bytes came, and {at} were announced")
     return names, figures
@@ -113,11 +99,11 @@ class _PreparedRows:
     Attributes
     ----------
     template : FrameTemplate
-        With all that stays.
+        With all that stays the same.
     figures : ndarray
         Its columns of moments, ``[k, rows]``.
     parts : list of tuple
-        What its rows are, one after the other: of which statistic, and from and to which of its rows.
+        Index of the statistic, and first and last row of it, of each run of rows.
     """
 
     template: FrameTemplate
@@ -126,13 +112,9 @@ class _PreparedRows:
 
 
 class MomentFrames:
-    """Makes frames of step after step. Names and all else that is the same in every step is encoded once: it
-    takes longer than all figures.
+    """Makes frames of step after step.
 
-    Parameters
-    ----------
-    rank : int
-        Who writes the rows.
+    Names and all else that is the same in every step is encoded once: it takes longer than all figures.
     """
 
     def __init__(self, rank: int) -> None:
@@ -140,9 +122,9 @@ class MomentFrames:
         # Several, since statistics have intervals of their own.
         self._known: dict[_Kind, list[_PreparedRows]] = {}
 
-    def of(self, whole: CompleteStep) -> Iterator[FrameTemplate]:
-        """Give the frames of a step, each as it is until the next is asked for."""
-        stats = whole.stats
+    def of(self, complete: CompleteStep) -> Iterator[FrameTemplate]:
+        """Give the frames of a step; each is overwritten when the next is asked for."""
+        stats = complete.stats
         kind = tuple((each.tensors, each.stat, each.gradient_stage) for each in stats)
         # Two steps are alike when the same tensors were measured for the same statistics: by identity, so
         # that asking costs nothing.
@@ -153,8 +135,8 @@ class MomentFrames:
             known = self._known[kind] = [self._prepared(stats, parts) for parts in _cut(stats)]
         for prepared in known:
             numbers = prepared.template.numbers
-            numbers["step"].fill(whole.step)
-            numbers["samples"].fill(whole.samples)
+            numbers["step"].fill(complete.step)
+            numbers["samples"].fill(complete.samples)
             # Written where they lie in the encoded frame: the last frame must be on its way before this one
             # is made.
             at = 0
@@ -188,7 +170,6 @@ class MomentFrames:
 
 
 def _cut(stats: Sequence[Merged]) -> list[list[tuple[int, int, int]]]:
-    """Return the parts that go into each frame."""
     frames: list[list[tuple[int, int, int]]] = []
     space = 0
     for number, each in enumerate(stats):
@@ -213,14 +194,12 @@ class Collector:
 
     Parameters
     ----------
-    host : Host
-        Where everything goes.
     names : NameList
         What this process's ids stand for.
     own : callable, optional
         Takes what this process measured of a step, in the producer thread.
     at_once : bool
-        Whether somebody waits for each step: then no step waits for those after it.
+        Whether each step is sent at once, because somebody waits for it.
     """
 
     def __init__(
@@ -256,8 +235,8 @@ class Collector:
     def received(self, rank: int, meta: dict[str, Any], payload: memoryview) -> None:
         """Take what another process sent, in the thread of the connections."""
 
-    def tell_anew(self) -> None:
-        """Say all names again: something did not arrive."""
+    def resend_names(self) -> None:
+        """Send all names once more: something did not arrive."""
 
     def end(self) -> None:
         """Take nothing more; what came is still sent."""
@@ -282,20 +261,14 @@ class Collector:
             try:
                 self._take_readings(StepReadings(step.step, step.samples, readings))
             except Exception as error:  # What somebody does with them is no reason not to send them.
-                self._host.warn(f"What takes the statistics of step {step.step} failed: {said(error)}")
+                self._host.warn(
+                    f"What takes the statistics of step {step.step} failed: {describe_error(error)}"
+                )
         return figures
 
 
 class MemberCollector(Collector):
-    """Of every process but rank 0.
-
-    Parameters
-    ----------
-    host, names, own, at_once
-        As for :class:`Collector`.
-    by_rank : bool
-        Whether rank 0 takes what is only judged, too.
-    """
+    """Of every process but rank 0; with ``by_rank`` rank 0 takes what is only judged, too."""
 
     def __init__(
         self,
@@ -309,8 +282,7 @@ class MemberCollector(Collector):
         super().__init__(host, names, own, at_once=at_once)
         self._by_rank = by_rank
 
-    def tell_anew(self) -> None:
-        """Say all names again."""
+    def resend_names(self) -> None:
         self._sent = self._noted = 0
 
     def _take_own(self, step: MeasuredStep) -> None:
@@ -327,8 +299,6 @@ class RootCollector(Collector):
 
     Parameters
     ----------
-    host, names, own, at_once
-        As for :class:`Collector`.
     keep : callable, optional
         Takes each step too; for files.
     by_rank : bool
@@ -360,7 +330,6 @@ class RootCollector(Collector):
 
     @property
     def waiting(self) -> bool:
-        """Whether a step waits for other processes."""
         return self._gathering.waiting
 
     @property
@@ -376,7 +345,6 @@ class RootCollector(Collector):
         self._ended = True
 
     def received(self, rank: int, meta: dict[str, Any], payload: memoryview) -> None:
-        """Take what another process sent."""
         if not self._host.sends:
             return
         if self._came_bytes - self._read_bytes > _MOST_BYTES:
@@ -387,16 +355,16 @@ class RootCollector(Collector):
 
     def send_ready(self, *, everything: bool = False) -> None:
         """Send what is complete, in the producer thread."""
-        for whole in self._gathering.ready(self._host.caught_up, everything=everything):
-            if whole.left_out:
-                self._host.lose(whole.left_out, "unsent")
-            sent = whole
+        for complete in self._gathering.ready(self._host.caught_up, everything=everything):
+            if complete.left_out:
+                self._host.lose(complete.left_out, "unsent")
+            sent = complete
             if self._recorded is not None:
-                known = self._recorded(whole.step)
-                sent = replace(whole, stats=[each for each in whole.stats if each.stat in known])
+                known = self._recorded(complete.step)
+                sent = replace(complete, stats=[each for each in complete.stats if each.stat in known])
             for frame in self._frames.of(sent):
-                self._host.send(STREAM, frame, whole.step)
-            if self._keep is not None and any(len(each.rows) for each in whole.stats):
+                self._host.send(STREAM, frame, complete.step)
+            if self._keep is not None and any(len(each.rows) for each in complete.stats):
                 self._keep(sent)
 
     def _take_own(self, step: MeasuredStep) -> None:

@@ -1,6 +1,4 @@
-"""What attention, routers and weights are like, in numbers: pure functions of bounded cost, and the weights
-that are measured before a step.
-"""
+"""Features of attention, routers and weights: pure functions of bounded cost."""
 
 from __future__ import annotations
 
@@ -36,8 +34,7 @@ _NORMS = ("kernel_norm", "stable_rank")
 
 
 def attention_probabilities(query: Tensor, key: Tensor, size: int, *, causal: bool = True) -> Tensor:
-    """Return what each query row attends to, ``[B, heads, rows, S]``, float32: the softmax of scaled
-    products, of few samples and rows.
+    """Return the softmax of scaled products of few samples and rows, ``[B, heads, rows, S]``, float32.
 
     Parameters
     ----------
@@ -62,9 +59,7 @@ def attention_probabilities(query: Tensor, key: Tensor, size: int, *, causal: bo
 
 
 def attention_entropy(probabilities: Tensor) -> Tensor:
-    """Return the entropy in nats of each query row of ``[..., rows, S]``: 0 where it looks at one position
-    only.
-    """
+    """Return the entropy in nats of each query row of ``[..., rows, S]``; 0 for a one-hot row."""
     found: Tensor = torch.special.entr(_some(probabilities).float()).sum(-1)
     return found
 
@@ -75,9 +70,7 @@ def attention_largest(probabilities: Tensor) -> Tensor:
 
 
 def router_entropy(probabilities: Tensor) -> Tensor:
-    """Return the entropy in nats of each token over experts, of ``[..., experts]``; scores that do not sum to
-    1 are made to.
-    """
+    """Return each token's entropy in nats over experts, of ``[..., experts]``; scores are normalised."""
     tokens = probabilities.flatten(0, -2)
     tokens = tokens[_rows(len(tokens), tokens.device, MOST_TOKENS)].float()
     found: Tensor = torch.special.entr(tokens / tokens.sum(-1, keepdim=True)).sum(-1)
@@ -85,9 +78,7 @@ def router_entropy(probabilities: Tensor) -> Tensor:
 
 
 def router_similarity(weight: Tensor) -> Tensor:
-    """Return the cosine of each pair of experts in a router's weight; the shorter axis is that of the
-    experts.
-    """
+    """Return the cosine of each pair of experts in a router's weight, whose shorter axis is the experts'."""
     experts = (weight if weight.shape[0] <= weight.shape[1] else weight.T).float()
     experts = torch.nn.functional.normalize(experts, dim=-1)
     above = torch.triu_indices(len(experts), len(experts), 1, device=weight.device)
@@ -96,8 +87,9 @@ def router_similarity(weight: Tensor) -> Tensor:
 
 
 class PowerIteration:
-    """Finds the largest singular value of a weight that changes a little from step to step: begins where it
-    was left, so that a few products are enough.
+    """Finds the largest singular value of a weight that changes a little from step to step.
+
+    It begins at the last step's vector, so that a few products are enough.
     """
 
     def __init__(self) -> None:
@@ -105,9 +97,7 @@ class PowerIteration:
         self._vector: Tensor | None = None
 
     def __call__(self, weight: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the largest singular value of ``[m, n]``, and the stable rank: the sum of all squares over
-        its own; each ``[1]``.
-        """
+        """Return the largest singular value σ of ``[m, n]``, and the stable rank ‖W‖²/σ²; each ``[1]``."""
         values = weight.detach().float()
         times = _MORE_ITERATIONS
         if self._vector is None or self._start is None or self._vector.device != values.device:
@@ -138,22 +128,15 @@ def _rows(length: int, device: torch.device, most: int = MOST_ROWS) -> Tensor:
 # What is made of parameters before a step: largest singular values, stable ranks, and how alike a router's
 # experts are.
 class WeightFeatures:
-    """Measures what is made of parameters that lie here whole.
+    """Measures features of parameters that this process has complete, before a step.
 
-    Parameters
-    ----------
-    params : sequence of ParamPoint
-        Those that this process counts.
-    features : sequence of FeaturePoint
-        Those whose source is no module are of parameters.
-    names : NameList
-        Gives the index of each name.
+    ``features`` whose source is no module are of parameters.
     """
 
     def __init__(
         self, params: Sequence[ParamPoint], features: Sequence[FeaturePoint], names: NameList
     ) -> None:
-        self._weights = [(point, PowerIteration()) for point in params if _is_whole(point)]
+        self._weights = [(point, PowerIteration()) for point in params if _is_complete(point)]
         self._features = [
             (each, each.source) for each in features if not isinstance(each.source, torch.nn.Module)
         ]
@@ -188,8 +171,8 @@ class WeightFeatures:
         return part
 
 
-def _is_whole(point: ParamPoint) -> bool:
-    """Return whether a weight is not a piece of one, as of tensor parallelism or ``fully_shard``."""
+def _is_complete(point: ParamPoint) -> bool:
+    """Return whether a weight is not a shard, as of tensor parallelism or ``fully_shard``."""
     parameter = point.parameter
     return (
         parameter.ndim >= 2

@@ -1,4 +1,4 @@
-"""Rank 0's side: what all processes have of a step becomes rows of whole tensors."""
+"""Rank 0's side: the statistics of a step of all processes become rows of complete tensors."""
 
 from __future__ import annotations
 
@@ -25,15 +25,10 @@ Names = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Tensors:
-    """Of which tensors there are rows. One object serves all steps in which they are the same, so that what
-    follows from them is found out once.
+    """The tensors of some rows. One object serves all steps in which they are the same, so it identifies
+    them.
 
-    Attributes
-    ----------
-    names : sequence of str
-        In natural order.
-    stages : ndarray
-        int32, the pipeline stage of each.
+    ``names`` are in natural order, ``stages`` (int32) are their pipeline stages.
     """
 
     names: Sequence[str]
@@ -42,17 +37,7 @@ class Tensors:
 
 @dataclass(frozen=True)
 class Merged:
-    """One statistic of a step, over all processes.
-
-    Attributes
-    ----------
-    stat, gradient_stage, loss_scale
-        As in the stream.
-    tensors : Tensors
-        Which ones.
-    rows : ndarray
-        float64 ``[n, 11]``, one for each of them.
-    """
+    """One statistic of a step, over all processes; ``rows`` is float64 ``[n, 11]``, one for each tensor."""
 
     stat: str
     gradient_stage: str
@@ -63,8 +48,6 @@ class Merged:
 
 @dataclass(frozen=True)
 class CompleteStep:
-    """A step on its way out."""
-
     step: int
     samples: int
     stats: list[Merged]
@@ -87,8 +70,6 @@ class _GatheredStat:
 
 @dataclass
 class _Step:
-    """What came of one step."""
-
     since: float = field(default_factory=time.monotonic)
     samples: int = -1
     heard: set[int] = field(default_factory=set)
@@ -113,7 +94,7 @@ class _Rank:
         """Of each statistic the names that it ever counted a part of."""
         self._last: dict[str, tuple[NDArray[np.int32], Names]] = {}
 
-    def told(self, first: int, indices: Sequence[int]) -> None:
+    def add_names(self, first: int, indices: Sequence[int]) -> None:
         """Note where its names are, from its index ``first`` on."""
         if indices or first < len(self.indices):
             self.indices = np.concatenate((self.indices[:first], np.array(indices, np.int64)))
@@ -129,9 +110,7 @@ class _Rank:
         return here
 
     def indices_of(self, kind: str, ids: NDArray[np.int32]) -> Names:
-        """Return the indices of ids; the same array as before where they are the same, as in nearly every
-        step.
-        """
+        """Return the indices of ids; the same array as in the last step where they are the same."""
         last = self._last.get(kind)
         if last is not None and _same(last[0], ids):
             return last[1]
@@ -150,24 +129,17 @@ class _Arranged:
 
 
 class Gathering:
-    """Merges what the processes send of a step, in the order of the steps. A tensor of which a part is
-    missing is left out and named, never given in part.
+    """Merges what the processes send of a step, in the order of the steps.
 
-    Nobody is waited for in vain: a process that is gone, or that has sent a later step, sends this one no
-    more.
+    A tensor of which a part is missing is left out and named, never given in part. Nobody is waited for in
+    vain: a process that is gone, or that has sent a later step, sends this one no more.
 
     Parameters
     ----------
-    world_size : int
-        Processes of the job.
-    name : callable
-        Gives what people are told of a rank.
-    gone : callable
-        Gives whether a rank has left.
-    warn : callable
-        Takes a sentence for the user.
+    name, gone : callable
+        Give a rank's name for people, and whether it has left.
     by_rank : bool
-        Whether what each process measured is to be kept until the step is complete.
+        Whether what each process measured is kept until the step is complete.
     """
 
     def __init__(
@@ -195,7 +167,6 @@ class Gathering:
 
     @property
     def waiting(self) -> bool:
-        """Whether a step waits for somebody."""
         return bool(self._steps)
 
     def take(
@@ -209,19 +180,16 @@ class Gathering:
         figures: Sequence[Figures],
         dtypes: Sequence[tuple[int, str]] = (),
     ) -> None:
-        """Take what a process has of a step, with the names, from its index ``first`` on, and the types of
-        number by their indices, that it has not told before.
+        """Take a process's statistics of a step, with names and types of number that are new.
 
-        Raises
-        ------
-        ValueError
-            When it leans on names that never came.
+        The names have indices from ``first`` on. Raises ``ValueError`` when it refers to names that never
+        came.
         """
         who = self._ranks[rank]
         who.step = max(who.step, step)
         if first > len(who.indices):
             raise ValueError("names that it told before did not arrive")
-        who.told(first, [self._place(name, stage) for name in new])
+        who.add_names(first, [self._index_of(name, stage) for name in new])
         for at, dtype in dtypes:
             self._dtypes[int(who.indices[at])] = dtype[:40]
             # Lists of before say it otherwise.
@@ -261,12 +229,8 @@ class Gathering:
     ) -> Iterator[CompleteStep]:
         """Give the steps that are complete, or that nothing more can come of.
 
-        Parameters
-        ----------
-        caught_up : callable
-            Gives whether all that came has been taken; nobody is late before.
-        everything : bool
-            Wait no more.
+        ``caught_up`` gives whether all that has arrived was taken; before, nobody is late. With
+        ``everything`` nothing is waited for.
         """
         while self._steps:
             step = min(self._steps)
@@ -286,9 +250,9 @@ class Gathering:
                 for stat in here.stats:
                     # From now on it is known what this process has of it, if that is nothing.
                     self._ranks[rank].gave.setdefault(stat, np.empty(0, np.int64))
-            yield self._whole(step, here, missing)
+            yield self._complete(step, here, missing)
 
-    def _place(self, name: str, stage: int) -> int:
+    def _index_of(self, name: str, stage: int) -> int:
         at = self._index.get(name)
         if at is None:
             at = self._index[name] = len(self._names)
@@ -309,9 +273,7 @@ class Gathering:
         )
 
     def _list(self, ids: Names) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the names of ids, and the types of their numbers, '' where they are not known; the same
-        objects for the same array.
-        """
+        """Return the names of ids and the types of their numbers ('' where unknown); cached by the array."""
         known = self._listed.get(id(ids))
         if known is None or known[0] is not ids:
             if len(self._listed) >= _MOST_LISTED:
@@ -324,7 +286,7 @@ class Gathering:
         return known[1:]
 
     def _fold(self, stat: _GatheredStat) -> None:
-        """Merge what came so far: a job of a thousand processes does not lie here a thousandfold."""
+        """Merge what came so far, to bound the memory of a job of a thousand processes."""
         ids, rows = self._merge(stat)
         stat.ids, stat.rows, stat.nbytes = [ids], [rows], rows.nbytes
 
@@ -340,7 +302,7 @@ class Gathering:
         merged = merge_moments(columns, where, len(known))
         return known, np.stack([merged[name] for name in MOMENT_COLUMNS], axis=1)
 
-    def _whole(self, step: int, here: _Step, missing: Sequence[int]) -> CompleteStep:
+    def _complete(self, step: int, here: _Step, missing: Sequence[int]) -> CompleteStep:
         stats, left_out = [], 0
         for name, stat in here.stats.items():
             ids, rows = self._merge(stat)
@@ -363,7 +325,7 @@ class Gathering:
         )
 
     def _partial(self, stat: str, missing: Sequence[int]) -> set[int] | None:
-        """Return the names that a part is missing of; None when nobody can say which."""
+        """Return the names that a part is missing of; None when that is unknown."""
         found: set[int] = set()
         for rank in missing:
             gave = self._ranks[rank].gave.get(stat)

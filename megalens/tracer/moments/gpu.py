@@ -1,4 +1,4 @@
-"""Running the GPU's kernel: one launch a tensor, one merge for all, no word to the host."""
+"""Runs the GPU's kernel: one launch a tensor, one merge for all, no transfer to the host."""
 
 from __future__ import annotations
 
@@ -25,13 +25,7 @@ _WARPS = 8
 
 
 class TritonKernel:
-    """The kernel, ready to be launched.
-
-    Raises
-    ------
-    ImportError
-        When Triton is not there.
-    """
+    """The kernel, ready to be launched; raises ``ImportError`` without Triton."""
 
     name = "triton"
 
@@ -65,15 +59,13 @@ class TritonKernel:
 
 
 def _above(eps: float) -> float:
-    """Return the least number of float32 that is not below ``eps``: comparing with it is comparing with
-    ``eps`` itself.
-    """
+    """Return the least float32 that is not below ``eps``, so that comparing with either is the same."""
     found = np.float32(eps)
     return float(found if found >= eps else np.nextafter(found, np.float32(np.inf)))
 
 
 class _Loaded:
-    """What was found when it was first asked for; a GPU that fails to run the kernel is not asked again."""
+    """The kernel once it was asked for; a GPU that fails to run it is not asked again."""
 
     kernel: TritonKernel | str | None = None
 

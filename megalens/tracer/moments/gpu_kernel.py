@@ -1,6 +1,4 @@
-"""Moments of one tensor in Triton: the algorithm of the CPU's kernel (``native/block.inc``) with blocks that
-stay in registers.
-"""
+"""Moments of one tensor in Triton: the algorithm of ``native/block.inc``, with blocks in registers."""
 
 from __future__ import annotations
 

@@ -52,16 +52,14 @@ class Intervals:
 
     Attributes
     ----------
-    param, grad, activation, dgrad, residual, residual_dgrad : int
-        Steps.
     exp_avg, exp_avg_sq : int
-        Steps at which the optimizer's state is measured to be judged; it is not sent.
+        The optimizer's state, which is judged and not sent.
     param_origin, gradient_direction : int
-        Steps at which parameters before the step are, and how far gradients point where the optimizer goes.
+        Parameters before the step, and how far gradients point where the optimizer goes.
     communication : int
-        Steps at which what collectives are given and give is.
+        What collectives are given and give.
     grad_unreduced, grad_accumulated : int
-        Steps at which each process's own gradients are: those of the last micro-batch, and after each.
+        Each process's own gradients: those of the last micro-batch, and after each.
     """
 
     param: int = 0
@@ -86,13 +84,7 @@ class Intervals:
 
     @classmethod
     def of(cls, **steps: int | None) -> Intervals:
-        """Return checked intervals; None and numbers below 1 are off.
-
-        Raises
-        ------
-        TracerError
-            When one is no whole number, naming it.
-        """
+        """Return checked intervals; None and numbers below 1 are off. Raises ``TracerError``."""
         known = {field.name for field in fields(cls)}
         for stat, every in steps.items():
             if stat not in known:
@@ -103,19 +95,9 @@ class Intervals:
 
     @classmethod
     def of_settings(cls, settings: Mapping[str, Any], stats: Collection[str]) -> Intervals:
-        """Return what the settings object of the instrument says: ``{"every": {"grad": 1}}``.
+        """Return what a settings object says, ``{"every": {"grad": 1}}``, of the statistics known here.
 
-        Parameters
-        ----------
-        settings : mapping
-            The object.
-        stats : collection of str
-            What can be logged here.
-
-        Raises
-        ------
-        ProtocolError
-            ``bad-parameter`` with the field at fault.
+        Raises ``ProtocolError`` (``bad-parameter``) with the field at fault.
         """
         for key in settings:
             if key != "every":
@@ -138,7 +120,6 @@ class Intervals:
 
     @staticmethod
     def schema(stats: Collection[str]) -> dict[str, Any]:
-        """Return the JSON Schema of the settings object."""
         every = {
             stat: {
                 "type": "integer",
@@ -171,7 +152,6 @@ class Intervals:
         return {stat: every for stat, every in self.on().items() if stat not in JUDGED}
 
     def on(self) -> dict[str, int]:
-        """Return what is on, by statistic."""
         return {field.name: getattr(self, field.name) for field in fields(self) if getattr(self, field.name)}
 
     def __bool__(self) -> bool:

@@ -27,14 +27,9 @@ _BY = {"param": "param", "grad": "param"}
 class JsonlFiles:
     """Writes ``<folder>/training_stats/<stat>_raw_moments_by_<param or layer>/rank0.jsonl``, one line a step.
 
-    In the producer thread. A line is appended with one write, so that whoever reads along sees a whole line
-    or its beginning. Gradients inside of the model are written with their loss scale in them, which the line
-    says. A disk that fails is said once and ends the files, nothing else.
-
-    Parameters
-    ----------
-    folder : Path
-        Made where it is not there.
+    In the producer thread. A line is appended with one write, so that a concurrent reader sees a complete
+    line or its beginning. Gradients inside of the model are written with their loss scale in them, which the
+    line says. A disk that fails is reported once and ends the files, nothing else.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -42,28 +37,27 @@ class JsonlFiles:
         self._failed = False
         self.warn: Callable[[str], None] = lambda text: None
 
-    def __call__(self, whole: CompleteStep) -> None:
-        """Write one step."""
-        for merged in whole.stats:
+    def __call__(self, complete: CompleteStep) -> None:
+        for merged in complete.stats:
             if len(merged.tensors.names) and not self._failed:
                 try:
                     self._append(
-                        f"{merged.stat}_raw_moments_by_{_BY.get(merged.stat, 'layer')}", whole, merged
+                        f"{merged.stat}_raw_moments_by_{_BY.get(merged.stat, 'layer')}", complete, merged
                     )
                 except OSError as error:
                     self._failed = True
                     self.warn(
-                        f"Statistics are not written to files any more, from step {whole.step} on: {error.strerror or error}"
+                        f"Statistics are not written to files any more, from step {complete.step} on: {error.strerror or error}"
                     )
 
-    def _append(self, stat: str, whole: CompleteStep, merged: Merged) -> None:
-        line = json.dumps(self._record(stat, whole, merged)) + "\n"
+    def _append(self, stat: str, complete: CompleteStep, merged: Merged) -> None:
+        line = json.dumps(self._record(stat, complete, merged)) + "\n"
         folder = self._folder / stat
         folder.mkdir(parents=True, exist_ok=True)
         with open(folder / "rank0.jsonl", "ab", buffering=0) as file:
             file.write(line.encode())
 
-    def _record(self, stat: str, whole: CompleteStep, merged: Merged) -> dict[str, Any]:
+    def _record(self, stat: str, complete: CompleteStep, merged: Merged) -> dict[str, Any]:
         scale = merged.loss_scale
         known = bool(np.isfinite(scale))
         rows = merged.rows
@@ -74,9 +68,9 @@ class JsonlFiles:
                 rows = rows * scale**MOMENT_POWERS
         sums = raw_sums_from_moments({name: rows[:, at] for at, name in enumerate(MOMENT_COLUMNS)})
         columns = [sums[name].tolist() for name in RAW_SUMS]
-        record: dict[str, Any] = {"iter": whole.step}
-        if whole.samples >= 0:
-            record["consumed_train_samples"] = whole.samples
+        record: dict[str, Any] = {"iter": complete.step}
+        if complete.samples >= 0:
+            record["consumed_train_samples"] = complete.samples
         record["stat"] = stat
         if stage:
             record["gradient_stage"] = stage

@@ -1,4 +1,4 @@
-"""What a measured row holds, and how a tensor's values lie in memory."""
+"""The columns of a measured row, and the memory layout of a tensor's values."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ NEAR_ZERO = 1e-8
 
 
 def layout_of(tensor: Tensor) -> tuple[int, int, int] | None:
-    """Return rows, neighbouring values in a row, and values from the start of one row to the next, where
-    their order does not matter.
+    """Return rows, contiguous values in a row, and the distance between rows, where order does not matter.
 
-    A dense tensor is one row, also when its axes are permuted; a cut along one axis is several. None where it
-    takes more to say.
+    A dense tensor is one row, also when its axes are permuted; a cut along one axis is several. None for
+    any other layout.
     """
     if tensor.is_contiguous():
         return 1, tensor.numel(), 0
@@ -47,10 +46,9 @@ def layout_of(tensor: Tensor) -> tuple[int, int, int] | None:
 
 
 def rows_of(tensor: Tensor) -> tuple[int, int, int, int] | None:
-    """Return how the rows of a tensor ``[..., features]`` lie, in their order: how many groups, how far apart
-    these are, how many rows in each, and how far apart.
+    """Return groups, their distance, rows in each, and their distance, of ``[..., features]`` in order.
 
-    None where a row is not in one piece, or where it takes more to say.
+    None where a row is not contiguous, or for any other layout.
     """
     features = tensor.shape[-1]
     if tensor.is_contiguous():

@@ -50,22 +50,10 @@ class StatisticsLogger(Instrument):
 
     Parameters
     ----------
-    tracer : Tracer
-        Whose steps these are.
-    points : MomentPoints
-        What there is to measure.
     roots : sequence of torch.nn.Module
         Modules whose call is one forward pass.
-    optimizers : sequence of torch.optim.Optimizer
-        Whose step takes the gradients.
-    intervals : Intervals
-        What is logged when.
-    scale : LossScale
-        What gradients are to be divided by.
     samples : callable
         Takes a step and gives the samples consumed up to and with it.
-    owns_tracer : bool
-        Whether closing the logger closes the tracer.
     keep : callable, optional
         Takes each step's rows on rank 0; for files.
     by_rank : bool
@@ -89,8 +77,7 @@ class StatisticsLogger(Instrument):
     left_out_passes : int
         Forward passes that were no training, in steps of which something inside of the model was logged.
     spent_ns : int
-        Nanoseconds that the training thread has spent on statistics; what the producer thread does is not in
-        it.
+        Nanoseconds that the training thread has spent on statistics, without the producer thread's.
     """
 
     name = "moments"
@@ -213,7 +200,6 @@ class StatisticsLogger(Instrument):
     # What the tracer calls.
 
     def attach(self, host: Host) -> None:
-        """Begin to log."""
         root = host.place.rank == 0
         self._ranks = host.place.world_size
         self._collector = (
@@ -239,13 +225,11 @@ class StatisticsLogger(Instrument):
             self._spent(self._begin)
 
     def step_ends(self) -> None:
-        """End the step and hand over what it gave."""
         if self._due:
             self._spent(self._end)
             self._due = frozenset()
 
     def step_abandoned(self) -> None:
-        """Forget the step."""
         self._due = frozenset()
         self._parts = {}
         self._communication.end()
@@ -254,9 +238,7 @@ class StatisticsLogger(Instrument):
             self._spent(lambda: self._gradients and self._gradients.take())
 
     def logged(self, step: int, values: Mapping[str, Any]) -> None:
-        """Keep this rank's losses of the step, where ranks are judged and there are enough of them to say
-        which one is odd.
-        """
+        """Record this rank's losses where ranks are judged and are enough to tell the odd one."""
         if self._by_rank and self._due and self._ranks >= LEAST_RANKS:
             self._spent(lambda: self._keep_losses(values))
 
@@ -266,30 +248,25 @@ class StatisticsLogger(Instrument):
         self._sites.paused = True
 
     def resume(self, training: bool) -> None:
-        """Count again, after the last of the phases."""
         self._phases -= 1
         self._sites.paused = self._phases > 0
 
     def release(self, closing: bool) -> None:
-        """Let go of the model; files are written also without a hub."""
+        """Detach from the model; files are written also without a hub."""
         if closing or self._keep_rows is None:
             self._leave()
 
     @property
     def watches(self) -> bool:
-        """Whether anything is logged."""
         return bool(self.intervals)
 
     def settings(self) -> Mapping[str, Any]:
-        """Return every how many steps each is logged, 0 where it is not."""
         return {"every": {stat: getattr(self.intervals, stat) for stat in self._stats}}
 
     def schema(self) -> Mapping[str, Any]:
-        """Return the JSON Schema of the intervals."""
         return Intervals.schema(self._stats)
 
     def check(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the interval of each statistic that can be logged."""
         asked = Intervals.of_settings(settings, self._stats)
         return {"every": {stat: getattr(asked, stat) for stat in self._stats}}
 
@@ -305,26 +282,21 @@ class StatisticsLogger(Instrument):
             self._announce()
 
     def describe(self, announce: Announce) -> None:
-        """Announce what is logged."""
         if not self._closed and self.intervals:
             announce["statistics"] = cast(Statistics, self.intervals.to_message())
 
     def report(self, status: Status) -> None:
-        """Say how many passes were left out, unless the tensor tracer saw more of them; what is logged is
-        announced.
-        """
+        """Report how many passes were left out, unless the tensor tracer saw more of them."""
         if self.left_out_passes:
             status["left_out_passes"] = max(self.left_out_passes, status.get("left_out_passes", 0))
 
     def received(self, rank: int, meta: dict[str, Any], payload: memoryview) -> None:
-        """Take what another process has of a step."""
         if self._collector is not None:
             self._collector.received(rank, meta, payload)
 
     def undelivered(self) -> None:
-        """Tell names anew."""
         if self._collector is not None:
-            self._collector.tell_anew()
+            self._collector.resend_names()
 
     def superseded(self) -> None:
         """Take nothing more: other processes' parts go to another logger."""
@@ -419,7 +391,7 @@ class StatisticsLogger(Instrument):
             return -1
 
     def _spent(self, call: Callable[[], Any]) -> None:
-        """Call something of ours on the step path: it costs no more than its time, which is counted."""
+        """Call something of ours on the step path: count its time, report its error, raise nothing."""
         started = _clock()
         try:
             call()
@@ -449,9 +421,7 @@ def _of_gradients(intervals: Intervals) -> bool:
 
 
 def _state(optimizers: Sequence[Optimizer], parameter: nn.Parameter, stat: str) -> Tensor | None:
-    """Return what an optimizer keeps of a parameter; None before its first step, and where it keeps no such
-    thing.
-    """
+    """Return an optimizer's state of a parameter; None before its first step, and where there is none."""
     for optimizer in optimizers:
         # Asked for by index, a state that is not there yet would be made.
         kept = optimizer.state.get(parameter)
@@ -462,7 +432,8 @@ def _state(optimizers: Sequence[Optimizer], parameter: nn.Parameter, stat: str) 
 
 
 def _direction(optimizers: Sequence[Optimizer], point: ParamPoint) -> Tensor | None:
-    """Return how far a gradient has the signs of the optimizer's mean, ``[1]``: from 0 (none) to 1 (all);
+    """Return the share of a gradient's signs that are those of the optimizer's mean, ``[1]``.
+
     None before the first step.
     """
     gradient, mean = point.gradient(), _state(optimizers, point.parameter, "exp_avg")

@@ -1,4 +1,4 @@
-"""The one entrance: tensors in, their moments out."""
+"""The entrance: tensors in, their moments out."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CHUNK_ELSEWHERE = 1 << 24
 
 # Measuring with torch's own operations: every device, no compiler, several passes over memory.
 def measure_plainly(tensor: Tensor, eps: float = NEAR_ZERO) -> Tensor:
-    """Return one row of :data:`~megalens.protocol.MOMENT_COLUMNS`, float64 ``[11]`` on the tensor's device."""
+    """Return one row of :data:`~megalens.protocol.MOMENT_COLUMNS`, float64 ``[11]``, on the device."""
     flat = tensor.detach().reshape(-1)
     chunk = _CHUNK.get(tensor.device.type, _CHUNK_ELSEWHERE)
     if flat.numel() <= chunk:
@@ -107,16 +107,7 @@ def measure_natively(
     """Return what :func:`measure` does, or None where the kernel for CPUs cannot read every one of these.
 
     It can read those of nearly every model on a CPU, and a training step waits for it: so no tensor is asked
-    more than the kernel has to know.
-
-    Parameters
-    ----------
-    tensors : sequence of Tensor
-        As for :func:`measure`.
-    out : Tensor, optional
-        Where the rows are written: float64, ``[n, 11]``, contiguous, on the CPU.
-    threads, eps
-        As for :func:`measure`.
+    more than the kernel has to know. ``out`` is float64 ``[n, 11]``, contiguous, on the CPU.
     """
     kernel = library.load()
     if isinstance(kernel, str):
@@ -131,9 +122,7 @@ def measure_natively(
 
 
 def measure_each(data: Tensor, eps: float = NEAR_ZERO) -> Tensor:
-    """Return what :func:`measure` does of ``data[0]``, ``data[1]`` and so on, in the calling thread: many
-    small tensors that lie alike.
-    """
+    """Return :func:`measure` of ``data[0]``, ``data[1]`` and so on, in the calling thread: small tensors."""
     kernel = library.load()
     first = None if isinstance(kernel, str) or not len(data) else kernel.describe(data[0])
     if isinstance(kernel, str) or first is None:
@@ -144,9 +133,7 @@ def measure_each(data: Tensor, eps: float = NEAR_ZERO) -> Tensor:
 
 
 def kernel_name(device: torch.device | str = "cpu") -> str:
-    """Return what measures on a device: ``native (AVX-512)``, ``native (AVX2)`` or ``native (portable)`` on
-    the CPU, ``triton`` on a GPU, else ``plain``.
-    """
+    """Return ``native (AVX-512 | AVX2 | portable)``, ``triton`` or ``plain``: what measures on a device."""
     kind = torch.device(device).type
     kernel = library.load() if kind == "cpu" else gpu.load() if kind == "cuda" else ""
     return "plain" if isinstance(kernel, str) else kernel.name

@@ -17,7 +17,7 @@ def merge_rows(rows: Tensor) -> Tensor:
     """Merge passes over the same tensors, exactly as if all their values had been measured at once.
 
     The twin of :func:`megalens.protocol.merge_moments` (Pébay 2008, SAND2008-6212, equations 3.1 for many
-    sets at once) on the device, without a word to the host.
+    sets at once), without a transfer to the host. Raises ``TracerError`` for another shape or type.
 
     Parameters
     ----------
@@ -29,11 +29,6 @@ def merge_rows(rows: Tensor) -> Tensor:
     Tensor
         float64, ``[n, 11]``, on the same device. Where all k rows have count 0: count 0, moments 0, NaN for
         mean, min and max.
-
-    Raises
-    ------
-    TracerError
-        When ``rows`` is of another shape or type.
     """
     if rows.dim() != 3 or rows.shape[-1] != COLUMNS or rows.dtype != torch.float64:
         raise TracerError(
@@ -71,8 +66,7 @@ def merge_rows(rows: Tensor) -> Tensor:
 
 
 def merge_pieces(rows: np.ndarray) -> np.ndarray:
-    """Merge what was found of pieces of tensors, on the host; exactly as :func:`merge_rows`, and many times
-    as fast where there is the native library.
+    """Merge what was found of pieces of tensors, on the host; as exact as :func:`merge_rows`, and faster.
 
     Parameters
     ----------
@@ -82,7 +76,7 @@ def merge_pieces(rows: np.ndarray) -> np.ndarray:
     Returns
     -------
     numpy.ndarray
-        float64 ``[n, 11]``. Where nothing is known of a piece (its count is NaN), the first one's row.
+        float64 ``[n, 11]``. Where a piece is unknown (its count is NaN), the first one's row.
     """
     native = library.load()
     if not isinstance(native, str):

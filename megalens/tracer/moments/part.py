@@ -1,6 +1,4 @@
-"""What one process measured of one step, on its way from the training thread to the producer thread, and the
-names that its rows refer to by number.
-"""
+"""What one process measured of one step, and the names that its rows refer to by number."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ...protocol import MOMENT_COLUMNS, MOMENT_POWERS, Readings, merge_moments
-from ..place import to_host
+from ..coordinates import to_host
 
 __all__ = ["Figures", "MeasuredRows", "MeasuredStep", "NameList", "Scale"]
 
@@ -25,13 +23,7 @@ Scale = float | Tensor
 
 
 class NameList:
-    """Names in the order in which they came; they are only ever added.
-
-    Parameters
-    ----------
-    stage : int
-        Pipeline stage of this process; -1 where there are none.
-    """
+    """Names in the order in which they came; they are only ever added. ``stage`` is -1 without a pipeline."""
 
     def __init__(self, stage: int = -1) -> None:
         self.stage = stage
@@ -52,15 +44,13 @@ class NameList:
         return at
 
     def note(self, at: int, dtype: str) -> None:
-        """Note of what type of number the tensor of an index is; asked for every measured tensor, and new
-        only once for most.
-        """
+        """Note the type of number of a tensor; called at every measurement, and seldom new."""
         if self._dtypes.get(at) != dtype:
             self._dtypes[at] = dtype
             self._noted.append((at, dtype))
 
     def noted(self, first: int = 0) -> list[tuple[int, str]]:
-        """Return what was noted from the entry ``first`` on: indices, and types such as ``bfloat16``."""
+        """Return the entries from ``first`` on: indices, and types such as ``bfloat16``."""
         return self._noted[first:]
 
     def readings(self, figures: Figures, rank: int) -> Readings:
@@ -77,7 +67,6 @@ class NameList:
         )
 
     def since(self, first: int) -> list[str]:
-        """Return the names from the index ``first`` on."""
         return self._names[first:]
 
 
@@ -87,21 +76,15 @@ class Figures:
 
     Attributes
     ----------
-    stat : str
-        Which statistic.
     ids : ndarray
         int32 ``[n]``, indices in the process's list of names, each once.
     rows : ndarray
         float64 ``[n, k]``, the columns of :data:`~megalens.protocol.MOMENT_COLUMNS`.
-    gradient_stage : str
-        As in the stream.
-    loss_scale : float
-        As in the stream.
     counted : bool
         False for what is judged and enters nothing else, such as replicas of values that another process
         counts.
     micro_batch : int
-        After which micro-batch it was measured; -1: of the whole step.
+        After which micro-batch it was measured; -1: of the complete step.
     """
 
     stat: str
@@ -119,22 +102,14 @@ class MeasuredRows:
 
     Attributes
     ----------
-    stat : str
-        Which statistic.
     ids : list of int
-        Place of each row in the process's list of names.
+        Index of each row in the process's list of names.
     rows : list of Tensor
-        rows of :func:`~megalens.tracer.moments.measure` each, on the device.
-    gradient_stage : str
-        As in the stream.
-    scale : float or Tensor
-        Loss scale.
+        Rows of :func:`~megalens.tracer.moments.measure` each, on the device.
     divide : bool
         Whether the scale is still in the values.
     refused : Tensor, optional
         Not 0 when the step was skipped, and these rows with it.
-    counted, micro_batch
-        As of :class:`Figures`.
     """
 
     stat: str
@@ -148,7 +123,6 @@ class MeasuredRows:
     micro_batch: int = -1
 
     def add(self, ids: Sequence[int], rows: Tensor) -> None:
-        """Add measured rows."""
         self.ids += ids
         self.rows.append(rows)
 
@@ -159,8 +133,8 @@ class MeasuredRows:
             devices = {rows.device for rows in self.rows}
             if len(devices) > 1:
                 # Models spread over devices by hand: rare, and the rows are few. Copies, as below.
-                whole = [to_host(rows) if rows.is_cuda else rows.clone() for rows in self.rows]
-                self.rows, waits = whole, True
+                copies = [to_host(rows) if rows.is_cuda else rows.clone() for rows in self.rows]
+                self.rows, waits = copies, True
             else:
                 # A copy in any case: whoever measured may write the next step's rows where these are.
                 rows = torch.cat(self.rows)
@@ -173,9 +147,7 @@ class MeasuredRows:
         return waits
 
     def figures(self) -> Figures | None:
-        """Return the merged moments, once all is on the host; None where the step was skipped or there is
-        nothing.
-        """
+        """Return the merged moments of rows on the host; None where the step was skipped or has none."""
         if not self.rows or (self.refused is not None and float(self.refused)):
             return None
         arrays = [(rows if rows.is_cpu else rows.cpu()).numpy() for rows in self.rows]
@@ -196,7 +168,7 @@ class MeasuredRows:
 
 @lru_cache(maxsize=64)
 def _array(ids: tuple[int, ...]) -> tuple[NDArray[np.int32], bool]:
-    """Return ids as an array, and whether each is there once. The same ones in step after step are one array."""
+    """Return ids as an array, and whether each is there once; cached, as steps repeat them."""
     array = np.array(ids, np.int32)
     array.flags.writeable = False
     return array, len(set(ids)) == len(ids)
@@ -208,14 +180,10 @@ class MeasuredStep:
 
     Attributes
     ----------
-    step : int
-        Its number.
     samples : int
-        Samples consumed up to and with it; -1 where nobody said.
-    parts : list of MeasuredRows
-        One for each statistic.
+        Samples consumed up to and with it; -1 where unknown.
     ready : Any
-        A device event after which the copies are there; None where nothing has to be waited for.
+        A device event after which the copies are complete; None where nothing has to be waited for.
     """
 
     step: int

@@ -1,6 +1,4 @@
-"""What an adapter tells the statistics logger of a model: which tensors there are, what they are called, and
-which of them this process counts.
-"""
+"""What an adapter says to the statistics logger: tensors, their names, and which are counted here."""
 
 from __future__ import annotations
 
@@ -10,7 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ..graph_probes import WHOLE
+from ..graph_probes import ALL_ITEMS
 
 __all__ = ["BeforeReduction", "FeaturePoint", "MomentPoints", "ParamPoint", "ResidualPoint", "SitePoint"]
 
@@ -52,15 +50,13 @@ class SitePoint:
     ----------
     name : str
         Canonical name of the module; the tensors are ``<name>/input0`` and ``<name>/output0``.
-    module : torch.nn.Module
-        The module.
     counts_input, counts_output : bool
         Whether this process counts that end. Data- and context-parallel processes each count their own; of
         tensor-parallel ones each where the end is cut over them, else the first; None of both is no site.
     logs_input, logs_output : bool
         Whether that end is measured at all (logits are not).
     logs_input_gradient, logs_output_gradient : bool or None
-        The same for the gradient there, where it differs; None: as above. An end may be whole while its
+        The same for the gradient there, where it differs; None: as above. An end may be complete while its
         gradient is a part of a sum over processes, and the other way round: what is such a part is not
         measured.
     """
@@ -77,18 +73,9 @@ class SitePoint:
 
 @dataclass(frozen=True)
 class ResidualPoint:
-    """The residual stream at one end of a layer.
+    """The residual stream at one ``end`` (``input`` or ``output``) of a layer.
 
-    Attributes
-    ----------
-    name : str
-        Canonical, such as ``decoder/input0`` or ``decoder.layers.3/output0``.
-    module : torch.nn.Module
-        The layer.
-    end : str
-        ``input`` or ``output``.
-    counted : bool
-        As for a site.
+    Its canonical name is such as ``decoder/input0`` or ``decoder.layers.3/output0``.
     """
 
     name: str
@@ -101,17 +88,8 @@ class ResidualPoint:
 class FeaturePoint:
     """Numbers made of what a module gives, or of a parameter.
 
-    Attributes
-    ----------
-    stat, name : str
-        Statistic and canonical name.
-    source : torch.nn.Module or callable
-        The module, or what gives the parameter.
-    of : callable
-        Makes the tensor that is measured of the module's output or of the parameter, without a graph; None
-        where there is nothing this time.
-    counted : bool
-        As for a site.
+    ``source`` is the module, or what gives the parameter. ``of`` makes the tensor that is measured of the
+    module's output or of the parameter, without a graph; None where there is nothing this time.
     """
 
     stat: str
@@ -183,4 +161,4 @@ class MomentPoints:
         yield from ((point.module, point.end, 0) for point in self.residuals)
         for feature in self.features:
             if isinstance(feature.source, nn.Module):
-                yield feature.source, "output", WHOLE
+                yield feature.source, "output", ALL_ITEMS

@@ -1,6 +1,4 @@
-"""Perturbations: faults put into weights and activations on purpose, while the training goes on.
-docs/perturbations.md says what each does.
-"""
+"""Perturbations: faults put into weights and activations on purpose; see docs/perturbations.md."""
 
 from ...protocol import perturb_from_disturbance
 from .hooks import IClock, Installed, install_perturbations

@@ -1,6 +1,4 @@
-"""What each kind of perturbation does to a tensor, with random numbers of its own. Never in place,
-differentiable, and without a synchronisation.
-"""
+"""What each kind of perturbation does to a tensor: never in place, differentiable, without a sync."""
 
 from __future__ import annotations
 
@@ -37,18 +35,8 @@ def is_sharded(tensor: Any) -> bool:
 def on_own_piece(tensor: Any, change: Callable[[Tensor, tuple[int, ...]], Tensor]) -> Any:
     """Return a DTensor whose piece in this process is changed.
 
-    Parameters
-    ----------
-    tensor : DTensor
-        What to change.
-    change : callable
-        Is given this process's piece and the piece's coordinates, which are empty where every process holds
-        all of the tensor.
-
-    Raises
-    ------
-    TypeError
-        When the pieces are parts of a sum: their sum is not there yet.
+    ``change`` takes the piece and its coordinates, which are empty where every process has all of the tensor.
+    Raises ``TypeError`` when the pieces are parts of a sum, which is not complete yet.
     """
     if any(placement.is_partial() for placement in tensor.placements):
         raise TypeError("its sum over the processes is not there yet")
@@ -66,9 +54,7 @@ def on_own_piece(tensor: Any, change: Callable[[Tensor, tuple[int, ...]], Tensor
 
 
 def own_features(tensor: Any, vector: Tensor) -> Tensor:
-    """Return what of ``vector`` ``[features]`` belongs to this process's piece of a DTensor ``[...,
-    features]``; nothing is sent.
-    """
+    """Return the part of ``vector`` ``[features]`` for this process's piece of a DTensor; sends nothing."""
     home = sys.modules["torch.distributed.tensor"]
     last = tensor.ndim - 1
     cut = [each if each.is_shard(last) else home.Replicate() for each in tensor.placements]
@@ -84,15 +70,9 @@ def own_features(tensor: Any, vector: Tensor) -> Tensor:
 
 # Random numbers that belong to one tensor of one micro-batch, and to nothing else.
 class RandomValues:
-    """Draws for one tensor. The same key gives the same numbers; the global random state is neither read nor
-    changed.
+    """Random numbers of the shape and on the device of ``like``, determined by ``key``.
 
-    Parameters
-    ----------
-    key : tuple
-        Whatever the numbers depend on, made of integers and texts.
-    like : torch.Tensor
-        What they are drawn for: its shape and device.
+    The global random state is neither read nor changed.
     """
 
     def __init__(self, key: tuple[object, ...], like: Tensor) -> None:
@@ -111,11 +91,10 @@ class RandomValues:
         return self._empty(self._dtype).normal_(generator=self._generator)
 
     def uniform(self, low: float, high: float) -> Tensor:
-        """Return numbers from ``low`` to ``high``."""
         return self._empty(self._dtype).uniform_(low, high, generator=self._generator)
 
     def whole(self, below: int, dtype: torch.dtype) -> Tensor:
-        """Return whole numbers from 0 to ``below`` - 1."""
+        """Return integers from 0 to ``below`` - 1."""
         return self._empty(dtype).random_(0, below, generator=self._generator)
 
     def chosen(self, rate: float) -> Tensor:
@@ -135,25 +114,10 @@ class RandomValues:
 
 
 def perturbed(x: Tensor, kind: Perturbation, key: tuple[object, ...], vector: Tensor | None = None) -> Tensor:
-    """Return ``x`` perturbed.
+    """Return a plain floating point tensor perturbed. NaN and infinity stay as they are, bit by bit.
 
-    NaN and infinity stay as they are in every kind, bit by bit.
-
-    Parameters
-    ----------
-    x : torch.Tensor
-        A plain tensor of floating point numbers.
-    kind : Perturbation
-        What to do.
-    key : tuple
-        What the random numbers depend on.
-    vector : torch.Tensor, optional
-        What :class:`AddVector` adds to each position, ``[features]``, with its coefficient.
-
-    Raises
-    ------
-    TypeError, ValueError
-        When this tensor cannot be perturbed so.
+    ``key`` determines the random numbers. ``vector`` ``[features]`` is what :class:`AddVector` adds to each
+    position, with its coefficient. Raises ``TypeError`` or ``ValueError`` when it cannot be done to ``x``.
     """
     if x.dtype not in FLOATS or x.layout is not torch.strided:
         raise TypeError(f"a {x.layout} tensor of {x.dtype} cannot be perturbed")

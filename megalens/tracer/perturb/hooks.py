@@ -1,4 +1,4 @@
-"""The hooks that perturb a module, put on while a perturbation is armed and taken off again."""
+"""The hooks that perturb a module while a perturbation is armed."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils import checkpoint
 
+from ..coordinates import RankCoordinates
 from ..graph_probes import changes_of
 from ..own_hooks import Added, OwnHook, hook_after, hooks_of
-from ..place import Place
 from ..points import ModelPoints
 from .arithmetic import is_sharded, on_own_piece, own_features, perturbed
 from .plan import (
@@ -35,10 +35,7 @@ _MOST_REASONS = 20
 class Installed:
     """Perturbations that are on. Calling it takes them off, and leaves the model as it was; safe twice.
 
-    Attributes
-    ----------
-    hooks : list of PerturbHook
-        One for each perturbed module; none once it is off.
+    ``hooks`` has one for each perturbed module; none once it is off.
     """
 
     def __init__(self) -> None:
@@ -47,7 +44,6 @@ class Installed:
         self._last_step: int | None = None
 
     def __call__(self) -> None:
-        """Take every hook off."""
         self._calls, self._errors, self._last_step = self.calls, self.errors, self.last_step
         hooks, self.hooks = self.hooks, []
         for hook in hooks:
@@ -70,9 +66,7 @@ class Installed:
         return max((step for step in steps if step is not None), default=None)
 
     def unfired(self) -> list[str]:
-        """Return the names of the places that have not been reached yet, such as those that a compiled model
-        passes by.
-        """
+        """Return the names of hooks not reached yet, such as those that a compiled model passes by."""
         return [hook.label for hook in self.hooks if hook.calls + hook.errors == 0]
 
 
@@ -82,22 +76,6 @@ def install_perturbations(
     """Put a plan's hooks on the model. Where it perturbs nothing in this process, there are none.
 
     Never raises: what goes wrong is warned of, and then no hook stays.
-
-    Parameters
-    ----------
-    points : ModelPoints
-        The model that the plan was made for.
-    plan : PerturbPlan
-        What to do.
-    clock : IClock
-        Where the training is.
-    warn : callable
-        Takes a sentence for the user; never raises and never waits.
-
-    Returns
-    -------
-    Installed
-        Call it to take them off.
     """
     installed = Installed()
     said: set[str] = set()
@@ -140,14 +118,12 @@ def _hooks(
             piece = piece_of_output(points, site.name, layer)
             vector = None if site.vectors is None else site.vectors[layer]
             yield OutputHook(
-                module, site, label, key, clock, warn, piece=piece, vector=vector, place=points.place
+                module, site, label, key, clock, warn, piece=piece, vector=vector, coords=points.place
             )
 
 
 def _modules(points: ModelPoints, site: SitePlan) -> list[tuple[int, int, nn.Module]]:
-    """Give layer, number in the layer and module. A module that several layers share is perturbed once a
-    call.
-    """
+    """Give layer, number in it and module; one that several layers share is perturbed once a call."""
     found: dict[Any, tuple[int, int, nn.Module]] = {}
     for layer in site.layers:
         for number, module in enumerate(points.sites[site.name].layers[layer]):
@@ -163,24 +139,20 @@ def _label(points: ModelPoints, site: SitePlan, layer: int, module: nn.Module) -
 
 
 class IClock(Protocol):
-    """Where the training is, read at each call. While a backward pass recomputes activations, ``micro_batch``
-    is the one that is recomputed.
+    """Where the training is, read at each call.
+
+    While a backward pass recomputes activations, ``micro_batch`` is the one that is recomputed. In a phase
+    other than ``train``, ``eval`` and ``generate`` nothing is perturbed.
     """
 
     @property
-    def step(self) -> int:
-        """The training step, counted from 1."""
-        ...
+    def step(self) -> int: ...
 
     @property
-    def phase(self) -> str:
-        """``train``, ``eval`` or ``generate``; in anything else nothing is perturbed."""
-        ...
+    def phase(self) -> str: ...
 
     @property
-    def micro_batch(self) -> int:
-        """The micro-batch in the step or phase, counted from 0."""
-        ...
+    def micro_batch(self) -> int: ...
 
 
 class PerturbHook:
@@ -188,18 +160,10 @@ class PerturbHook:
 
     Parameters
     ----------
-    module : torch.nn.Module
-        The module that is perturbed.
-    site : SitePlan
-        What is done, and in which phases.
-    label : str
-        What people are told it is.
     key : tuple
         What the random numbers depend on besides the time.
-    clock : IClock
-        The time.
     warn : callable
-        Takes a reason that may hold of many places, and a sentence for the user.
+        Takes a reason that may hold of many modules, and a sentence for the user.
 
     Attributes
     ----------
@@ -227,7 +191,6 @@ class PerturbHook:
         self._handles = self._register(module)
 
     def remove(self) -> None:
-        """Take the hooks off."""
         self._phases = ()
         for handle in self._handles:
             handle.remove()
@@ -241,7 +204,7 @@ class PerturbHook:
         return self._clock.phase in self._phases and not _is_compiling()
 
     def _change(self, tensor: Any) -> Any:
-        """Return the tensor perturbed, or as it is where it holds no floating point numbers or none at all."""
+        """Return the tensor perturbed, or as it is where it holds no floating point numbers."""
         if not tensor.is_floating_point() or not tensor.numel():
             return tensor
         clock = self._clock
@@ -264,7 +227,7 @@ class PerturbHook:
         return None
 
     def _failed(self, error: Exception) -> None:
-        """Count and say it; a fault of ours must not end a training step."""
+        """Count and report an error; a fault of ours must not end a training step."""
         if type(error).__module__ == checkpoint.__name__:
             # Non-reentrant checkpointing ends a recomputation by an exception where the last tensor is kept,
             # which may be in our arithmetic.
@@ -288,7 +251,6 @@ class WeightHook(PerturbHook):
     """
 
     def remove(self) -> None:
-        """Take the hooks off."""
         super().remove()
         _take_back(self._module)
 
@@ -326,11 +288,11 @@ class OutputHook(PerturbHook):
     Parameters
     ----------
     piece : callable
-        Gives of a tensor what tells apart the processes that hold different pieces of it.
+        Gives of a tensor what tells apart the processes that have different pieces of it.
     vector : torch.Tensor, optional
         What is added to each position, ``[features]``.
-    place : Place, optional
-        Which piece of the features this process holds, where they are cut.
+    coords : RankCoordinates, optional
+        Which piece of the features this process has, where they are cut.
     """
 
     def __init__(
@@ -343,13 +305,13 @@ class OutputHook(PerturbHook):
         warn: Callable[[str, str], None],
         piece: Callable[[Tensor], tuple[object, ...]],
         vector: Tensor | None = None,
-        place: Place | None = None,
+        coords: RankCoordinates | None = None,
     ) -> None:
-        self._piece, self._vector, self._place = piece, vector, place or Place()
+        self._piece, self._vector, self._coords = piece, vector, coords or RankCoordinates()
         super().__init__(module, site, label, key, clock, warn)
 
     def _register(self, module: nn.Module) -> list[Any]:
-        """Register one hook, in front of the tracer's and behind those of everybody else that are there.
+        """Register one hook, in front of the tracer's and behind all others that are there.
 
         What is traced is then what the model goes on with; and a framework's own hook, such as the one that
         sums a row-parallel output over its processes, is done. Hooks that trace are only ever added behind.
@@ -367,9 +329,7 @@ class OutputHook(PerturbHook):
         return [handle]
 
     def change(self, tensor: Tensor, *, recomputed: bool = False) -> Tensor:
-        """Return an output of compiled code perturbed. Where it is recomputed for its gradient, that is not
-        counted.
-        """
+        """Return an output of compiled code perturbed; a recomputation for its gradient is not counted."""
         calls = self.calls
         try:
             new: Tensor = self._change(tensor) if self._clock.phase in self._phases else tensor
@@ -406,9 +366,9 @@ class OutputHook(PerturbHook):
             self._vector = self._vector.to(local.device)
         if is_sharded(tensor):
             return own_features(tensor, self._vector)
-        size, place = local.shape[-1] if local.ndim else 1, self._place
-        if size * place.tp_size == len(self._vector) and self._piece(tensor):
-            return self._vector[size * place.tp : size * (place.tp + 1)]
+        size, coords = local.shape[-1] if local.ndim else 1, self._coords
+        if size * coords.tp_size == len(self._vector) and self._piece(tensor):
+            return self._vector[size * coords.tp : size * (coords.tp + 1)]
         return self._vector
 
 

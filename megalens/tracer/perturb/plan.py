@@ -1,6 +1,4 @@
-"""From a ``Perturb`` object to a plan that hooks can follow: where a module can be perturbed, and who draws
-the same numbers.
-"""
+"""From a ``Perturb`` object to a plan that hooks follow: which modules, and who draws the same numbers."""
 
 from __future__ import annotations
 
@@ -25,9 +23,9 @@ from ...protocol import (
     perturbation_infos,
 )
 from ...protocol.messages_generated import Perturb, PerturbSite, Phase, SiteInfo
+from ..coordinates import RankCoordinates
 from ..graph_probes import changes_of, compiled_in
 from ..own_hooks import hooks_of
-from ..place import Place
 from ..points import ModelPoints, Source
 from ..vectors import load_vectors
 from .arithmetic import FLOATS, is_sharded
@@ -60,23 +58,20 @@ SAME_TENSOR = {"calculation": "MLP2_mat_mul", "system": "HiddenStates"}
 
 
 # Which processes draw the same numbers: those that hold the same tensor, and no others.
-def replica_of_output(place: Place) -> tuple[object, ...]:
-    """Return what tells apart the processes that compute on different samples, or on different parts of a
-    sequence: both count as replicas.
-    """
-    return ("data", place.dp)
+def replica_of_output(coords: RankCoordinates) -> tuple[object, ...]:
+    """Return the key of processes with other samples or parts of a sequence: both count as replicas."""
+    return ("data", coords.dp)
 
 
 def piece_of_output(points: ModelPoints, site: str, layer: int) -> Callable[[Tensor], tuple[object, ...]]:
-    """Return a function of a site's tensor that tells apart the tensor-parallel processes where each holds
-    another piece of it.
+    """Return a function that gives the key of this process's piece of a site's tensor.
 
     The trace point of the same tensor knows whether it is cut, as under sequence parallelism.
     """
-    place = points.place
+    coords = points.place
     flag = points.flags.get(SAME_TENSOR[site])
     sources = flag.layers.get(layer, ()) if flag is not None else ()
-    if place.tp_size == 1 or not sources:
+    if coords.tp_size == 1 or not sources:
         return lambda tensor: ()
     source: Source = sources[0]
 
@@ -84,30 +79,29 @@ def piece_of_output(points: ModelPoints, site: str, layer: int) -> Callable[[Ten
         shards: Any = source.shards
         if callable(shards):
             shards = shards(tensor.detach().transpose(0, 1) if source.sequence_first else tensor.detach())
-        return () if shards == "none" else ("piece", place.tp)
+        return () if shards == "none" else ("piece", coords.tp)
 
     return piece
 
 
-def replica_of_weight(weight: Any, place: Place) -> tuple[object, ...]:
-    """Return what tells apart the processes that hold different pieces of a weight, by the marks that
-    Megatron-Core puts on it.
+def replica_of_weight(weight: Any, coords: RankCoordinates) -> tuple[object, ...]:
+    """Return the key of this process's piece of a weight, by the marks of Megatron-Core.
 
-    Data-parallel replicas hold the same weight and must perturb it alike. (A DTensor knows by itself how it
-    is cut.)
+    Data-parallel replicas have the same weight and must perturb it alike. (A DTensor knows how it is cut.)
     """
     cut: tuple[object, ...] = ()
-    if place.tp_size > 1 and getattr(weight, "tensor_model_parallel", False):
-        cut += ("piece", place.tp)
-    if place.ep_size > 1 and getattr(weight, "allreduce", True) is False:
+    if coords.tp_size > 1 and getattr(weight, "tensor_model_parallel", False):
+        cut += ("piece", coords.tp)
+    if coords.ep_size > 1 and getattr(weight, "allreduce", True) is False:
         # Expert-parallel groups are made of neighbouring data-parallel replicas.
-        cut += ("experts", place.dp % place.ep_size)
+        cut += ("experts", coords.dp % coords.ep_size)
     return cut
 
 
 def owner_of_weight(points: ModelPoints) -> Callable[[nn.Module], tuple[int, int] | None]:
-    """Return a function that gives layer and number of the first module that holds the same weight: what is
-    stored once is perturbed alike wherever it is used.
+    """Return a function that gives layer and number of the first module with the same weight.
+
+    What is stored once is perturbed alike wherever it is used.
     """
     owners: dict[int, tuple[int, int]] = {}
     for layer in sorted(points.sites["weight"].layers):
@@ -118,15 +112,7 @@ def owner_of_weight(points: ModelPoints) -> Callable[[nn.Module], tuple[int, int
 
 # Why a module cannot be perturbed, found before the training is touched.
 def refused_layers(points: ModelPoints, site: str) -> dict[int, str]:
-    """Return the layers of a site that cannot be perturbed, each with the reason, which names the module.
-
-    Parameters
-    ----------
-    points : ModelPoints
-        The model.
-    site : str
-        ``weight``, ``calculation`` or ``system``.
-    """
+    """Return the layers of a site that cannot be perturbed, each with a reason that names the module."""
     names = {module: name for root in points.roots for name, module in root.named_modules()}
     compiled = {inner for module in compiled_in(points.roots) for inner in module.modules()}
     # A function that calls the model is compiled, or so it may be.
@@ -187,9 +173,7 @@ def _is_flat(module: nn.Module) -> bool:
 
 # Where perturbations can be done, as viewers are told.
 def site_infos(points: ModelPoints) -> list[SiteInfo]:
-    """Return the ``SiteInfo`` list of ``announce``: every site, with the layers of this process where it is
-    available, or with the reason why it is not.
-    """
+    """Return the ``SiteInfo`` list of ``announce``: every site with its layers here, or with a reason."""
     infos: list[SiteInfo] = []
     for name, title in SITES.items():
         here = points.sites.get(name)
@@ -210,18 +194,12 @@ def site_infos(points: ModelPoints) -> list[SiteInfo]:
 
 @dataclass(frozen=True, eq=False)
 class SitePlan:
-    """What is done at one site.
+    """What is done at one site (``weight``, ``calculation`` or ``system``).
 
     Attributes
     ----------
-    name : str
-        ``weight``, ``calculation`` or ``system``.
-    kind : Perturbation
-        What is done to each tensor.
     layers : tuple of int
         Layers of this process that it is done in; none when all that were asked for are in other processes.
-    phases : tuple of str
-        When.
     vectors : torch.Tensor or None
         What is added in each of the model's layers, ``[layers, features]``, with its coefficient.
     """
@@ -251,18 +229,14 @@ class PerturbPlan:
 def perturb_plan(
     setting: Perturb, points: ModelPoints, folders: Sequence[Path] = (), phase: Phase = "train"
 ) -> PerturbPlan:
-    """Return the plan that a ``Perturb`` object means. All of it can be done, or an error is raised and
-    nothing has changed.
+    """Return the plan that a ``Perturb`` object means: all of it can be done, or an error is raised.
 
-    In a pipeline a process knows its own layers only: of the others it believes that they are there, and the
-    process that holds them checks.
+    In a pipeline a process knows its own layers only; those of others are checked there.
 
     Parameters
     ----------
     setting : mapping
         A ``Perturb`` object that fits its schema.
-    points : ModelPoints
-        The model, with its sites.
     folders : sequence of Path
         Folders in which vector files may lie.
     phase : str

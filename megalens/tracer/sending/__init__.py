@@ -1,3 +1,1 @@
-"""The way from the training thread to the hub: a thread that the step never waits for, its connection, and
-the other processes of the job.
-"""
+"""From the training thread to the hub: the producer thread, its connection, and the job's other processes."""

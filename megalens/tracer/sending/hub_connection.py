@@ -1,4 +1,4 @@
-"""The producer thread's way to its hub: opened, lost, opened again; and the frames that go over it."""
+"""The producer thread's connection to its hub, reopened when it is lost, and the frames that go over it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from ...protocol import ProtocolError, Stream, encode_message, frame_pieces
 from ...protocol.messages_generated import Hello, Message, Peer
-from ..errors import said
+from ..errors import describe_error
 from ..health import ProducerHealth
 from .hub_link import HubLink, HubLinkLost
 from .hub_process import HubAddress, HubProcess
@@ -28,9 +28,7 @@ which the hub's status tells.
 
 
 class RecentSteps:
-    """Steps with the time at which they were sent, for a short while; and what is to be said of them once the
-    hub is back.
-    """
+    """The steps sent in the last seconds, and the warning about them once the hub is back."""
 
     def __init__(self) -> None:
         self._sent: deque[tuple[float, int]] = deque()
@@ -46,21 +44,14 @@ class RecentSteps:
             self._sent.popleft()
 
     def hub_gone(self, step: int) -> None:
-        """Note that the hub cannot be reached at ``step``, with what it had not written. Noted already, it
-        stays.
-        """
+        """Note, the first time, that the hub was lost at ``step`` with what it had not written."""
         if self._unwritten is None:
             self._unwritten = min((sent for _, sent in self._sent), default=step)
 
     def hub_is_back(self, step: int, *, anew: bool) -> str | None:
-        """Return what to tell the user once a hub is there again at ``step``; None when none had gone.
+        """Return the warning once a hub is there again at ``step``; None when none had gone.
 
-        Parameters
-        ----------
-        step : int
-            The newest step.
-        anew : bool
-            Whether it is another one, with a recording of its own.
+        ``anew`` says that it is another hub, with a recording of its own.
         """
         if self._unwritten is None:
             return None
@@ -79,12 +70,9 @@ class RecentSteps:
 
 # Frames that were made before anybody said where the hub is.
 class EarlyFrames:
-    """Keeps frames, as many as fit, until they are taken; then there are no early ones any more.
+    """Frames that were made before the hub was known, as many as fit, until they are taken.
 
-    Parameters
-    ----------
-    waits : bool
-        Whether somebody will say where the hub is.
+    ``waits`` says whether a hub will become known.
     """
 
     def __init__(self, waits: bool) -> None:
@@ -93,7 +81,7 @@ class EarlyFrames:
 
     @property
     def has_space(self) -> bool:
-        """Whether another frame is kept."""
+        """Whether another frame is stored."""
         return self._frames is not None and self._nbytes < _BYTES
 
     @property
@@ -102,42 +90,37 @@ class EarlyFrames:
         return bool(self._frames)
 
     def keep(self, frame: bytes) -> None:
-        """Keep a frame, where there is room."""
+        """Store a frame, where there is space."""
         if self._frames is not None:
             self._frames.append(frame)
             self._nbytes += len(frame)
 
     def take(self) -> Iterator[bytes]:
-        """Give what was kept, in order, and keep nothing more."""
+        """Give the stored frames in order, and store no more."""
         frames, self._frames = self._frames or [], None
         yield from frames
 
 
 class HubConnection:
-    """A connection that comes back: to the same hub as long as that may be there, to our own hub started anew
-    once.
+    """A connection that reopens: to the same hub while that may be there, to our own hub restarted once.
 
     Parameters
     ----------
     address : HubAddress or None
-        The hub to begin with; None until :meth:`move` says where it is.
+        The hub to begin with; None until :meth:`move` names it.
     process : HubProcess or None
-        Ours to start again once, when it is our own hub.
-    peer : dict
-        The ``Peer`` object of ``join``.
-    health : ProducerHealth
-        Takes sentences for the user, and knows the step.
+        Our own hub, to be restarted once.
     hubless : bool
-        Whether no hub will ever be said.
+        Whether there will never be a hub.
     received : callable
         Takes, in a thread of the link's own, the link with each control message, or with None once it is
         gone.
     came, went : callable
-        Told when a hub is connected, with its ``hello``, and when it is no more.
+        Called when a hub is connected, with its ``hello``, and when it is no more.
     moved : callable
-        Takes the address of a hub that was started anew.
+        Takes the address of a restarted hub.
     given_up : callable
-        Told when there is nobody left to send to.
+        Called when no hub is left to send to.
     """
 
     def __init__(
@@ -174,7 +157,6 @@ class HubConnection:
 
     @property
     def pid(self) -> int | None:
-        """Process of our own hub."""
         return None if self._process is None else self._process.pid
 
     @property
@@ -183,7 +165,7 @@ class HubConnection:
         return None if self._address is None else self._address.record
 
     def last(self) -> None:
-        """Plan nothing more for the case that the connection is lost: the training is at its end."""
+        """Plan no reconnection any more: the training is at its end."""
         self._last = True
 
     def abort(self) -> None:
@@ -208,11 +190,11 @@ class HubConnection:
 
     @property
     def awaited(self) -> bool:
-        """Whether frames wait for somebody to say where the hub is."""
+        """Whether frames wait for the hub to become known."""
         return self._early.kept and self._link is None and not self._over
 
     def move(self, address: HubAddress) -> None:
-        """Use the hub that is there from the next try on, which is due at once."""
+        """Use another hub from the next try on, which is due at once."""
         self._address, self._retry_at = address, 0.0
 
     def open(self) -> None:
@@ -223,7 +205,7 @@ class HubConnection:
         try:
             link = HubLink(self._address, self._peer, self._received)
         except Exception as error:  # HubLinkLost, and whatever a library makes of an answer that is none.
-            self.lost(str(error) if isinstance(error, HubLinkLost) else said(error))
+            self.lost(str(error) if isinstance(error, HubLinkLost) else describe_error(error))
             return
         self._link = link
         self._came_at = time.monotonic()
@@ -234,11 +216,11 @@ class HubConnection:
         self._run = run
 
     def is_current(self, link: HubLink) -> bool:
-        """Return whether this is the connection that there is, and not one that was lost."""
+        """Return whether this is the current connection, and not one that was lost."""
         return link is self._link
 
     def send_early(self) -> None:
-        """Send what was made before anybody said where the hub is."""
+        """Send the frames that were made before the hub was known."""
         for frame in self._early.take():
             if not self.send(frame):
                 break
@@ -250,8 +232,7 @@ class HubConnection:
     def send_made(
         self, step: int, make: Callable[[int], Sequence[bytes | memoryview]], first: int | None = None
     ) -> int:
-        """Send the frame whose pieces ``make`` gives for a sequence number, and return its size; 0 when there
-        is no hub to take it.
+        """Send the frame that ``make`` gives for a sequence number; return its size, 0 without a hub.
 
         Its steps, from ``first`` (its only one when absent) to ``step``, are those whose rows a hub that dies
         may not have written.
@@ -292,9 +273,7 @@ class HubConnection:
         return True
 
     def lost(self, why: str) -> None:
-        """Decide what comes after a broken connection: the same hub again, our own hub started anew once, or
-        none.
-        """
+        """Decide what follows a broken connection: the same hub, our own hub restarted once, or none."""
         if self._link is not None and time.monotonic() - self._came_at >= _STAYED_SECONDS:
             # One that says hello and leaves, again and again, is asked ever more rarely.
             self._tries = 0
@@ -326,13 +305,12 @@ class HubConnection:
         self._retry_at = 0.0
 
     def give_up(self, text: str) -> None:
-        """Say why there is nobody left to send to, and open no connection any more."""
+        """Report why no hub is left to send to, and open no connection any more."""
         self._health.warn(text)
         self._over = True
         self._given_up()
 
     def close(self) -> None:
-        """End the connection in order."""
         link, self._link = self._link, None
         if link is not None:
             link.close()

@@ -44,20 +44,8 @@ class HubLinkLost(ConnectionError):
 class HubLink:
     """A connection that has joined as a producer.
 
-    Parameters
-    ----------
-    address : HubAddress
-        Where the hub is.
-    peer : dict
-        The ``Peer`` object of ``join``.
-    received : callable
-        Called in a thread of the link's own with each control message, and once with None when the connection
-        is gone.
-
-    Raises
-    ------
-    HubLinkLost
-        When the hub cannot be reached or refuses.
+    ``received`` is called in a thread of the link's own with each control message, and once with None when
+    the connection is gone. Raises :class:`HubLinkLost` when the hub cannot be reached or refuses.
     """
 
     def __init__(
@@ -82,13 +70,9 @@ class HubLink:
         self._reader.start()
 
     def send(self, data: str | bytes | Sequence[bytes | memoryview]) -> None:
-        """Send one message, or a data frame in pieces. It may wait for the socket, never for longer than the
-        hub lives.
+        """Send one message, or a data frame in pieces; raises :class:`HubLinkLost`.
 
-        Raises
-        ------
-        HubLinkLost
-            When the connection is gone.
+        It may wait for the socket, never for longer than the hub lives.
         """
         try:
             if isinstance(data, (str, bytes)):
@@ -99,11 +83,11 @@ class HubLink:
             raise HubLinkLost(_why(error)) from error
 
     def taken(self) -> None:
-        """Say that one of the messages has been dealt with."""
+        """Note that one of the received messages has been dealt with."""
         self._slots.release()
 
     def close(self) -> None:
-        """End the connection in order."""
+        """Close the connection in order."""
         self._ws.left.set()
         with contextlib.suppress(Exception):
             self._context.close()
@@ -147,8 +131,9 @@ class HubLink:
 
 
 class _PacedConnection(ClientConnection):
-    """Reads no more than a hub has reason to send, be it pings, pieces or messages: reading takes the
-    interpreter from the training.
+    """Reads no more than a hub has reason to send, be it pings, pieces or messages.
+
+    Reading takes the interpreter from the training.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -157,7 +142,7 @@ class _PacedConnection(ClientConnection):
         super().__init__(*args, **kwargs)
 
     def process_event(self, event: Any) -> None:
-        """Take what was read: called by the base class for each frame, in its own thread."""
+        """Pace the base class, which calls this for each frame in its own thread."""
         if isinstance(event, Frame):
             # A large one costs as much as many small ones.
             cost = 1 + (len(event.data) >> 15)
@@ -166,12 +151,12 @@ class _PacedConnection(ClientConnection):
         super().process_event(event)
 
     def send_pieces(self, pieces: Sequence[bytes | memoryview]) -> None:
-        """Send a binary message that lies in pieces: to a hub of this machine without a copy, which for the
-        frames of a step takes as long as all else that is done to send them.
+        """Send a binary message in pieces, without a copy to a hub of this machine.
 
-        What a client sends is masked, so that no program can make a browser write what a proxy takes for a
-        request (RFC 6455, section 10.3). On a loopback connection nothing is between the two: the mask is
-        zeros, which leave the pieces as they are.
+        A copy takes as long as all else that is done to send the frames of a step. What a client sends is
+        masked, so that no program can make a browser write what a proxy takes for a request (RFC 6455,
+        section 10.3). On a loopback connection nothing is between the two: the mask is zeros, which leave the
+        pieces as they are.
         """
         if not self._near or len(pieces) > _MOST_PIECES:
             self.send(b"".join(pieces))

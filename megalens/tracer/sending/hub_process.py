@@ -1,4 +1,4 @@
-"""Starting a hub of our own, and reading where one is from its runtime file."""
+"""Starts our own hub, and reads a hub's address from its runtime file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _START_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class HubAddress:
-    """Where a hub is and how to be let in. The token never shows in a repr or a log."""
+    """Address and token of a hub. The token never shows in a repr or a log."""
 
     url: str
     token: str = field(repr=False)
@@ -32,13 +32,7 @@ class HubAddress:
 
 
 def address_from(hub: Any) -> HubAddress:
-    """Return the address that ``hub=`` names: ``(address, token)``, or the path of a runtime file.
-
-    Raises
-    ------
-    TracerError
-        When it is neither or the file cannot be read.
-    """
+    """Return the address of ``hub=``: ``(address, token)``, or the path of a runtime file."""
     if isinstance(hub, (tuple, list)) and len(hub) == 2 and all(isinstance(part, str) for part in hub):
         address, token = hub
         return HubAddress(address if "://" in address else f"ws://{address}", token)
@@ -70,21 +64,16 @@ def _read_runtime_file(path: Path) -> HubAddress:
 
 
 class HubProcess:
-    """A hub that this tracer starts. It outlives the training process long enough to serve those who still
-    look.
+    """A hub that this tracer starts. It outlives the training long enough to serve remaining viewers.
 
     Parameters
     ----------
-    name : str or None
-        Name of the run.
     record : str or None
         Folder into which the run's own folder is written.
     linger : float
         Seconds for which the hub stays without viewers after the training.
-    host : str
-        Address on which it listens.
     port : int
-        Port on which it listens; any free one when 0.
+        Any free one when 0.
     record_bytes : int, optional
         What the recording may take; no bound when absent.
     resume : (Path, int), optional
@@ -112,7 +101,6 @@ class HubProcess:
 
     @property
     def pid(self) -> int | None:
-        """Process id of the hub; None before it was started."""
         return None if self._process is None else self._process.pid
 
     @property
@@ -122,17 +110,10 @@ class HubProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether the process runs."""
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> HubAddress:
-        """Start a hub process and wait until its port is open.
-
-        Raises
-        ------
-        TracerError
-            With the hub's own reason when it did not start.
-        """
+        """Start a hub and wait until its port is open; raises ``TracerError`` with the hub's reason."""
         command = [sys.executable, "-m", "megalens", "hub", "--linger", str(self._linger)]
         command += ["--parent-pid", str(os.getpid())]
         if self._host != "127.0.0.1":

@@ -43,14 +43,14 @@ _STATUS_SECONDS = 1.0
 _LAST_SECONDS = 5.0
 _HUB_SECONDS = 5.0
 _MOST_REFUSALS = 3
-_WHOLE_SECONDS = 120.0
+_RECORDING_SECONDS = 120.0
 """How long a training waits at its end for its recording to be packed."""
-_TOLD_SECONDS = 3.0
+_REPORT_SECONDS = 3.0
 
 
 @dataclass(frozen=True)
 class Control:
-    """Something that came from the hub; ``message`` is None when the connection is gone."""
+    """A message from the hub; ``message`` is None when the connection is gone."""
 
     link: HubLink
     message: Message | ProtocolError | None
@@ -62,13 +62,9 @@ class Producer(Worker):
     Parameters
     ----------
     address : HubAddress or None
-        The hub to begin with; None until :meth:`move` says where it is.
+        The hub to begin with; None until :meth:`move` names it.
     process : HubProcess or None
-        Ours to start again once, when it is our own hub.
-    rank : int
-        Rank of this process.
-    announce : callable
-        Gives the ``announce`` message as of now.
+        Our own hub, to be restarted once.
     configure : callable
         Takes a patch and an id, arranges that it is applied and gives the ``configured`` answer, or None
         where that comes later; raises ``ProtocolError``.
@@ -82,14 +78,12 @@ class Producer(Worker):
     hub_is : callable, optional
         Takes whether a hub is connected.
     moved : callable, optional
-        Takes the address of a hub that was started anew.
+        Takes the address of a restarted hub.
     stepped : callable, optional
         Takes each step with whether it was traced, how long it took, and how much of that the training thread
         was inside of the tracer, in ns.
     hubless : bool
-        Whether no hub will ever be said.
-    streams : Streams
-        What there is to send.
+        Whether there will never be a hub.
     """
 
     def __init__(
@@ -132,7 +126,7 @@ class Producer(Worker):
         self._configure = configure
         self._request = request
         self._streams = streams
-        self._sent = self._said_goodbye = False
+        self._sent = self._sent_goodbye = False
         self._refusals = 0
         self._scalars = ScalarQueue(self.health.warn)
         self._numbers: deque[tuple[int, str, float]] = deque(maxlen=MOST_SCALARS)
@@ -143,11 +137,11 @@ class Producer(Worker):
     # Other threads.
 
     def move(self, address: HubAddress) -> None:
-        """Use the hub that is there."""
+        """Use another hub."""
         self._queue.put(address)
 
     def gather(self, gatherer: IGatherer) -> None:
-        """Look after a gatherer from now on, until it is done."""
+        """Poll a gatherer from now on, until it is done."""
         self.task(lambda: self._gatherers.append(gatherer))
 
     def reply(self, make: Callable[[], Message]) -> None:
@@ -159,25 +153,25 @@ class Producer(Worker):
         self._queue.put(())
 
     def close(self, timeout: float = 10.0, *, finished: bool = True) -> None:
-        """Send what is waiting, say goodbye where the training finished, wait until its hub has the recording
-        whole, and end the thread. Safe twice.
+        """Send what waits and end the thread. Safe twice.
+
+        Where the training finished, a shutdown message is sent, and the hub is waited for until its recording
+        is complete.
         """
         self._hub.last()
         super().close(timeout, finished=finished)
-        if self._said_goodbye:
-            self._thread.join(_WHOLE_SECONDS)
+        if self._sent_goodbye:
+            self._thread.join(_RECORDING_SECONDS)
         if self._thread.is_alive():
             self._hub.abort()
             self._thread.join(2.0)
 
     @property
     def hub_pid(self) -> int | None:
-        """Process of our own hub."""
         return self._hub.pid
 
     @property
     def folder(self) -> str | None:
-        """The run folder, where the hub records on this machine."""
         return self._hub.folder
 
     # Producer thread.
@@ -214,11 +208,11 @@ class Producer(Worker):
                 last()
         if self._finished:
             self._hub.say({"type": "goodbye", "reason": "finished"})
-            self._said_goodbye = True
+            self._sent_goodbye = True
             self._wait_for_recording()
 
     def _take(self, item: Any) -> None:
-        """Deal with one thing from the queue."""
+        """Deal with one item of the queue."""
         if item is ...:
             self._send_scalars()
         elif isinstance(item, Control):
@@ -232,7 +226,7 @@ class Producer(Worker):
             self._status_at = 0.0
 
     def _await_hub(self) -> None:
-        """Wait a moment to be told where the hub is: a training may be over before."""
+        """Wait a moment for the hub to become known: a training may be over before."""
         deadline = time.monotonic() + _HUB_SECONDS
         while self._hub.awaited and (left := deadline - time.monotonic()) > 0:
             with contextlib.suppress(queue.Empty):
@@ -243,7 +237,7 @@ class Producer(Worker):
             self._hub.open()
 
     def _send_last(self) -> None:
-        """Wait a moment for what other processes have of the last step."""
+        """Wait a moment for other processes' parts of the last step."""
         deadline = time.monotonic() + _LAST_SECONDS
         while any(gatherer.waiting for gatherer in self._gatherers):
             left = deadline - time.monotonic()
@@ -255,16 +249,14 @@ class Producer(Worker):
                 break
 
     def _wait_for_recording(self) -> None:
-        """Wait until the hub closes the connection, which it does once the recording is whole; as long as it
-        says that it writes one.
-        """
+        """Wait while the hub reports that it writes; it closes the connection when that is complete."""
         began = told = time.monotonic()
         heard = began
         while self._hub.there:
             now = time.monotonic()
             try:
                 item = self._queue.get(
-                    timeout=max(0.0, min(heard + _LAST_SECONDS, began + _WHOLE_SECONDS) - now)
+                    timeout=max(0.0, min(heard + _LAST_SECONDS, began + _RECORDING_SECONDS) - now)
                 )
             except queue.Empty:
                 break
@@ -278,7 +270,7 @@ class Producer(Worker):
             recording = item.message.get("recording")
             if recording is not None and recording["state"] == "on":
                 heard = time.monotonic()
-                if heard - told >= _TOLD_SECONDS:
+                if heard - told >= _REPORT_SECONDS:
                     told = heard
                     size = recording.get("bytes", 0) / 1e6
                     log.warning(
@@ -286,9 +278,7 @@ class Producer(Worker):
                     )
 
     def send_ready(self, *, everything: bool = False) -> None:
-        """Have what gathers sent as far as it is complete: pieces of other processes, and steps that are to
-        go together. In the thread.
-        """
+        """Send what gatherers have complete. In the thread."""
         for gatherer in self._gatherers:
             with self._unharmed():
                 gatherer.send_ready(everything=everything)
@@ -337,9 +327,7 @@ class Producer(Worker):
                 self._scalars.add(cost.step, "megalens_overhead", percent, "%")
 
     def send(self, stream: str, rows: Rows, step: int) -> int:
-        """Send rows of a stream as one frame, in the thread, and return its size; 0 where no hub took it, and
-        they are counted as lost.
-        """
+        """Send rows of a stream as one frame, in the thread; return its size, 0 where they are lost."""
         # Before it is sent: should the hub die over it, this step is one of those that are named.
         self.health.step = max(self.health.step, step)
         steps = [step]
@@ -361,9 +349,7 @@ class Producer(Worker):
         return sent
 
     def numbers(self, step: int) -> dict[str, float] | None:
-        """Return the numbers up to ``step`` that were logged since this was last asked, once it has ended;
-        None before. In the thread.
-        """
+        """See :meth:`Host.numbers`. In the thread."""
         if self._counted < step:
             return None
         taken = {}
@@ -418,7 +404,7 @@ class Producer(Worker):
 
 
 def _batch(rows: Any, declared: Stream) -> Any:
-    """Return rows as a batch of their stream; its columns by name become one here, out of the step."""
+    """Return rows as a batch of their stream; columns by name become one here, outside of the step."""
     if isinstance(rows, pa.RecordBatch):
         return rows
     return arrow_batch(rows, declared.schema)

@@ -1,6 +1,4 @@
-"""What a script logs on its way to the hub: numbers (the stream ``scalars``) and checkpoints (rows of
-``audit``).
-"""
+"""What a script logs: numbers (the stream ``scalars``) and checkpoints (rows of ``audit``)."""
 
 from __future__ import annotations
 
@@ -19,8 +17,8 @@ from torch import Tensor
 
 from ...protocol import shown_text, stream_schema
 from ...protocol.arrow_columns import arrow_column
+from ..coordinates import to_host
 from ..errors import plain_text
-from ..place import to_host
 
 __all__ = ["AUDIT", "CHECKPOINT_BYTES", "ScalarLog", "ScalarQueue", "ScalarRow", "checkpoint_rows"]
 
@@ -47,7 +45,7 @@ class ScalarRow(NamedTuple):
 
 
 class ScalarLog:
-    """Numbers that were logged since they were taken last. In the training thread, which reads none of them."""
+    """Numbers logged since they were last taken; in the training thread, which reads none of them."""
 
     def __init__(self) -> None:
         self._rows: list[ScalarRow] = []
@@ -57,7 +55,7 @@ class ScalarLog:
         return len(self._rows)
 
     def add(self, step: int, name: str, value: Any, unit: str) -> None:
-        """Keep one number; a tensor is copied as it is now and read later."""
+        """Add one number; a tensor is copied as it is now and read later."""
         if isinstance(value, Tensor):
             value = value.detach()
             if value.device.type == "cuda":
@@ -68,7 +66,7 @@ class ScalarLog:
             self._rows.append(ScalarRow(step, time.time(), name, value, unit))
 
     def take(self) -> tuple[Sequence[ScalarRow], Any]:
-        """Return what was logged, and a device event after which the copies are there."""
+        """Return what was logged, and a device event after which the copies are complete."""
         rows, self._rows = self._rows, []
         if not self._on_device:
             return rows, None
@@ -80,14 +78,7 @@ class ScalarLog:
 
 
 class ScalarQueue:
-    """Keeps numbers until they are sent: with other rows, or a few times a second, because every message
-    wakes the hub and each viewer.
-
-    Parameters
-    ----------
-    warn : callable
-        Takes a sentence for the user.
-    """
+    """Numbers to be sent: with other rows, or a few times a second, as every message wakes viewers."""
 
     def __init__(self, warn: Callable[[str], None]) -> None:
         self._warn = warn
@@ -103,7 +94,7 @@ class ScalarQueue:
         return time.monotonic() - self._sent_at >= SCALARS_SECONDS
 
     def keep(self, row: ScalarRow) -> float | None:
-        """Take a number as it was logged, and return it; a tensor is read now. None where it is no number."""
+        """Take a number as it was logged, and return it; None where it is none. A tensor is read now."""
         try:
             value = float(row.value)
         except (TypeError, ValueError, RuntimeError, ArithmeticError):
@@ -119,7 +110,7 @@ class ScalarQueue:
         self._rows.append((step, time.time(), name, value, unit))
 
     def send(self, rank: int, send: Callable[[pa.RecordBatch, int], int]) -> None:
-        """Send what waits; it is kept when ``send`` says that nothing went."""
+        """Send what waits; it stays when ``send`` returns that nothing went."""
         self._sent_at = time.monotonic()
         rows = list(self._rows)
         if rows and send(_table(rank, rows), max(row[0] for row in rows)):
@@ -142,13 +133,8 @@ def _table(rank: int, rows: Sequence[tuple[int, float, str, float, str]]) -> pa.
 def checkpoint_rows(saved: Any, step: int) -> dict[str, list[Any]]:
     """Return the row that says what was saved after a step.
 
-    Parameters
-    ----------
-    saved : str, bytes, os.PathLike or None
-        Where it lies, or its name. Only the last part of a path is kept, and nothing of what an address asks
-        for: what a recording says is read by others.
-    step : int
-        The step after which it was saved.
+    Only the last part of the path ``saved`` is recorded, and nothing of an address's query: others read the
+    recording.
     """
     detail = {} if saved is None else {"name": _name_of(saved)}
     return {

@@ -1,4 +1,4 @@
-"""The producer thread's queue: the training thread puts tasks there and never waits for them."""
+"""The producer thread's queue: the training thread adds tasks and never waits for them."""
 
 from __future__ import annotations
 
@@ -38,11 +38,10 @@ Rows: TypeAlias = pa.RecordBatch | FrameTemplate | Mapping[str, Sequence[Any]]
 
 
 class IGatherer(Protocol):
-    """Something in which what several processes sent waits until it is complete."""
+    """Where parts from several processes wait until they are complete."""
 
     @property
-    def waiting(self) -> bool:
-        """Whether anything waits."""
+    def waiting(self) -> bool: ...
 
     @property
     def done(self) -> bool:
@@ -54,8 +53,6 @@ class IGatherer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Something to be done in the thread, after what was handed over before."""
-
     run: Callable[[], Any]
     nbytes: int = 0
 
@@ -66,18 +63,14 @@ class StepCost:
 
     Attributes
     ----------
-    step : int
-        Which one.
     wall_ns : int
         How long it took; 0 outside of steps.
     spent_ns : int
         Time of the training thread inside of the instruments.
     control : bool
-        Whether it was left out, to compare with.
-    scalars : sequence of ScalarRow
-        Numbers that were logged in it.
+        Whether it was left untraced, to compare with.
     ready : Any
-        A device event after which their copies are there; None on the CPU.
+        A device event after which copies of the scalars are complete; None on the CPU.
     """
 
     step: int
@@ -89,22 +82,18 @@ class StepCost:
 
 
 class Worker:
-    """Does tasks in a thread of its own. As it is, for processes that send nothing to a hub: of what is not a
-    task it only counts the cost.
+    """Runs tasks in a thread of its own. As it is, for processes that send nothing to a hub.
 
     Back-pressure: the training thread adds the bytes that it hands over, the producer thread those that it
     has dealt with; the difference waits in the queue. Each figure is written by one thread only, so that
     neither needs a lock, and a stale reading only refuses a little early. What is refused is given up by
-    whoever asked, because holding the step up is never an answer.
+    the caller, because holding the step up is never an answer.
 
     Wake-ups: each takes the interpreter, and a processor's cache, from the training. While nobody looks, what
     is patient does not wake the thread; it looks by itself at least once a second, and then sends several
     steps together.
 
-    Parameters
-    ----------
-    queue_bytes : int
-        Bytes that may wait before the newest tasks are refused.
+    ``queue_bytes`` may wait before the newest tasks are refused.
     """
 
     run_id: str | None = None
@@ -133,14 +122,12 @@ class Worker:
         self._thread = threading.Thread(target=self._run, name="megalens-producer", daemon=True)
 
     def start(self) -> None:
-        """Begin to take tasks."""
         self._thread.start()
 
     # Any thread.
 
     def task(self, run: Callable[[], Any], nbytes: int = 0, *, patient: bool = False) -> bool:
-        """Have something done after all that was handed over before; False where too much waits, and it will
-        not be. It must not raise.
+        """Run something after all that was handed over before; False where too much waits. It must not raise.
 
         What is ``patient`` may wait for up to a second while nobody looks.
         """
@@ -156,12 +143,13 @@ class Worker:
         return True
 
     def wake(self) -> None:
-        """Have the thread look at what waits, now."""
+        """Let the thread look at what waits, now."""
         self._queue.put(_WAKE)
 
     def step_ended(self, cost: StepCost) -> None:
-        """Hand over what a step cost, after what it gave. Where far too much waits for a hub that stands
-        still, its numbers are counted as lost.
+        """Hand over what a step cost, after what it gave.
+
+        Where far too much waits for a hub that stands still, its numbers are counted as lost.
         """
         if len(self._costs) >= _MOST_WAITING:
             self.health.lose(len(cost.scalars), "stalled")
@@ -175,9 +163,7 @@ class Worker:
             self.wake()
 
     def reply(self, make: Callable[[], Message]) -> None:
-        """Send a control message after all that was handed over before. Nobody but a producer answers for the
-        settings.
-        """
+        """Send a control message after all that was handed over before; only producers do."""
 
     def caught_up(self) -> bool:
         """Return whether everything that was handed over has been taken."""
@@ -185,16 +171,16 @@ class Worker:
 
     @property
     def alive(self) -> bool:
-        """Whether anybody takes what is handed over."""
+        """Whether the thread takes what is handed over."""
         return self._thread.is_alive()
 
     @property
     def here(self) -> bool:
-        """Whether this is the thread itself."""
+        """Whether the caller is in the thread itself."""
         return threading.current_thread() is self._thread
 
     def close(self, timeout: float = 10.0, *, finished: bool = True) -> None:
-        """Send what is waiting, say goodbye where the training finished, and end the thread. Safe twice."""
+        """Send what waits, and a shutdown message where the training finished; end the thread. Safe twice."""
         if not self._closing:
             self._closing = True
             self._finished = finished
@@ -203,12 +189,10 @@ class Worker:
 
     @property
     def hub_pid(self) -> int | None:
-        """Process of our own hub."""
         return None
 
     @property
     def folder(self) -> str | None:
-        """The run folder, where the hub records on this machine."""
         return None
 
     # The thread.
@@ -238,19 +222,17 @@ class Worker:
 
     @contextlib.contextmanager
     def _unharmed(self) -> Iterator[None]:
-        """Have the thread outlive whatever one thing to do raises: what comes from a viewer or an instrument
-        ends no tracing.
-        """
+        """Report an error instead of raising it: a viewer or an instrument ends no tracing."""
         try:
             yield
         except Exception as error:
             self.health.failed("The thread that sends", error)
 
     def _leave(self) -> None:
-        """Let go of what the thread held."""
+        """Close what the thread owned."""
 
     def _do_all(self) -> None:
-        """Do the tasks that wait now: others come while these are done."""
+        """Do the tasks that wait now; others come while these are done."""
         for _ in range(len(self._waiting)):
             task = self._waiting.popleft()
             try:
@@ -261,13 +243,12 @@ class Worker:
                 self._tasks_done += 1
 
     def _count_all(self) -> None:
-        """Count what the steps cost that have ended, and of which everything else has been dealt with."""
+        """Count the cost of steps that have ended, and of which everything else has been dealt with."""
         while self._costs and self._costs[0][1] <= self._tasks_done:
             with self._unharmed():
                 self._count(self._costs.popleft()[0])
 
     def _count(self, cost: StepCost) -> None:
-        """Count what a step cost."""
         self.health.step = max(self.health.step, cost.step)
         if cost.wall_ns:
             cpu = time.thread_time_ns()

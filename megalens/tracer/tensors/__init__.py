@@ -1,3 +1,1 @@
-"""The instrument that traces tensors: hooks at named points, compression where the tensor is, rows of the
-stream ``tensors``.
-"""
+"""The instrument of the stream ``tensors``: hooks at named points, and compression where the tensor is."""

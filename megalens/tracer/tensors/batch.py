@@ -1,6 +1,4 @@
-"""What the training thread hands to the producer thread, how it becomes Arrow rows there, and the short way
-that the next tensor of a probe takes.
-"""
+"""What the training thread hands to the producer thread, how it becomes Arrow rows, and prepared readings."""
 
 from __future__ import annotations
 
@@ -34,20 +32,10 @@ NO_ERROR = math.nan
 # more: each line of Python costs several times what it costs in a loop. So the first tensor of a probe goes
 # the long way, which leaves such a reading behind, and the next ones go this one.
 class TensorReading:
-    """Makes the rows of a tensor that lies as an earlier one.
+    """Makes the rows of a tensor with the layout of an earlier one, ``seen``.
 
-    Parameters
-    ----------
-    seen : Tensor
-        The earlier one.
-    plan : TilePlan, optional
-        How its tiles are made; where it is absent, such tensors have no rows here.
-    items : sequence of tuple
-        What is measured of it, as ``NativeKernel.describe`` gives it.
-    metas : sequence of RowMeta
-        What its rows are of.
-    nbytes : int
-        What its rows take.
+    Without a ``plan``, which says how tiles are made, such tensors have no rows here. ``items`` is what is
+    measured, of :meth:`NativeKernel.describe`; ``nbytes`` is what the rows take.
     """
 
     __slots__ = (
@@ -81,7 +69,7 @@ class TensorReading:
             self._reading = plan.reading(seen.data_ptr(), items)
 
     def fits(self, seen: object) -> bool:
-        """Return whether a tensor lies as the one that this is of."""
+        """Return whether a tensor has the layout that was prepared for."""
         return (
             type(seen) is Tensor
             and seen.shape == self.shape
@@ -105,9 +93,7 @@ class TensorReading:
 def reading_of(
     seen: object, plan: TilePlan | None, measured: Sequence[Tensor], metas: Sequence[RowMeta], nbytes: int
 ) -> TensorReading | None:
-    """Return what serves the next tensors of a probe, where ``measured`` are views of the plain tensor that
-    it saw; else None.
-    """
+    """Return the reading for the next tensors of a probe; None unless ``measured`` are views of ``seen``."""
     if plan is None or type(seen) is not Tensor:
         return None
     memory = seen.untyped_storage().data_ptr()
@@ -162,7 +148,7 @@ class Row(NamedTuple):
     meta: RowMeta
     values: Tensor | np.ndarray
     """In the shape that ``meta`` says, or all in one row."""
-    whole: np.ndarray
+    moments: np.ndarray
     """Of the whole tensor before anything was chosen or compressed, float64 ``[11]`` as ``MOMENT_COLUMNS``;
     of this rank's piece, where there is a join.
     """
@@ -184,9 +170,7 @@ class StepRows(NamedTuple):
 
 
 class FiredProbes(NamedTuple):
-    """How many probes fired in a step of those that were to, and of the others the names with the reasons, at
-    most 50.
-    """
+    """How many probes fired in a step of those expected; by name why others did not, at most 50."""
 
     fired: int
     expected: int
@@ -214,16 +198,12 @@ class Batch:
 
 
 def identity_of(meta: RowMeta) -> tuple[Any, ...]:
-    """Return what tells a tensor from the others of its batch, the same on every rank that holds a piece of
-    it.
-    """
+    """Return what tells a tensor from others of its batch, equal on every rank that holds a piece."""
     return (meta.micro_batch, meta.phase, meta.side, meta.layer, meta.flag, meta.part)
 
 
 def unknown_moments(rows: int) -> np.ndarray:
-    """Return what stands for the moments of ``rows`` tensors that are not of floating point, float64 ``[rows,
-    11]``: nothing of them is NaN or infinite.
-    """
+    """Return the moments of tensors that are not floating point, float64 ``[rows, 11]``: all finite."""
     unknown = np.full((rows, len(MOMENT_COLUMNS)), math.nan)
     unknown[:, NON_FINITE] = 0
     return unknown
@@ -245,27 +225,13 @@ def split_rows(rows: Sequence[Row], limit: int) -> Iterator[Sequence[Row]]:
 def tensors_table(
     steps: Sequence[StepRows], rank: int, labels: Callable[[Row], list[str]] | None = None
 ) -> tuple[pa.RecordBatch, np.ndarray]:
-    """Return the ``tensors`` rows of one step or several, and their non-finite counts.
+    """Return the ``tensors`` rows of steps that are complete on the host, and their non-finite counts.
 
-    Parameters
-    ----------
-    steps : sequence of StepRows
-        Complete on the host, with one row at least.
-    rank : int
-        Where they come from.
-    labels : callable, optional
-        Gives the text of a row's values.
-
-    Returns
-    -------
-    batch : pyarrow.RecordBatch
-        With exactly the schema of the stream.
-    nonfinite : numpy.ndarray
-        int64 ``[rows, 2]``, NaN and infinity.
+    The counts are int64 ``[rows, 2]``, NaN and infinity. ``labels`` gives the texts of a row's values.
     """
     rows = [row for each in steps for row in each.rows]
-    whole = np.array([row.whole for row in rows]).reshape(len(rows), len(MOMENT_COLUMNS))
-    counts = whole[:, NON_FINITE].astype(np.int64)
+    moments = np.array([row.moments for row in rows]).reshape(len(rows), len(MOMENT_COLUMNS))
+    counts = moments[:, NON_FINITE].astype(np.int64)
     errors: np.ndarray | None = None
     for index, row in enumerate(rows):
         if row.error is not NO_ERROR:
@@ -287,7 +253,7 @@ def tensors_table(
         arrow_column(counts[:, 0].copy()),
         arrow_column(counts[:, 1].copy()),
         same.no_errors if errors is None else arrow_column(errors),
-        *[arrow_column(np.ascontiguousarray(column)) for column in whole.T[:KNOWN]],
+        *[arrow_column(np.ascontiguousarray(column)) for column in moments.T[:KNOWN]],
     ]
     return pa.RecordBatch.from_arrays(columns, schema=stream_schema("tensors")), counts
 
@@ -295,15 +261,15 @@ def tensors_table(
 def _flat(step: StepRows) -> list[np.ndarray]:
     """Return the values of a step's rows one after another, as the frame has them.
 
-    Arrow wants one buffer for all values of the column. Where every row was made in the stage, that buffer is
-    there already, and looking at it saves the largest copy of a step.
+    Arrow wants one buffer for all values of the column. Where every row was made in the stage, that buffer
+    exists already, and viewing it saves the largest copy of a step.
     """
     arrays = [row.values.numpy() if isinstance(row.values, Tensor) else row.values for row in step.rows]
     staged = all(isinstance(row.values, np.ndarray) for row in step.rows)
-    whole = None if step.stage is None or not staged else step.stage.whole()
+    filled = None if step.stage is None or not staged else step.stage.filled()
     # Room is given out in the order of the rows, so equal sizes mean the same memory.
-    if whole is not None and whole.size == sum([array.size for array in arrays]):
-        return [whole]
+    if filled is not None and filled.size == sum([array.size for array in arrays]):
+        return [filled]
     return [array.reshape(-1) for array in arrays]
 
 

@@ -1,6 +1,4 @@
-"""The step path: what happens to a tensor between its hook and the end of its step. Nothing here waits for
-anything.
-"""
+"""The step path of a tensor, from its hook to the end of its step. Nothing here waits."""
 
 from __future__ import annotations
 
@@ -12,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..coordinates import to_host
 from ..passes import OUTSIDE, TRAINING, MicroBatches, Unproven
-from ..place import to_host
 from ..points import ModelPoints, Shards, Source
 from .batch import NO_ERROR, Batch, FiredProbes, Row, RowMeta, TensorReading, reading_of
 from .compressors import plan_of
@@ -49,7 +47,7 @@ class Capture(MicroBatches):
     ) -> None:
         super().__init__()
         self._points = points
-        self._place = points.place
+        self._coords = points.place
         self._warn = warn
         self._hand_over = hand_over
         self._remove: Callable[[], None] | None = None
@@ -64,8 +62,8 @@ class Capture(MicroBatches):
         self.window: Window | None = None
         """Positions of the next passes that are reported; all when None."""
         self.holding = False
-        """Whether small tensors wait for those of other passes, until :meth:`take_held`."""
-        self._held = RetainedTensors()
+        """Whether small tensors wait for those of other passes, until :meth:`take_retained`."""
+        self._retained = RetainedTensors()
         self._any_active = False
         self._renewed = False
         self._order = 0
@@ -129,7 +127,7 @@ class Capture(MicroBatches):
         self._any_active = active
 
     def pause(self) -> None:
-        """Between steps nothing is traced."""
+        """Trace nothing until the next step."""
         if self._any_active:
             for flag in self.plan.flags.values():
                 flag.active = False
@@ -139,7 +137,7 @@ class Capture(MicroBatches):
         self.in_forward = self.in_backward = False
 
     def fired(self) -> FiredProbes | None:
-        """Return how many probes fired in this step of those that were to, and why the others did not."""
+        """Return how many probes fired in this step of those expected, and why the others did not."""
         if not self._any_active or self._renewed:
             return None
         expected = fired = 0
@@ -177,15 +175,13 @@ class Capture(MicroBatches):
 
     def take_retained(self) -> tuple[list[RetainedTensor], int]:
         """Hand over the tensors that wait for those of other passes, and their bytes."""
-        nbytes = self._held.nbytes
-        return self._held.take(), nbytes
+        nbytes = self._retained.nbytes
+        return self._retained.take(), nbytes
 
     # Inside a forward pass.
 
     def forward_begins(self, root: int, training: bool) -> None:
-        """Count a forward pass. What fires outside of one is recomputation for the backward pass and is no
-        new tensor.
-        """
+        """Count a forward pass. What fires outside of one is recomputed for the backward pass, not new."""
         if self._any_active or self.follows_backward:
             super().forward_begins(root, training)
             if self.unproven is not None and self._any_active:
@@ -193,8 +189,9 @@ class Capture(MicroBatches):
                 self._hand_over_now()
 
     def forward_ends(self, output: Any) -> None:
-        """Hand over what a forward pass gave. The backward pass that follows needs no interpreter, so that
-        the producer thread has it for itself.
+        """Hand over what a forward pass gave.
+
+        The backward pass that follows needs no interpreter, so the producer thread has it for itself.
         """
         left_out, unproven = self._leaving_out, self.unproven
         if unproven is not None and self._any_active:
@@ -228,11 +225,11 @@ class Capture(MicroBatches):
             self._order += 1
 
     def add(self, probe: TensorProbe, tensor: Any) -> None:
-        """Keep what one probe saw. Never raises: an error is counted and said once."""
+        """Record what one probe saw. Never raises: an error is counted and reported once."""
         if self.holding and probe.plain and self._can_wait(probe.flag, tensor):
             started = _clock()
             probe.scope = self.scope
-            self._held.add(probe, tensor, self.step, self.micro_batch, self.phase)
+            self._retained.add(probe, tensor, self.step, self.micro_batch, self.phase)
             self.spent_ns += _clock() - started
             return
         if not isinstance(tensor, Tensor) and probe.source.computed is None:
@@ -245,13 +242,14 @@ class Capture(MicroBatches):
             self._keep(probe, tensor, self.micro_batch, "forward", probe.rows)
 
     def gradient(self, probe: TensorProbe, gradient: Tensor) -> None:
-        """Keep what compiled code backpropagates to a tensor that one probe saw. Never raises."""
+        """Record what compiled code backpropagates to a probed tensor. Never raises."""
         if self.in_backward:
             self._keep(probe, gradient, self.micro_batch, "backward", probe.rows)
 
     def recomputed(self, probe: TensorProbe, tensor: Any) -> None:
-        """Wait for the gradient of a tensor that activation checkpointing computes again: only the second one
-        is part of the graph.
+        """Wait for the gradient of a tensor that activation checkpointing recomputes.
+
+        Only the second one is part of the graph.
         """
         if isinstance(tensor, Tensor):
             self._await_gradient(probe, tensor, Unproven(self.micro_batch))
@@ -280,15 +278,15 @@ class Capture(MicroBatches):
                 with torch.no_grad():
                     seen = compute(seen)
             key = (micro_batch, self.phase, side, rows)
-            whole = probe.flag.measured or self.window is not None
-            reading = None if whole else probe.readings.get(key)
+            odd = probe.flag.measured or self.window is not None
+            reading = None if odd else probe.readings.get(key)
             if reading is not None and reading.fits(seen):
                 probe.scope = self.scope
                 self._rows += reading.rows(seen, self._stage)
                 self._nbytes += reading.nbytes
             elif seen is not None:
                 made = self._add(probe, seen, rows, micro_batch, side)
-                if made is not None and not whole:
+                if made is not None and not odd:
                     if len(probe.readings) >= _MOST_METAS:
                         probe.readings.clear()
                     probe.readings[key] = made
@@ -301,9 +299,7 @@ class Capture(MicroBatches):
     def _add(
         self, probe: TensorProbe, seen: Tensor, rows: tuple[int, int] | None, micro_batch: int, side: str
     ) -> TensorReading | None:
-        """Keep what a tensor gives, and return how the next ones that lie alike are read, where that can be
-        prepared.
-        """
+        """Record a tensor; return how later ones of the same layout are read, where that can be prepared."""
         source, flag = probe.source, probe.flag
         data, known = local_piece(in_rows(seen, rows).detach())
         if source.sparse and data.ndim == 2:
@@ -330,7 +326,7 @@ class Capture(MicroBatches):
                 probe.cuts.clear()
             cuts = probe.cuts[data.shape] = self._cuts(probe, data, kept, known)
         probe.scope = self.scope
-        if not self._place.leads and all(cut.join is None for cut in cuts):
+        if not self._coords.leads and all(cut.join is None for cut in cuts):
             # The leader has all of it.
             return TensorReading(seen)
         if self.positions is None and side == "forward" and not source.sparse:
@@ -351,7 +347,7 @@ class Capture(MicroBatches):
             ]
         )
         measured = parts if kept is data else source.views(data)
-        whole = moments_of(measured)
+        moments = moments_of(measured)
         if metas is None:
             shapes = [tuple(output.shape) for output in outputs]
             metas = self._describe(
@@ -365,16 +361,14 @@ class Capture(MicroBatches):
         if outputs[0].is_cuda:
             self._on_device = True
         values = tiles if tiles is not None else [to_host(each) if each.is_cuda else each for each in outputs]
-        made = list(map(Row, metas, values, whole, errors))
+        made = list(map(Row, metas, values, moments, errors))
         self._rows += made
         nbytes = sum([row.values.nbytes + 256 for row in made])
         self._nbytes += nbytes
         return reading_of(seen, plan, measured, metas, nbytes)
 
     def _can_wait(self, flag: FlagPlan, tensor: Any) -> bool:
-        """Return whether a tensor is ``[B, S, *]`` as it is, all of it here, and small, so that it can wait
-        for others like it.
-        """
+        """Return whether a tensor can wait for others: ``[B, S, *]`` as it is, complete, and small."""
         return (
             type(tensor) is Tensor
             and tensor.ndim > 2
@@ -382,13 +376,13 @@ class Capture(MicroBatches):
             and tensor.nbytes <= RETAINED_BYTES
             and self.window is None
             and self.positions is not None
-            and not (flag.measured or self._held.full)
-            and len(self._place.tp_ranks) == 1
+            and not (flag.measured or self._retained.full)
+            and len(self._coords.tp_ranks) == 1
         )
 
     def _cuts(self, probe: TensorProbe, data: Tensor, kept: Tensor, known: Shards | None) -> list[Cut]:
         """Decide what is done with each part of a tensor of this shape."""
-        source, flag, place = probe.source, probe.flag, self._place
+        source, flag, coords = probe.source, probe.flag, self._coords
         shards = known or (source.shards(data) if callable(source.shards) else source.shards)
         return [
             cut_of(
@@ -398,8 +392,8 @@ class Capture(MicroBatches):
                 flag.compressor,
                 flag.kernel,
                 flag.vectors,
-                place.tp,
-                len(place.tp_ranks),
+                coords.tp,
+                len(coords.tp_ranks),
                 flag.error,
             )
             for view, features in zip_longest(source.views(kept), source.features)
@@ -423,7 +417,7 @@ class Capture(MicroBatches):
                 probe.flag.name,
                 name,
                 probe.flag.text,
-                cut.whole((samples, *of_part[1:])),
+                cut.full_shape((samples, *of_part[1:])),
                 shape,
                 side,
                 cut.join,

@@ -24,20 +24,24 @@ _Rebuild = Callable[[Tensor, Tensor], Tensor]
 
 
 class CompressionError:
-    """Relative root-mean-square error of what a compressor keeps: ``‖x − x̂‖ / ‖x‖``, the norms over all
-    values of one tensor.
+    """Relative root-mean-square error of a compressor: ``‖x − x̂‖ / ‖x‖``, over all values of one tensor.
 
-    ``x̂`` is what the kept values say of ``x``:
+    ``x̂`` is what the stored values say of ``x``:
 
-    - ``NoOp``: themselves. The error is the rounding to float32: 0 for half precision, about 3e-8 for float64.
-    - ``Tile`` by ``mean``, ``median`` or ``sum``: each tile's centre (a sum is divided by the tile's width), repeated over its features. The mean is the
-      best that one number for a tile can do, because it minimises the sum of squares.
-    - ``Tile`` by anything else: NaN. A maximum, a deviation or a root mean square describes a tile; no tensor is rebuilt from it.
-    - ``Peaks``: each block's largest value, at all of its queries and keys. It is what a picture of blocks shows, an upper bound everywhere: 0 where the
-      blocks are single positions, and above 1 where few of many values are large.
-    - ``Projection``: the orthogonal projection on what the vectors span. With an orthonormal basis ``Q`` of the span it is ``x Qᵀ Q``, and the error is the
-      part of ``x`` outside (Golub and Van Loan, *Matrix Computations*, 4th ed. 2013, section 2.5.1). NaN for
-      more vectors than their bases can be made of in some seconds.
+    - ``NoOp``: themselves. The error is the rounding to float32: 0 for half precision, about 3e-8 for
+    float64. - ``Tile`` by ``mean``, ``median`` or ``sum``: each tile's centre (a sum is divided by the tile's
+    width),
+      repeated over its features. The mean is the best that one number for a tile can do, because it minimises
+      the sum of squares.
+    - ``Tile`` by anything else: NaN. A maximum, a deviation or a root mean square describes a tile; no tensor
+      is rebuilt from it.
+    - ``Peaks``: each block's largest value, at all of its queries and keys. It is what a picture of blocks
+      shows, an upper bound everywhere: 0 where the blocks are single positions, and above 1 where few of many
+      values are large.
+    - ``Projection``: the orthogonal projection on what the vectors span. With an orthonormal basis ``Q`` of
+      the span it is ``x Qᵀ Q``, and the error is the part of ``x`` outside (Golub and Van Loan, *Matrix
+      Computations*, 4th ed. 2013, section 2.5.1). NaN for more vectors than their bases can be made of in
+      some seconds.
     - ``Empty``: zeros; the error is 1.
 
     Only positions count where both ``x`` and ``x̂`` are finite: a NaN takes its tile along, which is seen as
@@ -47,12 +51,8 @@ class CompressionError:
     The arithmetic is float64 (float32 on a device that has no float64), scaled by the largest value so that
     squares neither overflow nor vanish, over at most 4 Mi values at a time. Nothing waits for the device.
 
-    Parameters
-    ----------
-    compressor : Compressor
-        What compresses.
-    vectors : torch.Tensor, optional
-        Vectors ``[layers, vectors, features]`` of a :class:`Projection`. Their bases are made here, once.
+    A :class:`Projection` needs its ``vectors`` ``[layers, vectors, features]``; their bases are made here,
+    once.
     """
 
     def __init__(self, compressor: Compressor, vectors: Tensor | None = None) -> None:
@@ -70,20 +70,20 @@ class CompressionError:
 
     @property
     def compressor(self) -> Compressor:
-        """What compresses."""
         return self._compressor
 
     @torch.no_grad()
     def squares(self, data: Tensor, stored: Tensor | None, layer: int = 0) -> Tensor:
-        """Return what adds up over the pieces of a tensor: ``‖x − x̂‖²``, ``‖x‖²`` and how many positions
-        were looked at, ``[3]`` of the type of an error.
+        """Return what adds up over the pieces of a tensor, ``[3]`` of the type of an error.
+
+        These are ``‖x − x̂‖²``, ``‖x‖²`` and the number of positions.
 
         Parameters
         ----------
         data : torch.Tensor
             A piece ``[..., features]``.
-        kept : torch.Tensor or None
-            What the compressor made of this piece alone; None where only ``‖x‖²`` can be said of it.
+        stored : torch.Tensor or None
+            What the compressor made of this piece alone; None where only ``‖x‖²`` can be known.
         layer : int
             Counted from 0.
         """
@@ -99,15 +99,15 @@ class CompressionError:
             if rebuild is None:
                 return torch.full((3,), torch.nan, dtype=wide, device=data.device)
             small = data if stored is None else stored.reshape(len(data), -1)
-            lost, whole, counted, scale = _sums(data, small, rebuild, wide)
+            lost, total, counted, scale = _sums(data, small, rebuild, wide)
             nothing = torch.full_like(lost, torch.nan)
             positions = torch.full_like(lost, float(len(data)))
             return torch.stack(
-                (torch.where(counted > 0, lost * scale**2, nothing), whole * scale**2, positions)
+                (torch.where(counted > 0, lost * scale**2, nothing), total * scale**2, positions)
             )
 
     def fitted(self, stored: Tensor, layer: int = 0) -> float:
-        """Return ``‖x̂‖²`` from the products ``kept`` ``[..., vectors]`` of a :class:`Projection` alone."""
+        """Return ``‖x̂‖²`` from the stored products ``[..., vectors]`` of a :class:`Projection` alone."""
         if not self._factors:
             return math.nan
         here = self._factors[layer]
@@ -121,7 +121,7 @@ class CompressionError:
         ----------
         data : torch.Tensor
             ``[..., features]`` of any type, as it was given to the compressor.
-        kept : torch.Tensor
+        stored : torch.Tensor
             What the compressor made of it.
         layer : int
             Counted from 0; chooses the vectors of a projection.
@@ -138,7 +138,7 @@ class CompressionError:
             return _relative(data, stored.reshape(len(data), -1), rebuild, wide)
 
     def _by_row(self, data: Tensor, stored: Tensor) -> Tensor:
-        """Return what is kept with a row for each row of ``data``: blocks have several."""
+        """Return what is stored with a row for each row of ``data``: blocks have several."""
         if not isinstance(self._compressor, Peaks):
             return stored
         # Of a part of the rows, too: what is kept of them says how they were cut.
@@ -187,22 +187,20 @@ class CompressionError:
 def compression_error(
     data: Tensor, stored: Tensor, compressor: Compressor, vectors: Tensor | None = None, layer: int = 0
 ) -> Tensor:
-    """Return the relative RMS error of what ``compressor`` kept of ``data``; see :class:`CompressionError`,
-    which also takes many tensors.
-    """
+    """Return the relative RMS error of one tensor; :class:`CompressionError` serves many."""
     return CompressionError(compressor, vectors)(data, stored, layer)
 
 
 def _relative(data: Tensor, stored: Tensor, rebuild: _Rebuild, wide: torch.dtype) -> Tensor:
-    lost, whole, counted, _ = _sums(data, stored, rebuild, wide)
-    error = torch.where(whole > 0, (lost / whole).sqrt(), lost.sqrt())
+    lost, total, counted, _ = _sums(data, stored, rebuild, wide)
+    error = torch.where(total > 0, (lost / total).sqrt(), lost.sqrt())
     return torch.where(counted > 0, error, torch.full_like(error, torch.nan))
 
 
 def _sums(
     data: Tensor, stored: Tensor, rebuild: _Rebuild, wide: torch.dtype
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return ``‖x − x̂‖²`` and ``‖x‖²`` over ``scale²``, the positions with anything finite, and ``scale``."""
+    """Return ``‖x − x̂‖²`` and ``‖x‖²`` over ``scale²``, the number of finite positions, and ``scale``."""
     rows = max(1, _CHUNK // max(1, data.shape[-1]))
     pairs = list(zip(torch.split(data, rows), torch.split(stored, rows), strict=True))
     zero = torch.zeros((), dtype=wide, device=data.device)
@@ -211,20 +209,21 @@ def _sums(
         x = piece.to(wide)
         largest = torch.maximum(largest, torch.where(x.isfinite(), x, zero).abs().amax())
     scale = torch.where(largest > 0, largest, torch.ones_like(largest))
-    lost, whole, counted = zero, zero, zero
+    lost, total, counted = zero, zero, zero
     for piece, few in pairs:
         x, small = piece.to(wide) / scale, few.to(wide) / scale
         rebuilt = rebuild(x, small)
         both = x.isfinite() & rebuilt.isfinite()
         lost = lost + torch.where(both, x - rebuilt, zero).square().sum()
-        whole = whole + torch.where(both, x, zero).square().sum()
+        total = total + torch.where(both, x, zero).square().sum()
         counted = counted + both.any()
-    return lost, whole, counted, scale
+    return lost, total, counted, scale
 
 
 def _basis(vectors: Tensor) -> tuple[Tensor, Tensor]:
-    """Return orthonormal rows that span the rows of ``vectors`` (none where all are zero), and what makes
-    coordinates along them of products with ``vectors``.
+    """Return orthonormal rows that span the rows of ``vectors``, and the matrix from products to coordinates.
+
+    There are none where all vectors are zero.
     """
     columns, sizes, rows = torch.linalg.svd(vectors, full_matrices=False)
     # The usual tolerance of a numerical rank; vectors came as float32.

@@ -1,4 +1,4 @@
-"""The arithmetic of the compressors: from a traced tensor ``[samples, ..., features]`` to what is kept of it."""
+"""The arithmetic of the compressors, on a traced tensor ``[samples, ..., features]``."""
 
 from __future__ import annotations
 
@@ -43,14 +43,7 @@ def suited_compressor(flag: str, here: FlagPoints | None) -> Compressor:
     mean over keys hides it. Tiles are as many as divide the width of every part, so that all are of one size:
     64 of 128, 512 or 4096 features, 96 of 768. Where no number from 24 to 96 does, or the width is not known,
     they are at most 96. Of values of both signs each tile gives the root mean square: their mean is near 0
-    whatever they are.
-
-    Parameters
-    ----------
-    flag : str
-        Its name; one that there is not is a tensor like most.
-    here : FlagPoints or None
-        Where it is in this process.
+    whatever they are. An unknown flag is a tensor like most.
     """
     kind = FLAGS.get(flag)
     if kind is not None and kind.exact:
@@ -75,19 +68,8 @@ _SQUARES = {
 def make_kernel(compressor: Compressor, vectors: Tensor | None = None, field: str = "compressor") -> Kernel:
     """Return the arithmetic of one compressor.
 
-    Parameters
-    ----------
-    compressor : Compressor
-        The parameters.
-    vectors : torch.Tensor, optional
-        Unit vectors ``[layers, vectors, features]`` of a :class:`Projection`.
-    field : str
-        Dotted path that an error names.
-
-    Raises
-    ------
-    ProtocolError
-        ``bad-reduction`` when a tile's reduction cannot be read.
+    A :class:`Projection` needs unit ``vectors`` ``[layers, vectors, features]``; ``field`` is the dotted path
+    that an error names. Raises ``ProtocolError`` (``bad-reduction``) when a tile's reduction cannot be read.
     """
     if isinstance(compressor, Tile):
         kernel = _tile(compressor.tiles, parse_reduction(compressor.reduction, f"{field}.params.reduction"))
@@ -120,17 +102,10 @@ def _tile(tiles: int, reduction: Reduction) -> Kernel:
 
 
 class NativeTiles:
-    """Means, or root mean squares, of tiles by the library that also measures: several times as fast as torch
-    on the CPU, and all parts of a tensor in one call.
+    """Means, or root mean squares, of tiles by the native library, for all parts of a tensor in one call.
 
-    Parameters
-    ----------
-    tiles : int
-        At most this many tiles.
-    squares : bool
-        Whether a tile is the root of its mean square instead of its mean.
-    otherwise : Kernel
-        The same arithmetic for what the library cannot read.
+    Several times as fast as torch on the CPU. ``otherwise`` is the same arithmetic for what the library
+    cannot read.
     """
 
     def __init__(self, tiles: int, squares: bool, otherwise: Kernel) -> None:
@@ -138,7 +113,6 @@ class NativeTiles:
         self._otherwise = otherwise
 
     def __call__(self, data: Tensor, layer: int) -> Tensor:
-        """Return the tiles of ``data``."""
         plan = plan_of([self], [data], data.ndim)
         if plan is None:
             return self._otherwise(data, layer)
@@ -147,18 +121,14 @@ class NativeTiles:
 
 @dataclass(frozen=True, slots=True)
 class TilePlan:
-    """How the tiles of a tensor are made, and of others that lie alike.
+    """How the tiles of a tensor are made, and of others of the same layout.
 
     Attributes
     ----------
-    library : NativeKernel
-        Makes them.
-    dtype : torch.dtype
-        Of its values.
     squares : bool
         Whether a tile is the root of its mean square instead of its mean.
     planes : list of tuple
-        Where its parts lie, and how wide their tiles are.
+        Memory of the parts, and the widths of their tiles.
     shapes : list of tuple
         Of the tiles of each part: ``[samples, ..., tiles]``.
     """
@@ -178,24 +148,15 @@ class TilePlan:
         return [made[place] for place in slices]
 
     def reading(self, origin: int, items: Sequence[Item] = ()) -> bytes:
-        """Return how the tensor that begins at ``origin`` is read, of which ``items`` are measured, and
-        others that lie as it does.
-        """
+        """Return how a tensor of this layout that begins at ``origin`` is read, and ``items`` measured."""
         return self.library.reading(origin, self.dtype, self.planes, self.squares, items)
 
 
 def plan_of(kernels: Sequence[Kernel], parts: Sequence[Tensor], axes: int) -> TilePlan | None:
-    """Return how the tiles of all parts of a tensor are made in one call; None where the library cannot make
-    them so.
+    """Return how the tiles of all parts of a tensor are made in one call; None where the library cannot.
 
-    Parameters
-    ----------
-    kernels : sequence of Kernel
-        Of each part.
-    parts : sequence of torch.Tensor
-        ``[samples, ..., features]``, or ``[samples, ..., groups, features of a group]``.
-    axes : int
-        How many the tensor has.
+    The parts are ``[samples, ..., features]``, or ``[samples, ..., groups, features of a group]``; the tensor
+    itself has ``axes`` axes.
     """
     library = load()
     native = [kernel for kernel in kernels if isinstance(kernel, NativeTiles)]
@@ -231,7 +192,7 @@ def _project(vectors: Tensor) -> Kernel:
 
 
 def partial_projection(vectors: Tensor, first: int, features: int) -> Kernel:
-    """Return the projection of the features from ``first`` on, which is one term of the whole projection."""
+    """Return the projection of the features from ``first`` on: one term of the complete projection."""
     return _project(vectors[..., first : first + features])
 
 
@@ -257,7 +218,6 @@ def _maxima(data: Tensor, axis: int, side: int) -> Tensor:
 
 
 def copy_values(data: Tensor, layer: int) -> Tensor:
-    """Keep every value."""
     return data.to(torch.float32, copy=True, memory_format=torch.contiguous_format)
 
 

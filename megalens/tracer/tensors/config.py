@@ -1,4 +1,4 @@
-"""From settings as data to a plan that the hooks can follow: the tracer's half of checking a ``configure``."""
+"""From settings as data to a plan that the hooks follow: the tracer's half of checking a ``configure``."""
 
 from __future__ import annotations
 
@@ -62,8 +62,6 @@ def settings_from(
         "mode": …, "budget": …, "instruments": …}``, is taken too.
     common : mapping, optional
         ``layers``, ``every`` and so on where a flag does not say its own.
-    points : mapping, optional
-        Where each flag is, for what suits it.
     now : mapping, optional
         The settings in force.
 
@@ -102,28 +100,18 @@ def change_plan(
     features: Callable[[str], Sequence[int | None]] | None = None,
     controls: Sequence[str] = (),
 ) -> TracingPlan:
-    """Return the plan after a patch. All of the patch is in it, or an error is raised and nothing has
-    changed.
+    """Return the plan after a patch: with all of it, or an error with the dotted field is raised.
 
     Parameters
     ----------
-    plan : TracingPlan
-        What is in force.
     patch : mapping
         A ``ConfigPatch`` that fits its schema.
-    points : ModelPoints
-        What the model has.
     folders : sequence of Path
         Folders in which vector files may lie.
     features : callable, optional
         Gives the sizes of a flag's parts; what the adapter knows when absent.
     controls : sequence of str
         What the training script allows beyond looking.
-
-    Raises
-    ------
-    ProtocolError
-        With the dotted field at fault.
     """
     asked = dict(plan.asked)
     for name, setting in patch["flags"].items():

@@ -1,6 +1,4 @@
-"""The tensor tracer: the instrument that follows flags, and the perturbations that share its place in the
-step.
-"""
+"""The tensor tracer: the instrument that follows flags, and the perturbations that share its hooks."""
 
 from __future__ import annotations
 
@@ -29,20 +27,7 @@ _clock = time.perf_counter_ns
 
 
 class TensorTracer(Instrument):
-    """Traces what a plan says of one model. Its settings are the ``Config`` of messages; they change with
-    :meth:`follow` between two steps.
-
-    Parameters
-    ----------
-    points : ModelPoints
-        The model and its trace points.
-    decode : callable, optional
-        Text of one token id.
-    phase : str
-        What the steps are.
-    graph : GraphProbes, optional
-        Probes in compiled code.
-    """
+    """Traces what a plan says of one model; its settings are the ``Config`` of messages."""
 
     name = STREAM
 
@@ -74,12 +59,11 @@ class TensorTracer(Instrument):
 
     @property
     def plan(self) -> TracingPlan:
-        """What is in force; inside of :meth:`changed` what is again afterwards."""
+        """What is in force; inside of :meth:`changed`, what will be again afterwards."""
         return self._plan
 
     @property
     def positions(self) -> int | None:
-        """Length of the sequences; None before the first forward pass that is traced."""
         return self.capture.positions
 
     @property
@@ -88,7 +72,6 @@ class TensorTracer(Instrument):
         return self._sender.piece_bytes if isinstance(self._sender, LeaderSender) else 0
 
     def attach(self, host: Host) -> None:
-        """Begin to send."""
         self._host, self._warn = host, host.warn
         if host.place.leads:
             self._sender = LeaderSender(host, self._decode)
@@ -96,8 +79,9 @@ class TensorTracer(Instrument):
             self._sender = MemberSender(host)
 
     def follow(self, plan: TracingPlan, version: int = 0) -> None:
-        """Trace and perturb what a plan says from now on; between steps. Where the hooks cannot be put, none
-        is on the model, and the error is raised.
+        """Trace and perturb what a plan says from now on; between steps.
+
+        Where the hooks cannot be put, none is on the model, and the error is raised.
         """
         self.capture.version = version
         self._plan = TracingPlan(phase=self._phase)
@@ -112,8 +96,9 @@ class TensorTracer(Instrument):
 
     @contextlib.contextmanager
     def changed(self, change: Callable[[TracingPlan], TracingPlan]) -> Iterator[None]:
-        """Follow, inside, what ``change`` makes of the plan, whatever the plan becomes meanwhile; then the
-        plan again. Between steps, also inside of a phase there.
+        """Follow, inside, what ``change`` makes of the plan, whatever the plan becomes meanwhile.
+
+        Between steps, also inside of a phase there.
         """
         before, self._change = self._change, change
         try:
@@ -125,8 +110,9 @@ class TensorTracer(Instrument):
 
     @contextlib.contextmanager
     def holding(self) -> Iterator[Callable[[], None]]:
-        """Handle, inside, small tensors of several passes together: each time when what this gives is called,
-        in the thread of the model, and at the end.
+        """Handle, inside, small tensors of several passes together.
+
+        This happens at each call of what this gives, in the thread of the model, and at the end.
         """
         self.capture.holding = True
         try:
@@ -136,11 +122,9 @@ class TensorTracer(Instrument):
             self._put_retained()
 
     def step_begins(self, step: int, untraced: bool) -> None:
-        """Decide what is traced in this step."""
         self.capture.begin(step, self._phase, untraced)
 
     def step_ends(self) -> None:
-        """Hand the step's batch over."""
         self._flush(self.capture.fired())
         self.capture.pause()
         if self.capture.left_out:
@@ -153,18 +137,15 @@ class TensorTracer(Instrument):
             self._host.announce()
 
     def step_abandoned(self) -> None:
-        """Hand over what there is; nothing more is traced."""
         self._flush()
         self.capture.pause()
 
     def pause(self, phase: str) -> None:
-        """Trace what is traced in ``phase``."""
         capture = self.capture
         self._phases.append((capture.save(), capture.scope))
         capture.begin(capture.step, phase)
 
     def resume(self, training: bool) -> None:
-        """Go on with what the phase had interrupted."""
         capture = self.capture
         saved, scope = self._phases.pop()
         if training:
@@ -174,23 +155,20 @@ class TensorTracer(Instrument):
             capture.pause()
 
     def release(self, closing: bool) -> None:
-        """Leave the model as it was."""
         self._flush()
         self._perturb(None)
         self._plan = TracingPlan(phase=self._phase)
         self.capture.release()
 
     def take_ns(self) -> int:
-        """Return what its hooks cost since this was last asked."""
         spent, self.capture.spent_ns = self.capture.spent_ns, 0
         return spent
 
     def settings(self) -> Mapping[str, Any]:
-        """Return the ``Config`` of messages."""
         return self.plan.config
 
     def report(self, status: Status) -> None:
-        """Tell of probes, non-finite values and perturbations, which are the ``status`` message's own."""
+        """Add probes, non-finite values and perturbations, which are members of ``status`` itself."""
         sender = self._sender
         if sender is None:
             return
@@ -216,12 +194,10 @@ class TensorTracer(Instrument):
             status["armed_steps"] = self._armed_steps
 
     def received(self, rank: int, meta: dict[str, Any], payload: memoryview) -> None:
-        """Take another rank's pieces."""
         if isinstance(self._sender, LeaderSender):
             self._sender.received(rank, meta, payload)
 
     def undelivered(self) -> None:
-        """Describe pieces anew."""
         if self._sender is not None:
             self._sender.undelivered()
 
@@ -234,19 +210,17 @@ class TensorTracer(Instrument):
             return
         batch.probes = probes
         # While rows wait, that all is well waits with them.
-        told = probes is not None and not (capture.holding and probes[0] == probes[1])
-        if batch.rows or told:
+        reported = probes is not None and not (capture.holding and probes.fired == probes.expected)
+        if batch.rows or reported:
             sender.put(batch)
 
     def _put_retained(self) -> None:
-        held, nbytes = self.capture.take_retained()
-        if held and self._sender is not None and self._host is not None and self._host.sends:
-            self._sender.put_retained(held, nbytes)
+        retained, nbytes = self.capture.take_retained()
+        if retained and self._sender is not None and self._host is not None and self._host.sends:
+            self._sender.put_retained(retained, nbytes)
 
     def _hand_over(self, batch: Batch | None) -> None:
-        """Let the producer thread begin with what a forward pass gave: with a batch of its own, or with what
-        has gathered.
-        """
+        """Hand over a pass's batch, or what has gathered, so that the producer thread can begin."""
         # Without one, the end of the step sees to it.
         if self._host is not None and self._host.sends and self._sender is not None:
             self._sender.put(self.capture.take() if batch is None else batch)

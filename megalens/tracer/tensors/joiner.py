@@ -1,6 +1,4 @@
-"""The leader's side of gathering: batches wait here until the pieces of the other tensor-parallel ranks are
-there.
-"""
+"""The leader's side of gathering: batches wait here for the pieces of the other tensor-parallel ranks."""
 
 from __future__ import annotations
 
@@ -35,18 +33,18 @@ Key = tuple[int, int, int]
 
 @dataclass
 class _Pieces:
-    """What one rank sent of one batch: its rows in order, with values and the moments of all its values."""
+    """What one rank sent of one batch: its rows in order."""
 
     identities: list[tuple[Any, ...]]
     values: list[np.ndarray]
     moments: np.ndarray
-    """float64 ``[rows, 11]``, as ``Row.whole``."""
+    """float64 ``[rows, 11]``, as ``Row.moments``."""
     squares: np.ndarray | None
     """float64 ``[rows, 3]`` where the compression error was measured."""
 
 
 class _PieceTable(NamedTuple):
-    """What a rank says once of the rows of its batches: what they are of, and how their values lie."""
+    """What a rank sends once of the rows of its batches."""
 
     identities: list[tuple[Any, ...]]
     shapes: list[tuple[int, ...]]
@@ -64,34 +62,30 @@ class Waiting:
 
     @property
     def key(self) -> Key:
-        """What tells it from other batches."""
         return (self.batch.version, self.batch.step, self.batch.order)
 
     @property
     def complete(self) -> bool:
-        """Whether every piece is there."""
+        """Whether every piece has arrived."""
         return len(self.pieces) == self.needs
 
 
 class Joiner:
-    """Puts pieces together, in the order in which the steps were. What does not come in time is given up,
-    named and counted.
+    """Puts pieces together, in the order of the steps. What does not come in time is given up and counted.
 
-    Pieces and the leader's own batches come by two ways and in any order. Both carry the same key, because
-    every rank counts its batches alike; whichever is first waits for the other, pieces in ``_early``, batches
-    in ``_waiting``. Only the head of that queue goes out, so that rows reach the hub step by step even where
-    a later batch is whole already. Nothing waits for ever: a rank that is late, a queue that is full, or the
+    Pieces and the leader's own batches arrive in any order. Both carry the same key, because every rank
+    counts its batches alike; whichever is first waits for the other, pieces in ``_early``, batches in
+    ``_waiting``. Only the head of that queue goes out, so that rows reach the hub step by step even where a
+    later batch is complete already. Nothing waits for ever: a rank that is late, a queue that is full, or the
     end of the training lets the head go without what is missing, and a tensor of which a piece is missing is
-    left out whole, never shown in part.
+    left out, never shown in part.
 
     Parameters
     ----------
     ranks : sequence of int
         Global ranks of the tensor-parallel group, the leader first.
     name : callable
-        Gives what people are told of a rank.
-    warn : callable
-        Takes a sentence for the user.
+        Gives a rank's name for people.
     """
 
     def __init__(self, ranks: Sequence[int], name: Callable[[int], str], warn: Callable[[str], None]) -> None:
@@ -133,14 +127,10 @@ class Joiner:
             del self._early[next(iter(self._early))]
 
     def ready(self, *, everything: bool = False, caught_up: bool = True) -> Iterator[StepRows]:
-        """Give the rows of the batches that can go out, with the memory that they lie in.
+        """Give the rows of the batches that can go out, with their memory.
 
-        Parameters
-        ----------
-        everything : bool
-            Wait no more for pieces.
-        caught_up : bool
-            Whether everything that came has been taken; nobody is late before.
+        With ``everything`` no piece is waited for any more. Unless ``caught_up``, messages that have arrived
+        are still to be taken, and nobody is late.
         """
         while self._waiting:
             head = self._waiting[0]
@@ -160,7 +150,6 @@ class Joiner:
 
     @property
     def waiting(self) -> bool:
-        """Whether a batch waits for pieces."""
         return bool(self._waiting)
 
     def _join(self, head: Waiting) -> StepRows:
@@ -186,7 +175,7 @@ class Joiner:
                 )
                 return self._without(batch, len(mine))
         moments = merge_pieces(
-            np.stack([[row.whole for row in mine], *(pieces.moments for pieces in others)])
+            np.stack([[row.moments for row in mine], *(pieces.moments for pieces in others)])
         )
         # All of them in one piece of memory, the others too, so that they are sent as they lie.
         stage = self._stages.take()
@@ -216,25 +205,25 @@ class Joiner:
         meta = row.meta
         assert meta.join is not None
         pieces = [_array(row).reshape(meta.shape), *(other.values[at] for other in others)]
-        whole = join_pieces(meta.join, meta.layer, pieces, stage)
-        known = self._joined.get((meta, whole.shape))
+        stored = join_pieces(meta.join, meta.layer, pieces, stage)
+        known = self._joined.get((meta, stored.shape))
         if known is None:
             if len(self._joined) > 10_000:
                 self._joined.clear()
-            known = self._joined[meta, whole.shape] = meta._replace(shape=tuple(whole.shape), join=None)
-        return Row(known, whole, moments, self._error(row, others, at, pieces, whole))
+            known = self._joined[meta, stored.shape] = meta._replace(shape=tuple(stored.shape), join=None)
+        return Row(known, stored, moments, self._error(row, others, at, pieces, stored))
 
     def _error(
-        self, row: Row, others: Sequence[_Pieces], at: int, pieces: Sequence[np.ndarray], whole: np.ndarray
+        self, row: Row, others: Sequence[_Pieces], at: int, pieces: Sequence[np.ndarray], stored: np.ndarray
     ) -> Tensor | float:
         join = row.meta.join
         squares = [other.squares[at] for other in others if other.squares is not None]
         if join is None or row.error is NO_ERROR or len(squares) < len(others):
             return NO_ERROR
-        # Only tiles that cross the border between ranks are measured here; of all else `whole` is what was
+        # Only tiles that cross the border between ranks are measured here; of all else `stored` is what was
         # joined.
-        joined = whole if join.kernel is None else np.concatenate(pieces, join.axis)
-        return join.error_of([np.asarray(row.error), *squares], joined, whole, row.meta.layer)
+        joined = stored if join.kernel is None else np.concatenate(pieces, join.axis)
+        return join.error_of([np.asarray(row.error), *squares], joined, stored, row.meta.layer)
 
     def _read(self, rank: int, meta: Mapping[str, Any], payload: memoryview) -> _Pieces:
         number = int(meta["table"])
@@ -266,17 +255,10 @@ def _array(row: Row) -> np.ndarray:
 def pack_pieces(
     batch: Batch, rows: Sequence[Row], tables: dict[tuple[RowMeta, ...], int]
 ) -> tuple[dict[str, Any], list[np.ndarray]]:
-    """Return what a member sends of a batch: a description, and as arrays its moments, float64 ``[rows,
-    11]``, and its values.
+    """Return what a member sends of pieces that are complete on the host: a description, and arrays.
 
-    Parameters
-    ----------
-    batch : Batch
-        The batch.
-    rows : sequence of Row
-        Its rows, complete on the host; every one is a piece.
-    tables : dict
-        Descriptions that were sent before; the new one is added.
+    The arrays are the moments, float64 ``[rows, 11]``, and the values. ``tables`` are descriptions that were
+    sent before; a new one is added.
     """
     metas = tuple([row.meta for row in rows])
     meta: dict[str, Any] = {"version": batch.version, "step": batch.step, "order": batch.order}
@@ -287,7 +269,7 @@ def pack_pieces(
         number = tables[metas] = len(tables)
         meta["rows"] = [[*identity_of(row), list(row.shape)] for row in metas]
     meta["table"] = number
-    moments = np.array([row.whole for row in rows])
+    moments = np.array([row.moments for row in rows])
     values = [_array(row) for row in rows]
     if any(row.error is not NO_ERROR for row in rows):
         meta["measured"] = True

@@ -1,10 +1,10 @@
-"""A tensor that is cut over tensor-parallel ranks: what each rank keeps of its piece, and how the pieces
-become one again.
+"""A tensor that is cut over tensor-parallel ranks: what each rank sends of its piece, and how they are
+joined.
 
 Every rank compresses before anything is sent wherever the arithmetic allows it, so that what crosses the
-interconnect shrinks with the payload: tiles that lie within one rank's features, projections as partial sums,
-everything that is cut along another axis than the compressor works on. Only tiles that cross the border
-between two ranks need the values themselves.
+interconnect shrinks with the payload: tiles that lie within one rank's features, projections as partial
+sums, everything that is cut along another axis than the compressor works on. Only tiles that cross the
+border between two ranks need the values themselves.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class PieceJoin:
     kernel : Kernel, optional
         Applied to the joined values, where the pieces are uncompressed.
     error : CompressionError, optional
-        Of the compressor on the whole tensor.
+        Of the compressor on the complete tensor.
     """
 
     how: Literal["concatenate", "add"]
@@ -52,20 +52,18 @@ class PieceJoin:
     error: CompressionError | None = None
 
     def error_of(
-        self, squares: Sequence[np.ndarray], joined: np.ndarray, whole: np.ndarray, layer: int
+        self, squares: Sequence[np.ndarray], joined: np.ndarray, stored: np.ndarray, layer: int
     ) -> float:
-        """Return the compression error of the whole tensor.
+        """Return the compression error of the complete tensor.
 
         Parameters
         ----------
         squares : sequence of numpy.ndarray
-            Of each piece: lost, whole, positions; see :meth:`CompressionError.squares`.
+            Of each piece: lost, total, positions; see :meth:`CompressionError.squares`.
         joined : numpy.ndarray
             The pieces' values, joined and not yet compressed where ``kernel`` is still to be applied.
-        whole : numpy.ndarray
-            What is kept of the whole tensor.
-        layer : int
-            Counted from 1.
+        stored : numpy.ndarray
+            What is stored of the complete tensor.
         """
         if self.error is None:
             return math.nan
@@ -74,7 +72,9 @@ class PieceJoin:
             # A rank that holds nothing of it has looked at nothing.
             few = max(1, int(max(of_piece[2] for of_piece in squares)))
             data = torch.from_numpy(joined).reshape(-1, joined.shape[-1])[:few]
-            return float(self.error(data, torch.from_numpy(whole).reshape(-1, whole.shape[-1])[:few], layer))
+            return float(
+                self.error(data, torch.from_numpy(stored).reshape(-1, stored.shape[-1])[:few], layer)
+            )
         if self.how == "add":
             few = int(squares[0][2])
             kept = torch.from_numpy(joined).reshape(-1, joined.shape[-1])[:few]
@@ -92,7 +92,7 @@ class Cut:
     kernel : Kernel
         What is applied to the piece.
     join : PieceJoin or None
-        How the leader puts the pieces together; None where every rank holds the whole.
+        How the leader puts the pieces together; None where every rank has the complete tensor.
     axis : int or None
         Axis of ``[B, S, *]`` that is cut.
     ranks : int
@@ -100,7 +100,7 @@ class Cut:
     error : CompressionError, optional
         Of what is done with the piece alone; where there is none, only its size is measured.
     features : int, optional
-        Size of the whole tensor's last axis, where the pieces' sizes are no equal parts of it.
+        Size of the complete tensor's last axis, where the pieces' sizes are no equal parts of it.
     """
 
     kernel: Kernel
@@ -110,8 +110,8 @@ class Cut:
     error: CompressionError | None = None
     features: int | None = None
 
-    def whole(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """Return the shape of the whole tensor from that of this rank's piece."""
+    def full_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """Return the shape of the complete tensor from that of this rank's piece."""
         if self.axis is None:
             return tuple(shape)
         if self.features is not None:
@@ -123,7 +123,7 @@ class Cut:
 def cut_of(
     shards: Shards,
     shape: Sequence[int],
-    whole_features: int | None,
+    all_features: int | None,
     compressor: Compressor,
     kernel: Kernel,
     vectors: Tensor | None,
@@ -135,22 +135,18 @@ def cut_of(
 
     Parameters
     ----------
-    shards : Shards
-        Along what the part is cut.
     shape : sequence of int
         Shape of this rank's piece ``[B, S, *]``.
-    whole_features : int or None
+    all_features : int or None
         Size of the last axis over all ranks, where known.
-    compressor : Compressor
-        The parameters.
     kernel : Kernel
-        The compressor for a whole tensor.
+        The compressor for a complete tensor.
     vectors : torch.Tensor, optional
         Unit vectors ``[layers, vectors, features]`` of a projection.
     tp, ranks : int
         Which piece this is, out of how many.
     error : CompressionError, optional
-        Of the compressor on a whole tensor.
+        Of the compressor on a complete tensor.
     """
     if shards == "none" or ranks == 1:
         return Cut(kernel)
@@ -160,9 +156,9 @@ def cut_of(
     features, last = shape[-1], len(shape) - 1
     if shards == "uneven":
         return Cut(
-            copy_values, PieceJoin("concatenate", -1, kernel, error), last, ranks, features=whole_features
+            copy_values, PieceJoin("concatenate", -1, kernel, error), last, ranks, features=all_features
         )
-    if whole_features == features:
+    if all_features == features:
         # The module gathers its output itself.
         return Cut(kernel)
     if isinstance(compressor, Projection):
@@ -191,34 +187,21 @@ def cut_of(
 def join_pieces(join: PieceJoin, layer: int, pieces: Sequence[Any], stage: Stage) -> np.ndarray:
     """Return the array that one process would have had, in memory of a stage.
 
-    Parameters
-    ----------
-    join : PieceJoin
-        How.
-    layer : int
-        Which layer it is, for a kernel that is still to be applied.
-    pieces : sequence of numpy.ndarray
-        float32, in the order of the ranks.
-    stage : Stage
-        Gives the memory.
-
-    Raises
-    ------
-    ValueError, IndexError
-        When the shapes do not fit together.
+    The pieces are float32, in the order of the ranks. Raises ``ValueError`` or ``IndexError`` when their
+    shapes do not fit together.
     """
     first = np.shape(pieces[0])
     if join.how == "add":
-        whole = stage.allocate(math.prod(first))[0].reshape(first)
-        whole[...] = pieces[0]
+        made = stage.allocate(math.prod(first))[0].reshape(first)
+        made[...] = pieces[0]
         for piece in pieces[1:]:
-            np.add(whole, piece, out=whole)
-        return whole
+            np.add(made, piece, out=made)
+        return made
     if join.kernel is not None:
         kept = np.asarray(join.kernel(torch.from_numpy(np.concatenate(pieces, join.axis)), layer).numpy())
         return stage.copy(kept)
     shape = list(first)
     shape[join.axis] = sum(piece.shape[join.axis] for piece in pieces)
-    whole = stage.allocate(math.prod(shape))[0].reshape(shape)
-    np.concatenate(pieces, join.axis, out=whole)
-    return whole
+    made = stage.allocate(math.prod(shape))[0].reshape(shape)
+    np.concatenate(pieces, join.axis, out=made)
+    return made

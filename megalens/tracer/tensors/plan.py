@@ -1,6 +1,4 @@
-"""What is in force, as the hooks follow it, and what of it is given up for the budget. A plan never changes:
-every patch makes another one.
-"""
+"""What is in force, as the hooks follow it, and what the budget takes from it. Plans never change."""
 
 from __future__ import annotations
 
@@ -83,16 +81,7 @@ class CostReduction:
 def apply_cost_reduction(
     settings: Mapping[str, Mapping[str, Any]], cost_reduction: CostReduction
 ) -> dict[str, dict[str, Any]]:
-    """Return the settings in force under a cost_reduction: never more than was asked for, and what was asked
-    for when nothing is given up.
-
-    Parameters
-    ----------
-    settings : mapping
-        The user's ``FlagSetting`` by flag name.
-    cost_reduction : CostReduction
-        What is given up.
-    """
+    """Return the settings under a cost reduction: never more than the user's ``FlagSetting`` by name."""
     return {name: _smaller(name, setting, cost_reduction) for name, setting in settings.items()}
 
 
@@ -182,9 +171,7 @@ class FlagPlan:
     _traced: int = 0
 
     def update(self, step: int, phase: str) -> bool:
-        """Decide whether this flag is traced now. Every n-th counts training steps; other phases are traced
-        whenever they come.
-        """
+        """Decide whether this flag is traced now: at every n-th training step, in other phases always."""
         self.active = phase in self.phases and (phase != "train" or step % self.every == 0)
         if self.active:
             self.measured = self._traced % _MEASURED == 0
@@ -252,7 +239,6 @@ class TracingPlan:
 
     @property
     def config(self) -> Config:
-        """The ``Config`` object that messages carry."""
         config: Config = {"flags": {name: flag.setting for name, flag in self.asked.items()}}
         if self.perturb is not None:
             config["perturb"] = self.perturb.setting
@@ -281,15 +267,13 @@ class TracingPlan:
         return plan
 
     def unperturbed(self) -> TracingPlan:
-        """Return the plan without its perturbation."""
         return replace(self, perturb=None, perturb_until=None)
 
     def unpaused(self) -> TracingPlan:
-        """Return the plan with the training going on."""
         return replace(self, mode=replace(self.mode, paused=False, until=None, steps=None))
 
     def patch_from(self, step: int) -> dict[str, Any]:
-        """Return a patch that makes this plan, applied at ``step``, of the plan that a process begins with."""
+        """Return a patch that, applied at ``step``, makes this plan of a process's first plan."""
         patch = self.config
         if self.perturb is not None:
             patch["perturb"].pop("until", None)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ...protocol import layer_name
 from ..graph_operator import compiles
-from ..graph_probes import WHOLE, end_of
+from ..graph_probes import ALL_ITEMS, end_of
 from ..own_hooks import hook_after, hook_before
 from ..passes import IPassSink, hook_passes
 from ..points import FLAGS, FlagPoints, Source
@@ -33,16 +33,15 @@ class TensorProbe:
     metas : dict
         What its rows are of, by micro-batch, phase, pass and shape: made once, used again every step.
     readings : dict
-        How tensors that lie as the last one are read, by micro-batch, phase, pass and ``rows``.
+        Prepared readings of tensors of the last one's layout, by micro-batch, phase, pass and ``rows``.
     cuts : dict
         What is done with this rank's piece of each part, by its shape.
     rows : tuple of int or None
-        The first two axes that its tensor has, in the forward pass that goes on; None where the tensor says
-        so itself.
+        First two axes of its tensor in the current forward pass; None where the tensor has them itself.
     why : str or None
         Why it did not fire when it was last reached.
     graph : GraphEnd or None
-        What tells of its tensor in compiled code.
+        Its probe in compiled code.
     plain : bool
         Whether its tensor is taken in forward passes only, and as the module has it.
     """
@@ -68,7 +67,7 @@ class TensorProbe:
         self.source = source
         self.scope = -1
         self.why: str | None = None
-        at = (source.item, source.keyword) if source.computed is None else (WHOLE, None)
+        at = (source.item, source.keyword) if source.computed is None else (ALL_ITEMS, None)
         self.graph = end_of(source.module, source.side, *at)
         self.rows: tuple[int, int] | None = None
         self.metas: dict[Any, list[RowMeta]] = {}
@@ -81,17 +80,15 @@ class TensorProbe:
 
 
 class IProbeSink(IPassSink, Protocol):
-    """What the hooks call."""
+    """Receives what the hooks see."""
 
     in_forward: bool
     in_backward: bool
 
-    def add(self, probe: TensorProbe, tensor: Any) -> None:
-        """Keep what one probe saw."""
-        ...
+    def add(self, probe: TensorProbe, tensor: Any) -> None: ...
 
     def gradient(self, probe: TensorProbe, gradient: Tensor) -> None:
-        """Keep what compiled code backpropagates to a tensor that one probe saw."""
+        """Record what compiled code backpropagates to a probed tensor."""
         ...
 
     def recomputed(self, probe: TensorProbe, tensor: Any) -> None:
@@ -106,7 +103,7 @@ def reason_of(probe: TensorProbe) -> str:
         return probe.why or str(graph and graph.lost)
     if not probe.flag.forward:
         return "no gradient came back to it in this step"
-    if probe.scope < 0 and graph is not None and not graph.told:
+    if probe.scope < 0 and graph is not None and not graph.ran:
         return "its module was not called, or its code was compiled without probes: torch.compiler.reset() has it compiled anew"
     if probe.scope < 0 and graph is None and compiles():
         return "its module was not called, or it is compiled and tracing began without knowing: megalens.trace(…, compiled=True)"
@@ -116,15 +113,7 @@ def reason_of(probe: TensorProbe) -> str:
 def install_probes(
     roots: Sequence[nn.Module], points: Mapping[str, FlagPoints], plan: TracingPlan, sink: IProbeSink
 ) -> tuple[list[TensorProbe], Callable[[], None]]:
-    """Put the hooks of ``plan`` on the model.
-
-    Returns
-    -------
-    probes : list of TensorProbe
-        One per hook on a trace point.
-    remove : callable
-        Takes all of them off.
-    """
+    """Put the hooks of ``plan`` on the model; return the probes and what takes all of them off."""
     probes: list[TensorProbe] = []
 
     def put_on() -> Iterator[Any]:
@@ -154,14 +143,15 @@ def _hook_rows(probe: TensorProbe, module: nn.Module) -> Iterator[Any]:
             shape = next((value.shape for value in given), ())
             probe.rows = (shape[0], shape[1]) if len(shape) > 2 else None
 
-    if (graph := end_of(module, "input", WHOLE)) is not None:
+    if (graph := end_of(module, "input", ALL_ITEMS)) is not None:
         yield graph.watch(lambda given: before(module, *given))
     yield hook_before(module, before, with_kwargs=True)
 
 
 def _hooks(probe: TensorProbe, sink: IProbeSink) -> Iterator[Any]:
-    """Register one hook, and watch the probe in the graph where the module is compiled. While torch.compile
-    traces through the hook, it does nothing and leaves no trace in the graph.
+    """Register one hook, and watch the probe in the graph where the module is compiled.
+
+    While torch.compile traces through the hook, the hook does nothing and leaves nothing in the graph.
     """
     flag, source = probe.flag, probe.source
     item, keyword = source.item, source.keyword

@@ -49,17 +49,13 @@ class Token:
 
 
 def bad_reduction(message: str, column: int, field: str) -> ProtocolError:
-    """Return the error that says what is wrong with an expression, and where."""
     return ProtocolError("bad-reduction", f"{message} (column {column}).", field=field, column=column)
 
 
 def tokenize(text: str, field: str) -> list[Token]:
     """Return the tokens of ``text``; the last one is of kind ``end``.
 
-    Raises
-    ------
-    ProtocolError
-        ``bad-reduction`` when the text is too long or holds a character that is not of the language.
+    Raises ``ProtocolError`` (``bad-reduction``) when the text is too long or holds a foreign character.
     """
     if len(text) > MAX_LENGTH:
         raise bad_reduction(
@@ -175,14 +171,7 @@ _DATA = _Node("tile", lambda data: data)
 
 
 def parse_reduction(text: str, field: str = "reduction") -> Reduction:
-    """Return the reduction that ``text`` describes.
-
-    Parameters
-    ----------
-    text : str
-        The expression.
-    field : str
-        Dotted path that an error names.
+    """Return the reduction that ``text`` describes; ``field`` is the dotted path that an error names.
 
     Raises
     ------

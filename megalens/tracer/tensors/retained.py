@@ -1,8 +1,9 @@
 """Small tensors of several passes, handled together: a pass that writes one token takes less time than to
 look at each of its tensors by itself.
 
-The step path keeps a copy and nothing else. The producer thread makes rows of all that are alike at once: a
-flag's tensors of every layer and pass are one call of its compressor, and the rows are made column by column.
+The step path makes a copy and nothing else. The producer thread makes rows of all that are alike at once: a
+flag's tensors of every layer and pass are one call of its compressor, and the rows are made column by
+column.
 """
 
 from __future__ import annotations
@@ -40,26 +41,23 @@ class RetainedTensor(NamedTuple):
 
 
 class RetainedTensors:
-    """Keeps tensors of forward passes until they are asked for."""
+    """Tensors of forward passes, until they are taken. Their compression error is not measured."""
 
     def __init__(self) -> None:
-        self._held: list[RetainedTensor] = []
+        self._retained: list[RetainedTensor] = []
         self.nbytes = 0
 
     @property
     def full(self) -> bool:
-        """Whether no more should wait."""
         return self.nbytes >= _MOST_BYTES
 
     def add(self, probe: TensorProbe, data: Tensor, step: int, micro_batch: int, phase: str) -> None:
-        """Keep a tensor, of which its compression error is not measured."""
-        self._held.append(RetainedTensor(probe, data.clone(), step, micro_batch, phase))
+        self._retained.append(RetainedTensor(probe, data.clone(), step, micro_batch, phase))
         self.nbytes += data.nbytes
 
     def take(self) -> list[RetainedTensor]:
-        """Return everything that is here."""
-        held, self._held, self.nbytes = self._held, [], 0
-        return held
+        retained, self._retained, self.nbytes = self._retained, [], 0
+        return retained
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,19 +72,10 @@ class _Block:
     moments: np.ndarray
 
 
-def retained_columns(held: Sequence[RetainedTensor], rank: int) -> dict[str, Any]:
-    """Return the ``tensors`` rows of what was kept, as columns by name: those of one flag, layer and part by
-    rising steps.
-
-    Parameters
-    ----------
-    held : sequence of HeldTensor
-        At least one.
-    rank : int
-        Where they come from.
-    """
+def retained_columns(retained: Sequence[RetainedTensor], rank: int) -> dict[str, Any]:
+    """Return the ``tensors`` rows of retained tensors, by rising steps within flag, layer and part."""
     alike: dict[object, list[RetainedTensor]] = {}
-    for each in held:
+    for each in retained:
         flag, source = each.probe.flag, each.probe.source
         # A layer's own way to its parts, or its own vectors, is for that layer only.
         own = each.probe if source.split is not None or flag.vectors is not None else None
@@ -138,16 +127,14 @@ def _blocks(alike: Sequence[RetainedTensor]) -> Iterator[_Block]:
     """Give the parts of tensors of one shape and one compressor."""
     probe = alike[0].probe
     source, flag = probe.source, probe.flag
-    data = torch.stack([held.data for held in alike])
+    data = torch.stack([retained.data for retained in alike])
     lead = data.shape[:2]
     for name, part in zip(source.parts, source.cut(data.flatten(0, 1)), strict=True):
-        whole = part.reshape(*lead, *part.shape[1:])
+        full = part.reshape(*lead, *part.shape[1:])
         # Selected before anything is computed. All passes side by side are but a larger batch.
         kept = (
-            part
-            if flag.samples is None or flag.samples >= lead[1]
-            else whole[:, : flag.samples].flatten(0, 1)
+            part if flag.samples is None or flag.samples >= lead[1] else full[:, : flag.samples].flatten(0, 1)
         )
         values = flag.kernel(kept, probe.layer)
         shape = (len(kept) // lead[0], *values.shape[1:])
-        yield _Block(alike, name, tuple(whole.shape[1:]), shape, values.numpy(), moments_of_each(whole))
+        yield _Block(alike, name, tuple(full.shape[1:]), shape, values.numpy(), moments_of_each(full))

@@ -1,11 +1,9 @@
-"""The producer thread's half of the tensor tracer: batches of the step path become rows of the stream, or
-pieces for the rank that joins them.
-"""
+"""The producer thread's half: batches become rows of the stream, or pieces for the rank that joins them."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,15 +39,7 @@ _KNOWN = 65536
 
 
 class TokenTexts:
-    """Decodes the ids of ``InputTokens``. A tokenizer that fails is asked no more.
-
-    Parameters
-    ----------
-    decode : callable
-        Text of one token id.
-    warn : callable
-        Takes a sentence for the user.
-    """
+    """Decodes the ids of ``InputTokens``. A tokenizer that fails is asked no more."""
 
     def __init__(self, decode: Callable[[int], str], warn: Callable[[str], None]) -> None:
         self._decode: Callable[[int], str] | None = functools.lru_cache(_KNOWN)(decode)
@@ -69,80 +59,8 @@ class TokenTexts:
             return []
 
 
-# Batches of the producer thread that wait for the pieces of the other tensor-parallel ranks.
-class PieceGatherer:
-    """Holds batches back until they are whole, and sends them in the order of the steps.
-
-    Parameters
-    ----------
-    joiner : Joiner
-        Where they wait.
-    send : callable
-        Takes the rows of a step, and gives their memory back.
-    host : Host
-        Takes sentences for the user, and counts what did not come.
-    """
-
-    def __init__(
-        self,
-        joiner: Joiner,
-        send: Callable[[StepRows], None],
-        host: Host,
-    ) -> None:
-        self._joiner = joiner
-        self._send = send
-        self._host = host
-        self._lost = 0
-
-    @property
-    def waiting(self) -> bool:
-        """Whether a batch waits for pieces."""
-        return self._joiner.waiting
-
-    @property
-    def done(self) -> bool:
-        """Never: pieces come as long as there are steps."""
-        return False
-
-    @property
-    def bytes_received(self) -> int:
-        """Bytes of pieces that came."""
-        return self._joiner.bytes_received
-
-    def put(self, batch: Batch) -> None:
-        """Take a batch of this process's own, complete on the host."""
-        self._joiner.put(batch)
-
-    def take(self, rank: int, meta: Mapping[str, Any], payload: memoryview) -> None:
-        """Take what another rank sent."""
-        try:
-            self._joiner.take(rank, meta, payload)
-        except (KeyError, ValueError, TypeError) as error:
-            self._host.warn(f"Rank {rank} sent something that cannot be read: {str(error)[:200]}")
-
-    def send_ready(self, *, everything: bool = False) -> None:
-        """Send the batches that are whole; with ``everything`` wait for no more pieces."""
-        # What waits in the queue may be the very pieces: nobody is late while the thread is behind.
-        for step in self._joiner.ready(everything=everything, caught_up=self._host.caught_up()):
-            self._send(step)
-        lost, self._lost = self._lost, self._joiner.lost_rows
-        if lost != self._lost:
-            self._host.lose(self._lost - lost, "unjoined")
-
-
 class TensorSender:
-    """What the senders of all ranks share.
-
-    Parameters
-    ----------
-    host : Host
-        Where everything goes.
-
-    Attributes
-    ----------
-    probes : FiredProbes or None
-        Those of the last step that said so.
-    """
+    """What the senders of all ranks share; ``probes`` is the last report of fired probes."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -151,43 +69,38 @@ class TensorSender:
         self._first_nonfinite: NonFiniteFirst | None = None
 
     def put(self, batch: Batch) -> None:
-        """Hand over a batch, in the training thread. Never waits: when too much is waiting, its rows are
-        given up and counted.
-        """
+        """Hand over a batch, in the training thread. Rows that are too many are given up and counted."""
         if not self._host.later(lambda: self._take(batch), batch.nbytes, patient=True):
             self._host.lose(len(batch.rows), "waiting")
             batch.rows, batch.nbytes = [], 0
-            # The probes that fired are told all the same.
+            # The probes that fired are reported all the same.
             self._host.later(lambda: self._take(batch), patient=True)
 
     def undelivered(self) -> None:
         """Describe everything anew."""
 
-    def put_retained(self, held: Sequence[RetainedTensor], nbytes: int) -> None:
-        """Hand over small tensors of several passes, in the training thread. Never waits; what is too much is
-        given up and counted.
-        """
-        if not self._host.later(lambda: self._take_retained(held), nbytes):
-            self._host.lose(sum(len(each.probe.source.parts) for each in held), "waiting")
+    def put_retained(self, retained: Sequence[RetainedTensor], nbytes: int) -> None:
+        """Hand over small tensors of several passes, in the training thread. Never waits."""
+        if not self._host.later(lambda: self._take_retained(retained), nbytes):
+            self._host.lose(sum(len(each.probe.source.parts) for each in retained), "waiting")
 
     def nonfinite(self) -> NonFinite:
-        """Return the ``NonFinite`` object of ``status``."""
         first = self._first_nonfinite
         return {"count": self._nonfinite} if first is None else {"count": self._nonfinite, "first": first}
 
     def _take(self, batch: Batch) -> None:
         raise NotImplementedError
 
-    def _take_retained(self, held: Sequence[RetainedTensor]) -> None:
-        columns = retained_columns(held, self._host.place.rank)
+    def _take_retained(self, retained: Sequence[RetainedTensor]) -> None:
+        columns = retained_columns(retained, self._host.place.rank)
         self._note_nonfinite(
             columns["nan_count"] + columns["inf_count"],
             lambda row: (int(columns["step"][row]), int(columns["layer"][row]), columns["flag"][row].as_py()),
         )
-        self._host.send(STREAM, columns, max(each.step for each in held))
+        self._host.send(STREAM, columns, max(each.step for each in retained))
 
     def _finish(self, batch: Batch) -> None:
-        """Wait for a batch's copies, and keep what it says of its probes."""
+        """Wait for a batch's copies, and note what it reports of its probes."""
         if batch.ready is not None:
             batch.ready.synchronize()
         if batch.probes is not None:
@@ -199,9 +112,7 @@ class TensorSender:
                 )
 
     def _note_nonfinite(self, counts: np.ndarray, where: Callable[[int], tuple[int, int, str]]) -> None:
-        """Add how many values of each row are not finite; ``where`` gives step, layer and flag of a row, to
-        keep where the first ones were.
-        """
+        """Count the non-finite values of rows; ``where`` gives step, layer and flag of a row."""
         total = int(counts.sum())
         if total and self._first_nonfinite is None:
             step, layer, flag = where(int(counts.nonzero()[0][0]))
@@ -210,77 +121,82 @@ class TensorSender:
 
 
 class LeaderSender(TensorSender):
-    """Of a process that sends for its tensor-parallel group.
+    """Of a process that sends for its tensor-parallel group. Steps go in one message while it is small.
 
-    Parameters
-    ----------
-    host : Host
-        As for :class:`TensorSender`.
-    decode : callable, optional
-        Text of one token id.
+    Batches wait here for the pieces of the other ranks, and are sent in the order of the steps.
     """
+
+    done = False
 
     def __init__(self, host: Host, decode: Callable[[int], str] | None) -> None:
         super().__init__(host)
         self._texts = None if decode is None else TokenTexts(decode, host.warn)
-        self._pieces: PieceGatherer | None = None
         self._ready: list[StepRows] = []
         self._ready_bytes = 0
         ranks = host.place.tp_ranks
-        if len(ranks) > 1:
-            joiner = Joiner(ranks, host.name_of, host.warn)
-            self._pieces = PieceGatherer(joiner, self._send, host)
-            host.gather(self._pieces)
-        # After the pieces, which may complete a step.
+        self._joiner = Joiner(ranks, host.name_of, host.warn) if len(ranks) > 1 else None
+        self._unjoined_rows = 0
         host.gather(self)
 
     @property
     def piece_bytes(self) -> int:
         """Bytes of pieces that other ranks sent."""
-        return 0 if self._pieces is None else self._pieces.bytes_received
-
-    def received(self, rank: int, meta: dict[str, Any], payload: memoryview) -> None:
-        """Take what another rank of the group sent."""
-        pieces = self._pieces
-        if pieces is not None:
-            self._host.later(lambda: pieces.take(rank, meta, payload))
+        return 0 if self._joiner is None else self._joiner.bytes_received
 
     @property
     def waiting(self) -> bool:
-        """Never: what is ready waits for nobody."""
-        return False
+        return self._joiner is not None and self._joiner.waiting
 
-    @property
-    def done(self) -> bool:
-        """Never: batches come as long as there are steps."""
-        return False
+    def received(self, rank: int, meta: dict[str, Any], payload: memoryview) -> None:
+        """Take pieces of another rank of the group."""
+        self._host.later(lambda: self._take_pieces(rank, meta, payload))
 
     def send_ready(self, *, everything: bool = False) -> None:
-        """Send what is ready: all steps of it together, since each message costs the hub as much again as a
-        small step.
-        """
-        ready, self._ready, self._ready_bytes = self._ready, [], 0
-        if ready:
-            self._send_steps(ready)
+        """Send the batches that are complete; with ``everything`` wait for no more pieces."""
+        if self._joiner is not None:
+            self._take_joined(self._joiner, everything=everything)
+        self._flush()
+
+    def _take_joined(self, joiner: Joiner, *, everything: bool = False) -> None:
+        # What waits in the queue may be the very pieces: nobody is late while the thread is behind.
+        for step in joiner.ready(everything=everything, caught_up=self._host.caught_up()):
+            self._send(step)
+        before, self._unjoined_rows = self._unjoined_rows, joiner.lost_rows
+        if before != self._unjoined_rows:
+            self._host.lose(self._unjoined_rows - before, "unjoined")
+
+    def _take_pieces(self, rank: int, meta: dict[str, Any], payload: memoryview) -> None:
+        if self._joiner is None:
+            return
+        try:
+            self._joiner.take(rank, meta, payload)
+        except (KeyError, ValueError, TypeError) as error:
+            self._host.warn(f"Rank {rank} sent something that cannot be read: {str(error)[:200]}")
 
     def _take(self, batch: Batch) -> None:
         self._finish(batch)
-        if self._pieces is None:
+        if self._joiner is None:
             self._send(StepRows(batch.step, batch.rows, batch.stage))
         else:
-            self._pieces.put(batch)
+            self._joiner.put(batch)
 
-    def _take_retained(self, held: Sequence[RetainedTensor]) -> None:
+    def _take_retained(self, retained: Sequence[RetainedTensor]) -> None:
         # Of earlier steps.
-        self.send_ready()
-        super()._take_retained(held)
+        self._flush()
+        super()._take_retained(retained)
 
     def _send(self, step: StepRows) -> None:
         nbytes = sum(row.values.nbytes for row in step.rows)
         if self._ready_bytes + nbytes > _TOGETHER_BYTES:
-            self.send_ready()
+            self._flush()
         self._ready.append(step)
         self._ready_bytes += nbytes
+
+    def _flush(self) -> None:
+        # Together, since each message costs the hub as much again as a small step.
+        ready, self._ready, self._ready_bytes = self._ready, [], 0
+        if ready:
+            self._send_steps(ready)
 
     def _send_steps(self, steps: Sequence[StepRows]) -> None:
         try:
@@ -312,14 +228,13 @@ class LeaderSender(TensorSender):
 
 
 class MemberSender(TensorSender):
-    """Of a process that does not: compresses its pieces and sends them to the leader of its group."""
+    """Of a process that compresses its pieces and sends them to the leader of its group."""
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
         self._tables: dict[tuple[RowMeta, ...], int] = {}
 
     def undelivered(self) -> None:
-        """Describe everything anew: something that was described did not reach whoever takes the pieces."""
         self._tables.clear()
 
     def _take(self, batch: Batch) -> None:

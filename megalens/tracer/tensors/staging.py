@@ -1,4 +1,4 @@
-"""Host memory for what a step traces, used again step after step."""
+"""Host memory for the rows of a step, reused step after step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _KEPT_BYTES = 32 << 20
 
 
 def slices_of(shapes: Sequence[tuple[int, ...]]) -> list[slice]:
-    """Return where arrays of some shapes lie, one after another."""
+    """Return the slices of arrays of some shapes that lie one after another."""
     ends = list(accumulate(map(math.prod, shapes)))
     return [slice(begin, end) for begin, end in zip([0, *ends], ends, strict=False)]
 
@@ -27,13 +27,6 @@ class Stage:
 
     Fresh memory in every step would cost a page fault each 4 kB, and would change how the allocator lays out
     the training's own tensors.
-
-    Parameters
-    ----------
-    size : int
-        How many numbers it holds.
-    pool : StagePool, optional
-        Where it goes back to.
     """
 
     __slots__ = ("_address", "_array", "_pool", "_used", "wanted")
@@ -48,13 +41,10 @@ class Stage:
 
     @property
     def size(self) -> int:
-        """How many numbers it holds."""
         return len(self._array)
 
     def allocate(self, count: int) -> tuple[np.ndarray, int]:
-        """Return an uninitialised float32 array of so many numbers and its address; it has memory of its own
-        where this stage is full.
-        """
+        """Return an uninitialised float32 array and its address; outside of this stage where that is full."""
         begin, end = self._used, self._used + count
         self.wanted += count
         if end > len(self._array):
@@ -64,29 +54,25 @@ class Stage:
         return self._array[begin:end], self._address + 4 * begin
 
     def copy(self, values: np.ndarray) -> np.ndarray:
-        """Return a copy of some values, in memory of this stage."""
         copied = self.allocate(values.size)[0].reshape(values.shape)
         copied[...] = values
         return copied
 
-    def whole(self) -> np.ndarray | None:
-        """Return everything that was given out, as one flat array; None where some of it did not fit."""
+    def filled(self) -> np.ndarray | None:
+        """Return everything that was allocated as one flat array; None where some of it did not fit."""
         return self._array[: self._used] if self._used == self.wanted else None
 
     def clear(self) -> None:
-        """Forget what was given out."""
         self._used = self.wanted = 0
 
     def give_back(self) -> None:
-        """Let its pool give it out again; nothing may look at its memory any more."""
+        """Return it to its pool; nothing may look at its memory any more."""
         if self._pool is not None:
             self._pool.give(self)
 
 
 class StagePool:
-    """Stages on their way between the training thread, which takes them, and the producer thread, which gives
-    them back.
-    """
+    """Stages that the training thread takes and the producer thread gives back."""
 
     def __init__(self) -> None:
         self._free: queue.SimpleQueue[Stage] = queue.SimpleQueue()
@@ -95,7 +81,7 @@ class StagePool:
         self._wanted = 0
 
     def take(self) -> Stage:
-        """Return a stage that nobody uses, as large as the last batches asked for."""
+        """Return an unused stage, as large as the last batches asked for."""
         wanted = self._wanted
         while True:
             try:
@@ -106,7 +92,6 @@ class StagePool:
                 return stage
 
     def give(self, stage: Stage) -> None:
-        """Take a stage back; nothing may look at its memory any more."""
         if stage.wanted:
             self._wanted = stage.wanted
         stage.clear()

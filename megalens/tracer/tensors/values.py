@@ -1,6 +1,4 @@
-"""What is done with one traced tensor, whatever flag it is of: its piece, its positions, its moments, its
-compression error.
-"""
+"""What is done with one traced tensor of any flag: its piece, positions, moments and compression error."""
 
 from __future__ import annotations
 
@@ -12,8 +10,8 @@ import numpy as np
 from torch import Tensor
 
 from ...protocol import Peaks
+from ..coordinates import to_host
 from ..moments import TYPES, measure, measure_each
-from ..place import to_host
 from ..points import Shards
 from .batch import unknown_moments
 from .pieces import Cut
@@ -48,9 +46,7 @@ class Window:
     keys: Tensor | None = None
 
     def of(self, data: Tensor) -> Tensor:
-        """Return ``[B, n, *]`` of ``[B, S, *]``, and of attention probabilities ``[B, heads, S, S]`` what is
-        ``[B, heads, n, k]``.
-        """
+        """Return ``[B, n, *]`` of ``[B, S, *]``; of attention probabilities ``[B, heads, n, k]``."""
         if data.ndim != 4:
             return data.take_along_dim(self.positions.view(*self.positions.shape, *[1] * (data.ndim - 2)), 1)
         data = data.take_along_dim(self.positions[:, None, :, None], 2)
@@ -58,26 +54,22 @@ class Window:
 
 
 def local_piece(data: Tensor) -> tuple[Tensor, Shards | None]:
-    """Return this rank's piece of a distributed tensor, and along what it was cut; of any other tensor
-    itself, and None.
-    """
+    """Return this rank's piece of a DTensor, and along what it is cut; any other tensor, and None."""
     placements = getattr(data, "placements", None)
     if placements is None:
         return data, None
-    whole = data.ndim
+    axes = data.ndim
     local: Tensor = data.to_local()  # type: ignore[attr-defined]
-    axes = [placement.dim % whole for placement in placements if placement.is_shard()]
-    if not axes or axes == [0]:
+    cut = [placement.dim % axes for placement in placements if placement.is_shard()]
+    if not cut or cut == [0]:
         return local, "none"
-    if axes[-1] == whole - 1:
+    if cut[-1] == axes - 1:
         return local, "features"
-    return local, "heads" if whole == 4 else "sequence"
+    return local, "heads" if axes == 4 else "sequence"
 
 
 def in_rows(tensor: Tensor, rows: tuple[int, int] | None) -> Tensor:
-    """Return a tensor with batch and sequence as its first two axes, where ``rows`` says how many there are
-    and the tensor has them in other axes before its last.
-    """
+    """Return a tensor with the axes ``rows`` (batch, sequence) first, where its other axes hold as many."""
     if rows is None or tensor.ndim == 3 or math.prod(tensor.shape[:-1]) != math.prod(rows):
         return tensor
     return tensor.reshape(*rows, tensor.shape[-1])
@@ -107,9 +99,7 @@ def _error_of(probe: TensorProbe, part: Tensor, output: Tensor, cut: Cut) -> Ten
 
 
 def _head(part: Tensor, output: Tensor) -> tuple[Tensor, Tensor]:
-    """Return as much of a tensor, and of what is kept of it, as is measured: a large one would cost the step
-    seconds.
-    """
+    """Return the head of a large tensor and of its stored values: measuring all would take seconds."""
     if part.numel() <= _MEASURED_VALUES or part.ndim < 3:
         return part, output
     count = max(1, _MEASURED_VALUES // part[0, 0].numel())
@@ -123,18 +113,14 @@ def _head(part: Tensor, output: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def moments_of_each(data: Tensor) -> np.ndarray:
-    """Return what :func:`moments_of` does of ``data[0]``, ``data[1]`` and so on, all on the CPU; in the
-    calling thread alone.
-    """
+    """Return :func:`moments_of` of ``data[0]``, ``data[1]`` and so on, on the CPU, in the calling thread."""
     if not data.is_floating_point():
         return unknown_moments(len(data))
     return measure_each(data if data.dtype in TYPES else data.float()).numpy()
 
 
 def moments_of(parts: Sequence[Tensor]) -> np.ndarray:
-    """Measure every value of the parts of a tensor; float64 ``[parts, 11]``, on the host or on its way there,
-    as ``Row.whole``.
-    """
+    """Measure the parts of a tensor; float64 ``[parts, 11]`` as ``Row.moments``, perhaps still copying."""
     if not parts[0].is_floating_point():
         return unknown_moments(len(parts))
     rows = measure([part if part.dtype in TYPES else part.float() for part in parts])

@@ -27,7 +27,7 @@ from torch import Tensor, distributed, nn
 from ....adapters.before_reduction import before_reduction
 from ....protocol import MOMENT_COLUMNS, MegalensError, is_whole
 from ....protocol.outside import parse_json
-from ....tracer.errors import said
+from ....tracer.errors import describe_error
 from .anomalies import AnomalyWriter
 from .call_rows import CallCollector, CallRows, CollectiveCalls, StackedRows
 from .config import (
@@ -291,7 +291,7 @@ class TrainerMon:
         if not self._chunks or not self._on:
             return
         collector = CallCollector(
-            self._chunks, self._micro_batches, config.eps, self._name, lambda error: self._say(said(error))
+            self._chunks, self._micro_batches, config.eps, self._name, lambda error: self._say(describe_error(error))
         )
         if config.xy_distribution:
             both = config.forward_only and config.backward_only
@@ -316,7 +316,7 @@ class TrainerMon:
                 cc.get("cc_codeline", ()),
                 before=cc.get("cc_pre_hook", False),
                 only_stacks=cc.get("cc_log_only", False),
-                failed=lambda error: self._say(said(error)),
+                failed=lambda error: self._say(describe_error(error)),
             )
         if config.print_struct and self._structure is None:
             self._structure = ModuleStructure(self._chunks, self._name)
@@ -421,7 +421,7 @@ class TrainerMon:
         try:
             call()
         except Exception as error:
-            self._say(f"TrainerMon failed in step {self.step}: {said(error)}")
+            self._say(f"TrainerMon failed in step {self.step}: {describe_error(error)}")
 
     def _is_held_elsewhere(self, parameter: nn.Parameter) -> bool:
         if self._data_rank and not self._optimizer.is_sharded(parameter):
@@ -473,7 +473,7 @@ class TrainerMon:
                         board.picture(step.step, tag, columns[tag])
                         drawn[tag] = drawn.pop(tag)
             except Exception as error:
-                self._say(f"Step {step.step} was not written: {said(error)}")
+                self._say(f"Step {step.step} was not written: {describe_error(error)}")
 
     def _say(self, sentence: str) -> None:
         if sentence not in self._told:
@@ -515,7 +515,7 @@ class TrainerMon:
             if config.format == "tensorboard":
                 need_tensorboard()
         except Exception as error:
-            self._say(f"The configuration was not followed, what was in force stays. {said(error)}")
+            self._say(f"The configuration was not followed, what was in force stays. {describe_error(error)}")
             return
         if config.dynamic_on:
             self._end()

@@ -10,7 +10,7 @@ from ..errors import SplitError
 from .planner import asked_map
 
 if TYPE_CHECKING:
-    from ....tracer.place import Place
+    from ....tracer.coordinates import RankCoordinates
 
 __all__ = ["SplitLayout", "SplitPlace"]
 
@@ -204,9 +204,9 @@ class SplitLayout:
         here = self.place(rank)
         return [each.rank for each in self.processes if self._chain(each) == self._chain(here)]
 
-    def tracer_place(self, rank: int) -> Place:
+    def tracer_place(self, rank: int) -> RankCoordinates:
         """Return a process' place as the tracer takes it: forward processes as the first stages of a pipeline, backward processes as the others, so that the timeline shows both as one run."""
-        from ....tracer.place import Place
+        from ....tracer.coordinates import RankCoordinates
 
         here = self.place(rank)
         lane = here.stage + (0 if here.role == "forward" else self.lanes - self.stages)
@@ -215,7 +215,7 @@ class SplitLayout:
             for each in self.processes
             if (each.role, each.stage, each.replica) == (here.role, here.stage, here.replica)
         ]
-        return Place(
+        return RankCoordinates(
             rank,
             tp=here.tensor,
             pp=lane,

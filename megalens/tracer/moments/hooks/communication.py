@@ -1,4 +1,4 @@
-"""What collectives that the training calls by name are given, and what they give."""
+"""Measures the inputs and outputs of collectives that the training calls by name."""
 
 from __future__ import annotations
 
@@ -35,17 +35,10 @@ _OPERATIONS: Mapping[str, tuple[tuple[tuple[int, str], ...], tuple[tuple[int, st
 
 
 class Communication:
-    """Stands before the functions of ``torch.distributed`` while a step is measured; at other times these are
-    torch's own.
+    """Wraps the functions of ``torch.distributed`` while a step is measured.
 
-    What :class:`CollectiveHooks` does not see is not measured.
-
-    Parameters
-    ----------
-    keep : callable
-        Takes a name, such as ``all_reduce/input0``, and rows float64 ``[n, 11]`` on the device.
-    spent : callable
-        Takes a function and calls it, so that neither its time nor an error of its own is the training's.
+    ``keep`` takes a name, such as ``all_reduce/input0``, and rows float64 ``[n, 11]`` on the device.
+    ``spent`` calls a function so that neither its time nor an error of its own is the training's.
     """
 
     def __init__(
@@ -55,11 +48,10 @@ class Communication:
         self._hooks = CollectiveHooks(self._called, tuple(_OPERATIONS))
 
     def begin(self) -> None:
-        """Stand before the functions."""
         self._hooks.begin()
 
     def end(self) -> None:
-        """Give the functions back. Safe twice."""
+        """Restore the functions. Safe twice."""
         self._hooks.end()
 
     def _called(self, operation: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Done:

@@ -34,16 +34,9 @@ _listening: weakref.WeakSet[LossScale] = weakref.WeakSet()
 class LossScale:
     """Reads the scale without waiting for a device.
 
-    Parameters
-    ----------
-    source : GradScaler, number, tensor, callable or None
-        Who knows it. Where it is None, a ``GradScaler`` tells of itself when it multiplies a loss; as long as
-        none does, nothing is scaled.
-
-    Raises
-    ------
-    TracerError
-        When it is nothing of these.
+    ``source`` is a ``GradScaler``, a number, a tensor or a callable. Without one, a ``GradScaler`` is noticed
+    when it multiplies a loss; as long as none does, nothing is scaled. Raises ``TracerError`` for anything
+    else.
     """
 
     def __init__(self, source: Any) -> None:
@@ -65,31 +58,32 @@ class LossScale:
             raise TracerError(
                 f"loss_scale must be a GradScaler, a number or a function that gives it, got {source!r:.100}."
             )
-        self._said = source is not None
+        self._known = source is not None
         self._heard = self._several = False
 
     def begin(self) -> None:
         """Read the scale of the step that begins."""
         self._heard = False
-        self.now = _kept(self._get())
+        self.now = _copied(self._get())
 
     def unknown(self, half: bool) -> bool:
-        """Return whether a scale may be in the gradients that nobody told of: of a model in float16
-        (``half``) there is one, and which of two scalers a gradient has nobody says.
+        """Return whether a scale that is not known may be in the gradients.
+
+        A model in float16 (``half``) has one, and of two scalers it is unknown which applies to a gradient.
         """
-        return self._several or (half and not self._said)
+        return self._several or (half and not self._known)
 
     def hear(self, scaler: Any) -> None:
         """Take a scaler that has just multiplied a loss."""
         if scaler.is_enabled():
             self._several = self._several or self._scaler not in (None, scaler)
-            self._scaler, self._said = scaler, True
+            self._scaler, self._known = scaler, True
             if not self._heard:
-                self._heard, self.now = True, _kept(self._of_scaler())
+                self._heard, self.now = True, _copied(self._of_scaler())
 
     @property
     def skips(self) -> bool:
-        """Whether somebody leaves out steps with infinite gradients."""
+        """Whether steps with infinite gradients are skipped."""
         return self._scaler is not None and bool(self._scaler.is_enabled())
 
     def unscaled(self, optimizer: Optimizer) -> bool:
@@ -105,14 +99,14 @@ class LossScale:
         return self._scaler.get_scale() if scale is None else scale
 
 
-def _kept(scale: Any) -> Scale:
+def _copied(scale: Any) -> Scale:
     # A scaler writes the next one into the same tensor.
     return scale.detach().clone() if isinstance(scale, Tensor) else float(scale)
 
 
 @functools.cache
 def _listen() -> None:
-    """Have every ``GradScaler`` tell who listens that it multiplies a loss; from the first listener on."""
+    """Make every ``GradScaler`` call the listeners when it multiplies a loss; from the first listener on."""
     before = torch.amp.GradScaler.scale
 
     @functools.wraps(before)
@@ -138,7 +132,7 @@ class BackwardEnd:
         Modules whose call is one forward pass. The gradient of their output is the first thing in a backward
         pass, outside of all that checkpointing nests in it.
     parameters : sequence of torch.nn.Parameter
-        Where none of the roots is called as a module, some of these tell of the pass instead.
+        Where none of the roots is called as a module, some of these detect the pass instead.
     ended : callable
         Called after each pass; must not raise.
     computed : callable, optional
@@ -226,10 +220,10 @@ class GradientMoment:
     """Measures the gradients of a step.
 
     Clipping is done between the last backward pass and the optimizer's step, by whatever means. Which pass is
-    the last nobody knows before: an epoch ends with a step of fewer. So they are measured at the end of each,
-    and those of the last one stay: nobody has clipped them yet. Where no pass was seen, or a scale that
-    nobody told of may be in them, the optimizer's step is the first moment to be sure of; they are then said
-    to be as the optimizer took them.
+    the last is not known before: an epoch ends with a step of fewer. So they are measured at the end of each,
+    and those of the last one stay: they are not clipped yet. Where no pass was seen, or an unknown scale may
+    be in them, the optimizer's step is the first moment to be sure of; they are then labelled as the
+    optimizer took them.
 
     Parameters
     ----------
@@ -237,21 +231,15 @@ class GradientMoment:
         Those that this process counts, with their indices in the list of names as ``ids``.
     roots : sequence of torch.nn.Module
         Modules whose call is one forward pass.
-    optimizers : sequence of torch.optim.Optimizer
-        Whose step ends the last chance.
-    scale : LossScale
-        What is to be divided out.
     ready : callable, optional
         Where an adapter knows the moment itself: takes what to call then, returns what takes it away. The
         gradients are unscaled there.
     spent : callable
-        Takes a function and calls it, so that neither its time nor an error of its own is the training's.
-    warn : callable
-        Takes a sentence for the user.
+        Calls a function so that neither its time nor an error of its own is the training's.
     replicas : sequence of tuple
-        Points that another process counts, with their ids: measured beside, to be compared with theirs.
+        Points that another process counts, with their ids: measured as well, to be compared with theirs.
     own : OwnGradients, optional
-        Is told of the backward passes.
+        Follows the backward passes.
     direction : ParamRows, optional
         What is measured of gradients right before the optimizer's step.
     """
@@ -284,7 +272,7 @@ class GradientMoment:
         self._end: BackwardEnd | None = None
         self._knows_steps = False
         if ready is not None:
-            self._remove.append(ready(lambda: self._spent(self._said)))
+            self._remove.append(ready(lambda: self._spent(self._ready)))
             return
         self._end = BackwardEnd(
             roots,
@@ -311,9 +299,7 @@ class GradientMoment:
                 self._end.begin(on)
 
     def take(self) -> list[MeasuredRows]:
-        """Return the gradients of the step that ends; nothing where there are none or the scaler left the
-        step out.
-        """
+        """Return the gradients of the step that ends; none where the scaler skipped the step."""
         parts, self._parts = self._parts, []
         own = [] if self._own is None else self._own.take()
         if not self._on:
@@ -339,13 +325,14 @@ class GradientMoment:
         for call in remove:
             call()
 
-    def _said(self) -> None:
+    def _ready(self) -> None:
         if self._on and self._complete:
             self._measure("pre_clip", divide=False)
 
     def _passed(self) -> None:
-        """Measure after a backward pass, unless a scale is in the gradients that nobody told of: its owner
-        divides by it before the optimizer's step at the latest.
+        """Measure after a backward pass, unless an unknown scale is in the gradients.
+
+        Its owner divides by it before the optimizer's step at the latest.
         """
         if self._unknown:
             self._parts = []

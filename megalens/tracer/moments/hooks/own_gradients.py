@@ -1,4 +1,4 @@
-"""What each process computed of the gradients itself, before they are reduced over data-parallel processes."""
+"""What each process computed of the gradients itself, before their data-parallel reduction."""
 
 from __future__ import annotations
 
@@ -26,20 +26,18 @@ _TWICE = (
 
 
 class OwnGradients:
-    """Measures a process's own gradients when a backward pass has computed them all, and DDP's reduction is
-    not yet written back; or right before a reduction that an adapter knows of.
+    """Measures a process's own gradients once a backward pass has computed them all.
+
+    DDP's reduction is not yet written back then. Where an adapter knows the moment right before a
+    ``reduction``, they are measured there.
 
     Parameters
     ----------
     params : sequence of ParamPoint
         Whose gradients, with their indices in the list of names as ``ids``. Those of a ``DTensor`` are left
-        out where nobody knows of their reduction: one name is for pieces that are not alike.
-    warn : callable
-        Takes a sentence for the user.
+        out where their reduction is unknown: one name is for pieces that are not alike.
     spent : callable
-        Takes a function and calls it, so that neither its time nor an error of its own is the training's.
-    reduction : BeforeReduction, optional
-        Where there is such a moment.
+        Calls a function so that neither its time nor an error of its own is the training's.
     """
 
     def __init__(
@@ -61,10 +59,10 @@ class OwnGradients:
         self._stop: Callable[[], None] | None = None
         # Of each name its rows, one for each call.
         self._reduced: dict[int, list[Tensor]] = {}
-        whole = [
+        plain = [
             each for each in zip(ids, params, strict=True) if not hasattr(each[1].parameter, "placements")
         ]
-        self._gradients = ParamRows([at for at, _ in whole], [point.gradient for _, point in whole])
+        self._gradients = ParamRows([at for at, _ in plain], [point.gradient for _, point in plain])
         self._warn = warn
         self._due: Collection[str] = ()
         self._last: list[tuple[list[int], Tensor]] = []
@@ -82,7 +80,7 @@ class OwnGradients:
             )
 
     def end(self) -> None:
-        """Look at no reduction any more. Safe twice."""
+        """Watch reductions no more. Safe twice."""
         stop, self._stop = self._stop, None
         if stop is not None:
             stop()
@@ -104,7 +102,6 @@ class OwnGradients:
             self._passes.append(_part("grad_accumulated", copies, len(self._passes)))
 
     def take(self) -> list[MeasuredRows]:
-        """Return what the step gave."""
         self.end()
         parts, self._passes = self._passes, []
         if self._reduction is not None:

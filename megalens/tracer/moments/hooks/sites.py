@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...graph_probes import WHOLE, end_of, passes_of
+from ...graph_probes import ALL_ITEMS, end_of, passes_of
 from ...own_hooks import hook_after, hook_before
 from ...passes import when_backpropagated
 from .. import measure, measure_natively
@@ -32,7 +32,7 @@ class End:
     Attributes
     ----------
     at : int
-        Place of its name in the list of this process's names.
+        Index of its name in this process's list.
     forward, backward : str or None
         Statistic of the values, and of their gradient; None is neither.
     counted : bool
@@ -80,7 +80,7 @@ class Sites:
         Takes a statistic, the index of a name, and a row float64 ``[1, 11]`` on the device, which is written
         anew after the next :meth:`begin`.
     spent : callable
-        Takes a function and calls it, so that neither its time nor an error of its own is the training's.
+        Calls a function so that neither its time nor an error of its own is the training's.
     noted : callable, optional
         Takes the index of a name and the type of its numbers, such as ``bfloat16``, whenever it is measured.
     """
@@ -212,19 +212,21 @@ class Sites:
     def _in_graph(self, probe: MomentProbe) -> Iterator[Any]:
         """Watch a module's ends in compiled code, where no hook of it runs."""
         for side, end in (("input", probe.input), ("output", probe.output)):
-            graph = None if end is None else end_of(probe.module, side, 0 if end.of is None else WHOLE)
+            graph = None if end is None else end_of(probe.module, side, 0 if end.of is None else ALL_ITEMS)
             if graph is not None and end is not None:
-                yield graph.watch(self._told(end), self._told_gradient(end) if end.backward else None)
+                yield graph.watch(
+                    self._value_watcher(end), self._gradient_watcher(end) if end.backward else None
+                )
 
-    def _told(self, end: End) -> Callable[[Any], None]:
-        def told(seen: Any) -> None:
+    def _value_watcher(self, end: End) -> Callable[[Any], None]:
+        def watch(seen: Any) -> None:
             # In a backward pass it is computed again.
             if not self.paused and self._trains and torch._C._current_graph_task_id() == -1:
                 self._spent(lambda: self._look_out(end, seen))
 
-        return told
+        return watch
 
-    def _told_gradient(self, end: End) -> Callable[[Tensor], None]:
+    def _gradient_watcher(self, end: End) -> Callable[[Tensor], None]:
         return lambda gradient: None if self.paused else self._spent(lambda: self._gradient(end, gradient))
 
     def _look_in(self, end: End, args: Any, kwargs: Any) -> Any:
@@ -298,8 +300,7 @@ class Sites:
         return row
 
     def _next_row(self) -> Tensor | None:
-        """Return where a row may be written until the next step begins; None where this step has more than
-        the one before.
+        """Return memory for a row until the next step begins; None where the last step had fewer.
 
         What is allocated in a forward pass and outlives it lies between the activations, and keeps the
         allocator from giving their memory out again in one piece: a step of the demo model then has the
@@ -316,17 +317,7 @@ def probes_of(
     names: NameList,
     due: frozenset[str],
 ) -> list[MomentProbe]:
-    """Return what is hooked in a step in which ``due`` is logged.
-
-    Parameters
-    ----------
-    sites, residuals, features : sequence
-        The points.
-    names : NameList
-        Gives the index of each name.
-    due : frozenset of str
-        Statistics.
-    """
+    """Return what is hooked in a step in which the statistics ``due`` are logged."""
     probes: list[MomentProbe] = []
     values = "activation" if "activation" in due else None
     gradients = "dgrad" if "dgrad" in due else None
@@ -383,9 +374,7 @@ def _end(
 
 
 def _first_input(args: Any, kwargs: Any) -> tuple[str | None, Tensor | None]:
-    """Return the first positional argument, or the only tensor among the others with its name; of several the
-    hidden states.
-    """
+    """Return the first positional argument; else the only tensor by keyword, or the hidden states."""
     if args:
         return None, args[0] if isinstance(args[0], Tensor) else None
     hidden = kwargs.get("hidden_states")

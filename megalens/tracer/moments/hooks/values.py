@@ -1,6 +1,4 @@
-"""Which values of a tensor this process holds and counts, and measuring the tensors of all parameters at
-once.
-"""
+"""Which values of a tensor this process has and counts, and measuring all parameters at once."""
 
 from __future__ import annotations
 
@@ -20,15 +18,10 @@ _PLAIN = (Tensor, nn.Parameter)
 
 
 class ParamRows:
-    """Measures the same tensors in step after step, which a training step waits for: so each is asked as
-    little as can be, and no memory is taken anew.
+    """Measures the same tensors in step after step, which the training step waits for.
 
-    Parameters
-    ----------
-    ids : sequence of int
-        Places in the process's list of names.
-    given : sequence of callable
-        Give the tensor of each, or None where there is none now.
+    So each is asked as little as can be, and no memory is allocated anew. ``ids`` are indices in the
+    process's list of names; ``given`` give the tensor of each, or None.
     """
 
     def __init__(self, ids: Sequence[int], given: Sequence[Callable[[], Tensor | None]]) -> None:
@@ -41,10 +34,7 @@ class ParamRows:
     def measure(self) -> list[tuple[list[int], Tensor]]:
         """Measure what there is, each device's in one call.
 
-        Returns
-        -------
-        list of tuple
-            Ids, and their rows, float64 ``[n, 11]`` on the device, which the next call may write anew.
+        Returns ids and their rows, float64 ``[n, 11]`` on the device, which the next call may overwrite.
         """
         ids: list[int] = []
         tensors: list[Tensor] = []
@@ -88,9 +78,7 @@ def _by_device(tensors: Sequence[Tensor]) -> list[list[int]]:
 
 
 def measurable(tensor: Any) -> bool:
-    """Return whether this is a tensor of numbers that can be measured; ids and masks are not. An empty tensor
-    has a row of count 0.
-    """
+    """Return whether a tensor has numbers to measure (ids and masks have not); an empty one has count 0."""
     return (
         isinstance(tensor, Tensor)
         and tensor.dtype in _TYPES
@@ -100,9 +88,7 @@ def measurable(tensor: Any) -> bool:
 
 
 def local_values(tensor: Tensor) -> Tensor | None:
-    """Return the values that lie here: of a ``DTensor`` the local shard without padding; None where they are
-    parts of a sum over processes.
-    """
+    """Return the values here: of a ``DTensor`` the local shard without padding; None for partial sums."""
     # Asking a plain tensor for what only others have raises an error inside, for each of thousands.
     if type(tensor) in _PLAIN:
         return tensor
@@ -117,8 +103,9 @@ def local_values(tensor: Tensor) -> Tensor | None:
 
 
 def counted_here(tensor: Tensor) -> bool | None:
-    """Return whether this process counts its values of a ``DTensor``: every holder of a shard, of replicas
-    the first. None for a plain tensor.
+    """Return whether this process counts its values of a ``DTensor``; None for a plain tensor.
+
+    Every holder of a shard counts, and the first of replicas.
     """
     placements = getattr(tensor, "placements", None)
     if placements is None:

@@ -1,6 +1,4 @@
-"""Compiling the kernel for CPUs. The standard library alone: the build of a wheel runs this file where
-nothing is installed.
-"""
+"""Compiles the kernel for CPUs with the standard library alone, as wheels are built where nothing else is."""
 
 from __future__ import annotations
 
@@ -36,16 +34,10 @@ def source_hash(folder: Path = FOLDER) -> str:
 
 
 def build(target: Path) -> str | None:
-    """Compile the library into ``target``.
+    """Compile the library into ``target``; return None, or why it was not built. Never raises.
 
-    Takes ``$CXX`` or the first of ``c++``, ``g++``, ``clang++`` on the path. A library that is there stays
-    until the new one is whole.
-
-    Returns
-    -------
-    str or None
-        None when it was built, else why not. Nothing is raised: without the library torch's own operations
-        measure.
+    Takes ``$CXX`` or the first of ``c++``, ``g++``, ``clang++`` on the path. An existing library stays until
+    the new one is complete.
     """
     if sys.platform == "win32":
         return "there is no native kernel for Windows"

@@ -1,4 +1,4 @@
-"""Loading the kernel for CPUs and calling it."""
+"""Loads the kernel for CPUs and calls it."""
 
 from __future__ import annotations
 
@@ -39,14 +39,7 @@ MOST_IN_GROUPS = 16384
 
 
 class NativeKernel:
-    """The loaded library.
-
-    Parameters
-    ----------
-    path : Path
-        Where it lies.
-    level : int, optional
-        Set of instructions, 0 for what every processor has; the best that this one has when absent.
+    """The loaded library, with a set of instructions ``level`` (0 is portable; the best when absent).
 
     Raises
     ------
@@ -78,8 +71,9 @@ class NativeKernel:
         return f"native ({_LEVELS[self.level]})"
 
     def describe(self, tensor: Tensor) -> Item | None:
-        """Return where a tensor's values lie, or None where the library cannot read them: those of other
-        devices, types and layouts, and subclasses, which keep theirs elsewhere.
+        """Return the memory of a tensor's values, or None where the library cannot read them.
+
+        It cannot on other devices, types and layouts, and of subclasses, which have theirs elsewhere.
         """
         begin = self._begin(tensor)
         if begin is None:
@@ -92,7 +86,7 @@ class NativeKernel:
 
     @staticmethod
     def _begin(tensor: Tensor) -> tuple[int, int] | None:
-        """Return where a tensor begins and the number of its type; None where the library cannot read it."""
+        """Return where a tensor begins and the number of its type; None where it cannot be read."""
         number = _TYPE_NUMBERS.get(tensor.dtype)
         if (
             number is None
@@ -112,8 +106,9 @@ class NativeKernel:
         threads: int | None = None,
         eps: float = NEAR_ZERO,
     ) -> Tensor:
-        """Return a row for each item, float64 ``[n, 11]``, in ``out`` where that is given; the tensors must
-        live until then. It takes as many threads as torch where it is not told.
+        """Return a row for each item, float64 ``[n, 11]``; their tensors must live until then.
+
+        It takes as many threads as torch by default.
         """
         if out is None:
             # Rows outlive the pass that they were measured in, so they are no inference tensors. Entering
@@ -136,25 +131,20 @@ class NativeKernel:
         return out
 
     def merge(self, rows: np.ndarray) -> np.ndarray:
-        """Return the rows of tensors that lie in pieces, float64 ``[n, 11]``, from those of the pieces,
-        contiguous float64 ``[pieces, n, 11]``.
-        """
+        """Return float64 ``[n, 11]`` of the rows of pieces, contiguous float64 ``[pieces, n, 11]``."""
         out = np.empty(rows.shape[1:])
         self._merge(rows.ctypes.data, *rows.shape[:2], out.ctypes.data)
         return out
 
     def plane(self, tensor: Tensor, width: int, out: int = 0, *, in_groups: bool = False) -> Plane | None:
-        """Return how tiles of the rows of a tensor ``[..., features]`` are made, for :meth:`reading`; None
-        where the library cannot read it.
+        """Return how tiles of ``[..., features]`` are made, for :meth:`reading`; None where unreadable.
 
         Parameters
         ----------
-        tensor : torch.Tensor
-            A tensor, or part of one.
         width : int
             Features of a tile; the last one of a row has what is left.
         out : int
-            How many tiles of other parts lie before those of this one.
+            Number of tiles of other parts before those of this one.
         in_groups : bool
             Whether its last two axes together are the features of a row, at most :data:`MOST_IN_GROUPS`.
         """
@@ -166,15 +156,12 @@ class NativeKernel:
         return begin[0], *rows, *groups, tensor.shape[-1], width, out
 
     def reading(self, origin: int, dtype: torch.dtype, planes: Sequence[Plane], squares: bool, items: Sequence[Item] = ()) -> bytes:  # fmt: skip
-        """Return how a tensor is read by :meth:`read`, and others that lie as it does: struct Reading of
-        moments.cpp.
+        """Return struct Reading of moments.cpp: how :meth:`read` reads tensors of this layout.
 
         Parameters
         ----------
         origin : int
             Address of the tensor.
-        dtype : torch.dtype
-            Of its values.
         planes : sequence of tuple
             Its parts of which tiles are made, as :meth:`plane` gave them; at most :data:`MOST_PARTS`.
         squares : bool
@@ -190,16 +177,8 @@ class NativeKernel:
     def read(self, reading: bytes, origin: int, tiles: int, moments: int) -> None:
         """Make the tiles of a tensor's parts and measure them, with as many threads as torch.
 
-        Parameters
-        ----------
-        reading : bytes
-            As :meth:`reading` gave it.
-        origin : int
-            Address of the tensor.
-        tiles : int
-            Address of memory for float32 tiles of all parts, contiguous.
-        moments : int
-            Address of float64 ``[items, 11]``, contiguous; 0 where there are no items.
+        ``origin``, ``tiles`` (float32) and ``moments`` (float64 ``[items, 11]``; 0 without items) are
+        addresses.
         """
         if self._read(reading, origin, tiles, moments, torch.get_num_threads()):
             raise MemoryError("Expected memory for the pieces of a tensor; the system has none left.")
@@ -226,9 +205,7 @@ def _check_owner(path: Path) -> None:
 
 
 def _openmp_of_torch() -> int | None:
-    """Address of the entrance to the OpenMP runtime that torch runs on: one pool of threads for both, and
-    torch's limit on them holds.
-    """
+    """Address of the entrance to torch's OpenMP runtime, so that both share one pool of threads."""
     try:
         entrance = ctypes.CDLL(torch._C.__file__).GOMP_parallel
     except (OSError, AttributeError, TypeError):

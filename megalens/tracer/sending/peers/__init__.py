@@ -1,4 +1,4 @@
-"""What the processes of one job tell each other: settings at one step, pieces of tensors, signs of life.
+"""Messages between the processes of one job: settings at one step, pieces of tensors, heartbeats.
 
 A star: every process has one connection to rank 0, and one to the process that sends for its tensor-parallel
 group. Everything runs in one thread of its own; the training thread only appends to a queue. The connections
@@ -8,13 +8,13 @@ early or stops answering holds nobody up.
 
 from .agreement import Agreement, Proposal
 from .channel import Channel, ChannelError, Message
-from .members import Beat, Members, Rendezvous
+from .members import Heartbeat, Members, Rendezvous
 from .peers import Peers
 from .schedule import Schedule, StepStart
 
 __all__ = [
     "Agreement",
-    "Beat",
+    "Heartbeat",
     "Channel",
     "ChannelError",
     "Members",

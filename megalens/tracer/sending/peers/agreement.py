@@ -26,16 +26,10 @@ _MOST_AT_ONCE = 64
 
 @dataclass(frozen=True)
 class Proposal:
-    """A change that somebody asks for.
+    """A change that somebody asks for: a ``ConfigPatch``.
 
-    Attributes
-    ----------
-    patch : mapping
-        A ``ConfigPatch``.
-    id : str
-        Of the ``configure`` message, or of the tracer's own.
-    answer : callable
-        Takes the step of the change, or the error for which nothing has changed.
+    ``id`` is that of the ``configure`` message. ``answer`` takes the step of the change, or the error for
+    which nothing has changed.
     """
 
     patch: Mapping[str, Any]
@@ -53,34 +47,23 @@ class _Round:
 
 
 class IPeers(Protocol):
-    """What the agreement needs of the connections."""
+    """The connections, as the agreement needs them."""
 
     def others(self) -> Mapping[int, str]:
-        """Return the other processes that take part, with the names that people are told."""
+        """Return the other processes that take part, with their names for people."""
         ...
 
-    def complete(self) -> bool:
-        """Return whether every process of the job has connected."""
-        ...
+    def complete(self) -> bool: ...
 
-    def tell(self, rank: int, kind: MessageKind, meta: Mapping[str, Any]) -> None:
-        """Send a message to one of them."""
-        ...
+    def tell(self, rank: int, kind: MessageKind, meta: Mapping[str, Any]) -> None: ...
 
 
 class Agreement:
-    """Decides changes one after another, in two rounds: everybody says from which step on it can, then hears
-    the latest of these steps.
+    """Decides changes one after another in two rounds: all answer from which step on they can, then learn the
+    latest.
 
     Everything that has come in the meantime is decided together. Called from the peers' thread only, but for
     :meth:`propose`.
-
-    Parameters
-    ----------
-    schedule : Schedule
-        Rank 0's own.
-    peers : IPeers
-        The others.
     """
 
     def __init__(self, schedule: Schedule[Any], peers: IPeers) -> None:
@@ -93,8 +76,9 @@ class Agreement:
         self._gather_until = time.monotonic() + _GATHER_SECONDS
 
     def propose(self, proposal: Proposal) -> None:
-        """Ask for a change, from any thread. The answer comes in the peers' thread, or at once when too many
-        wait.
+        """Ask for a change, from any thread.
+
+        The answer comes in the peers' thread, or at once when too many wait.
         """
         if len(self._queue) >= _MOST_WAITING:
             proposal.answer(
@@ -141,7 +125,7 @@ class Agreement:
             self._settle(current)
 
     def refused(self, rank: int, number: int, error: ProtocolError) -> None:
-        """Take a process's refusal: nobody changes anything."""
+        """Take a process's refusal: nothing changes anywhere."""
         if self._round is not None and self._round.number == number:
             self._give_up(self._round, error)
 

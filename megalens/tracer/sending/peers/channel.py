@@ -1,4 +1,4 @@
-"""Messages over one non-blocking TCP socket, and those that other threads have waiting for it."""
+"""Messages over one non-blocking TCP socket, and the queue of other threads in front of it."""
 
 from __future__ import annotations
 
@@ -18,23 +18,18 @@ _HEADER = struct.Struct("<4sIIQ")
 _MAGIC = b"MLC1"
 _META_BYTES = 4 << 20
 _PAYLOAD_BYTES = 1 << 30
-_STRANGER_BYTES = 4096
+_UNPROVED_BYTES = 4096
 _READ_BYTES = 1 << 20
 
 _EARLY_BYTES = 64 << 20
 
 
 class Outbox:
-    """Messages on their way to the peers' thread. Those of instruments wait for a leader that is not found
-    yet: the first steps may be over before.
+    """Messages for the peers' thread. An instrument's wait for a leader that is not found yet.
 
-    Parameters
-    ----------
-    put : callable
-        Queues a message at its connection; False when it was not taken.
-    lost : callable
-        Told that a message of an instrument was given up, and with it perhaps a description that later ones
-        lean on.
+    The first steps may be over before. ``put`` queues a message at its connection and returns whether it was
+    taken; ``lost`` is called when an instrument's message was given up, and with it perhaps a description
+    that later ones refer to.
     """
 
     def __init__(
@@ -84,12 +79,10 @@ class Outbox:
 
 
 class MessageKind(enum.IntEnum):
-    """What a message is."""
-
     CHALLENGE = 1
     ANSWER = 2
     WELCOME = 3
-    BEAT = 4
+    HEARTBEAT = 4
     HUB = 5
     PREPARE = 6
     READY = 7
@@ -97,31 +90,24 @@ class MessageKind(enum.IntEnum):
     COMMIT = 9
     ABORT = 10
     INSTRUMENT = 11
-    BYE = 12
+    SHUTDOWN = 12
 
 
 class ChannelError(ConnectionError):
-    """The other side is gone, or what it sent is not ours."""
+    """The other side is gone, or does not speak this protocol."""
 
 
 @dataclass(frozen=True)
 class Message:
-    """One message."""
-
     kind: MessageKind
     meta: dict[str, Any]
     payload: memoryview
 
 
 class Channel:
-    """One socket and what waits on it in both directions.
+    """One connected socket, which the channel owns, and what waits on it in both directions.
 
-    Parameters
-    ----------
-    sock : socket.socket
-        Connected; the channel owns it.
-    queue_bytes : int
-        Payload that may wait to be sent; what comes on top is refused by :meth:`put`.
+    ``queue_bytes`` is the payload that may wait to be sent; more is refused by :meth:`put`.
     """
 
     def __init__(self, sock: socket.socket, queue_bytes: int = 64 << 20) -> None:
@@ -141,7 +127,6 @@ class Channel:
         self._expected: tuple[MessageKind, int, int] | None = None
 
     def fileno(self) -> int:
-        """Return the socket's descriptor."""
         return self._socket.fileno()
 
     def put(self, kind: MessageKind, meta: Mapping[str, Any], payload: Any = b"") -> bool:
@@ -157,13 +142,7 @@ class Channel:
         return True
 
     def flush(self) -> bool:
-        """Send what the socket takes; return whether something still waits.
-
-        Raises
-        ------
-        ChannelError
-            When the other side is gone.
-        """
+        """Send what the socket takes; return whether something still waits. Raises :class:`ChannelError`."""
         while self._out:
             try:
                 sent = self._socket.send(self._out[0])
@@ -179,13 +158,7 @@ class Channel:
         return False
 
     def receive(self) -> list[Message]:
-        """Return the messages that are complete by now.
-
-        Raises
-        ------
-        ChannelError
-            When the other side is gone or sends something else.
-        """
+        """Return the messages that are complete by now; raises :class:`ChannelError`."""
         messages: list[Message] = []
         while True:
             wanted = _HEADER.size if self._expected is None else len(self._body)
@@ -222,7 +195,7 @@ class Channel:
     def _begin(self) -> None:
         magic, kind, meta, payload = _HEADER.unpack(self._head)
         self._head = bytearray()
-        limits = (_META_BYTES, _PAYLOAD_BYTES) if self.trusted else (_STRANGER_BYTES, 0)
+        limits = (_META_BYTES, _PAYLOAD_BYTES) if self.trusted else (_UNPROVED_BYTES, 0)
         if magic != _MAGIC or meta > limits[0] or payload > limits[1]:
             raise ChannelError("something else than a process of this job is at the other end")
         try:

@@ -1,4 +1,4 @@
-"""How the processes of a job find each other and let each other in, and what rank 0 has heard of each."""
+"""How the processes of a job find and authenticate each other, and their last heartbeats at rank 0."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from typing import Any, TypedDict
 from torch import distributed
 
 from ....protocol.messages_generated import Dropped, Probes, RankCondition, RankPlace, RankState
-from ...place import Place
+from ...coordinates import RankCoordinates
 from .channel import Channel, ChannelError, Message, MessageKind
 
-__all__ = ["Beat", "Members", "PeerListener", "Rendezvous"]
+__all__ = ["Heartbeat", "Members", "PeerListener", "Rendezvous"]
 
 _SILENT_SECONDS = 2.0
 
@@ -41,44 +41,29 @@ _CONNECT_SECONDS = 2.0
 # How two processes of a job let each other in: both show that they know the secret, which itself never
 # crosses the wire.
 class Handshake:
-    """One process's side of it, whether it asks to be let in or lets in.
+    """One process's side of a mutual proof of the job's secret, which itself never crosses the wire."""
 
-    Parameters
-    ----------
-    secret : str
-        What the processes of this job know and nobody else.
-    place : Place
-        Where this process stands.
-    """
-
-    def __init__(self, secret: str, place: Place) -> None:
+    def __init__(self, secret: str, coords: RankCoordinates) -> None:
         self._secret = secret.encode()
-        self._place = place
+        self._coords = coords
 
     @staticmethod
     def challenge() -> str:
-        """Return something that nobody can have seen an answer to."""
         return secrets.token_hex(32)
 
     def answer(self, theirs: str, mine: str) -> dict[str, Any]:
-        """Return what is said to a challenge: who this is, proof of the secret, and a challenge in return."""
-        place, host = self._place, socket.gethostname()
+        """Return the answer to a challenge: who this is, proof of the secret, and a challenge in return."""
+        coords, host = self._coords, socket.gethostname()
         return {
-            "rank": place.rank,
-            "name": f"{place.name} on {host}"[:200],
-            "place": place.to_message(host),
+            "rank": coords.rank,
+            "name": f"{coords.name} on {host}"[:200],
+            "place": coords.to_message(host),
             "challenge": mine,
-            "proof": self._proof("member", theirs, place.rank),
+            "proof": self._proof("member", theirs, coords.rank),
         }
 
     def check_answer(self, message: Message, challenge: str) -> int:
-        """Return the rank of whoever answered ``challenge``.
-
-        Raises
-        ------
-        ChannelError
-            When it does not know the secret.
-        """
+        """Return the rank of whoever answered; raises :class:`ChannelError` without the secret."""
         rank = int(message.meta["rank"])
         proof = self._proof("member", challenge, rank)
         if message.kind is not MessageKind.ANSWER or not hmac.compare_digest(
@@ -88,18 +73,12 @@ class Handshake:
         return rank
 
     def welcome(self, rank: int, theirs: str) -> dict[str, Any]:
-        """Return what is said to a process that has proved itself."""
+        """Return the answer to a process that has proved itself."""
         return {"proof": self._proof("leader", theirs, rank)}
 
     def check_welcome(self, message: Message, mine: str) -> None:
-        """Look at the proof of whoever let this process in.
-
-        Raises
-        ------
-        ChannelError
-            When it does not know the secret.
-        """
-        proof = self._proof("leader", mine, self._place.rank)
+        """Check the leader's proof; raises :class:`ChannelError` without the secret."""
+        proof = self._proof("leader", mine, self._coords.rank)
         if message.kind is not MessageKind.WELCOME or not hmac.compare_digest(
             proof, str(message.meta["proof"])
         ):
@@ -111,31 +90,24 @@ class Handshake:
 
 
 class PeerListener:
-    """Opens connections to those whom this process needs, and takes connections of those who need it, until
-    both sides have proved themselves.
+    """Opens connections to the ranks that this process needs and accepts others, until both sides are proved.
 
     Everything is called in the peers' thread.
 
     Parameters
     ----------
-    place : Place
-        Where this process stands.
-    rendezvous : Rendezvous
-        How the others are found.
-    selector : selectors.BaseSelector
-        Where connections are watched.
     wanted : collection of int
         Ranks to connect to.
     listens : bool
         Whether others connect to this one.
     came : callable
-        Takes the rank and the connection of whoever is let in, with how it names itself; None for one that
-        this process went to.
+        Takes the rank and the connection of a proved process, with its answer; None where this process
+        connected.
     """
 
     def __init__(
         self,
-        place: Place,
+        coords: RankCoordinates,
         rendezvous: Rendezvous,
         selector: selectors.BaseSelector,
         *,
@@ -143,36 +115,36 @@ class PeerListener:
         listens: bool,
         came: Callable[[int, Channel, Mapping[str, Any] | None], None],
     ) -> None:
-        self._place = place
+        self._coords = coords
         self._rendezvous = rendezvous
         self._selector = selector
         self._wanted = frozenset(wanted)
         self._listens = listens
         self._came = came
         self._handshake: Handshake | None = None
-        self._strangers: dict[Channel, tuple[str, float]] = {}
+        self._unproved: dict[Channel, tuple[str, float]] = {}
         self._dialled: dict[Channel, tuple[int, str]] = {}
         self._retry_at: dict[int, float] = {}
         self.listener: socket.socket | None = None
 
     @property
     def waiting(self) -> list[Channel]:
-        """Connections of which nobody knows yet who they are."""
-        return [*self._strangers, *self._dialled]
+        """Connections whose other side is not proved."""
+        return [*self._unproved, *self._dialled]
 
     def late(self) -> list[Channel]:
-        """Return the connections on which nobody has proved itself in time."""
+        """Return the connections on which no proof came in time."""
         now = time.monotonic()
-        return [channel for channel, (_, until) in self._strangers.items() if now > until]
+        return [channel for channel, (_, until) in self._unproved.items() if now > until]
 
     def meet(self, connected: Collection[int]) -> None:
         """Find those who are not connected yet. Never waits for the store."""
         try:
             if self._handshake is None:
-                secret = self._rendezvous.secret(self._place.rank)
+                secret = self._rendezvous.secret(self._coords.rank)
                 if secret is None:
                     return
-                self._handshake = Handshake(secret, self._place)
+                self._handshake = Handshake(secret, self._coords)
             if self._listens and self.listener is None:
                 self._listen()
             dialling = {rank for rank, _ in self._dialled.values()}
@@ -189,7 +161,7 @@ class PeerListener:
                 self._retry_at[rank] = time.monotonic() + _NO_STORE_SECONDS
 
     def accept(self) -> Channel | None:
-        """Take a connection, and ask whoever is there for proof."""
+        """Accept a connection, and ask the other side for proof."""
         assert self.listener is not None
         try:
             sock, _ = self.listener.accept()
@@ -197,20 +169,17 @@ class PeerListener:
             return None
         channel = Channel(sock)
         challenge = Handshake.challenge()
-        self._strangers[channel] = (challenge, time.monotonic() + _ANSWER_SECONDS)
+        self._unproved[channel] = (challenge, time.monotonic() + _ANSWER_SECONDS)
         self._selector.register(channel, selectors.EVENT_READ, channel)
         channel.put(MessageKind.CHALLENGE, {"challenge": challenge})
         return channel
 
     def take(self, channel: Channel, message: Message) -> bool:
-        """Act on what came from somebody who is not let in yet; False for anybody else.
+        """Act on a message of a connection that is not proved; return False for any other.
 
-        Raises
-        ------
-        ChannelError
-            When the other side does not know the job's secret.
+        Raises :class:`ChannelError` when the other side does not know the job's secret.
         """
-        if channel in self._strangers:
+        if channel in self._unproved:
             self._judge(channel, message)
         elif channel in self._dialled:
             self._introduce(channel, message)
@@ -220,11 +189,11 @@ class PeerListener:
 
     def forget(self, channel: Channel) -> None:
         """Wait no more for proof."""
-        self._strangers.pop(channel, None)
+        self._unproved.pop(channel, None)
         self._dialled.pop(channel, None)
 
     def close(self) -> None:
-        """Close everything that nobody was let in by."""
+        """Close the listener and all connections that are not proved."""
         for channel in self.waiting:
             channel.close()
         if self.listener is not None:
@@ -237,7 +206,7 @@ class PeerListener:
         )
         self.listener.setblocking(False)
         self._selector.register(self.listener, selectors.EVENT_READ)
-        self._rendezvous.tell(f"address/{self._place.rank}", f"{host} {self.listener.getsockname()[1]}")
+        self._rendezvous.tell(f"address/{self._coords.rank}", f"{host} {self.listener.getsockname()[1]}")
 
     def _dial(self, rank: int, address: str) -> None:
         host, port = address.split(" ")
@@ -250,11 +219,11 @@ class PeerListener:
         self._selector.register(channel, selectors.EVENT_READ, channel)
 
     def _judge(self, channel: Channel, message: Message) -> None:
-        challenge, _ = self._strangers[channel]
+        challenge, _ = self._unproved[channel]
         assert self._handshake is not None
         rank = self._handshake.check_answer(message, challenge)
         theirs = str(message.meta["challenge"])
-        del self._strangers[channel]
+        del self._unproved[channel]
         channel.trusted = True
         channel.put(MessageKind.WELCOME, self._handshake.welcome(rank, theirs))
         self._came(rank, channel, message.meta)
@@ -274,15 +243,11 @@ class PeerListener:
 
 
 class Rendezvous:
-    """Keys in the store of a job. Never waits: what is not there yet is asked for again.
+    """Keys in the store of a job (a ``torch.distributed.Store``). Never waits: absent keys are asked for
+    later.
 
     A blocking read of the store would also block the training's own use of it, which is one connection with
     one lock.
-
-    Parameters
-    ----------
-    store : torch.distributed.Store
-        The job's.
     """
 
     def __init__(self, store: Any) -> None:
@@ -292,7 +257,7 @@ class Rendezvous:
 
     @classmethod
     def of_job(cls) -> Rendezvous | None:
-        """Return the rendezvous of this process's job; None where there is no job or its store cannot be had."""
+        """Return the rendezvous of this process's job; None without a job or its store."""
         if (
             not (distributed.is_available() and distributed.is_initialized())
             or distributed.get_world_size() == 1
@@ -303,17 +268,17 @@ class Rendezvous:
         return None
 
     def tell(self, key: str, value: str) -> None:
-        """Leave a value for the others."""
+        """Set a value for the others."""
         self._store.set(key, value)
 
     def ask(self, key: str) -> str | None:
-        """Return a value; None when nobody has left it yet."""
+        """Return a value; None when it is not set yet."""
         if not self._store.check([key]):
             return None
         return str(self._store.get(key).decode())
 
     def secret(self, rank: int) -> str | None:
-        """Return what the processes of this job know and nobody else; rank 0 makes it up."""
+        """Return what only the processes of this job know; rank 0 makes it up."""
         known = self.ask("secret")
         if known is None and rank == 0:
             known = secrets.token_urlsafe(32)
@@ -322,9 +287,7 @@ class Rendezvous:
 
     @staticmethod
     def own_address() -> str:
-        """Return the address under which the other processes reach this host: the one on the way to the job's
-        master.
-        """
+        """Return this host's address for the other processes: the one on the route to the job's master."""
         master = os.environ.get("MASTER_ADDR", "127.0.0.1")
         try:
             family, _, _, _, address = socket.getaddrinfo(master, 9, type=socket.SOCK_DGRAM)[0]
@@ -335,13 +298,13 @@ class Rendezvous:
             return "127.0.0.1"
 
 
-class _Beat(TypedDict):
+class _RequiredHeartbeat(TypedDict):
     state: RankCondition
     step: int
 
 
-class Beat(_Beat, total=False):
-    """What rank 0 hears of every process twice a second; the rest as in its ``status``."""
+class Heartbeat(_RequiredHeartbeat, total=False):
+    """What every process sends to rank 0 twice a second; the rest as in its ``status``."""
 
     not_applied: int
     """Number of the newest change that could not be put on its model; 0 where there is none."""
@@ -355,31 +318,33 @@ class _Entry:
     name: str
     place: RankPlace
     heard: float = field(default_factory=time.monotonic)
-    beat: Beat = field(default_factory=lambda: Beat(state="idle", step=0))
+    heartbeat: Heartbeat = field(default_factory=lambda: Heartbeat(state="idle", step=0))
     gone: RankCondition | None = None
 
 
 class Members:
-    """Keeps what was heard of each rank, and when. Waits by the monotonic clock only: wall clocks jump."""
+    """The last heartbeat of each rank, and its time by the monotonic clock: wall clocks jump."""
 
     def __init__(self) -> None:
         self._entries: dict[int, _Entry] = {}
 
     def came(self, rank: int, name: str, place: RankPlace) -> None:
-        """Note that a process is there, or is there again."""
+        """Note that a process has joined, perhaps not for the first time."""
         self._entries[rank] = _Entry(name[:200], place)
 
-    def heard(self, rank: int, beat: Beat) -> None:
-        """Take a sign of life; raises ``ValueError`` where it says too little."""
-        if not beat.keys() >= _Beat.__required_keys__:
-            raise ValueError(f"a sign of life lacks {', '.join(_Beat.__required_keys__ - beat.keys())}")
+    def heard(self, rank: int, heartbeat: Heartbeat) -> None:
+        """Take a heartbeat; raises ``ValueError`` where it lacks a field."""
+        if not heartbeat.keys() >= _RequiredHeartbeat.__required_keys__:
+            raise ValueError(
+                f"a heartbeat lacks {', '.join(_RequiredHeartbeat.__required_keys__ - heartbeat.keys())}"
+            )
         entry = self._entries.get(rank)
         if entry is not None:
             entry.heard = time.monotonic()
-            entry.beat = beat
+            entry.heartbeat = heartbeat
 
     def left(self, rank: int, finished: bool) -> None:
-        """Note that a process went, after a goodbye or without one."""
+        """Note that a process went, after a shutdown message (``finished``) or without one."""
         entry = self._entries.get(rank)
         if entry is not None and entry.gone != "finished":
             entry.gone = "finished" if finished else "lost"
@@ -391,21 +356,19 @@ class Members:
         return entry is not None and entry.gone is not None
 
     def all_left(self, world_size: int, but: int) -> bool:
-        """Return whether all processes of a job came and went again, but for one."""
+        """Return whether all processes of a job came and went, but for one."""
         entries = {rank: entry for rank, entry in list(self._entries.items()) if rank != but}
         return len(entries) == world_size - 1 and all(entry.gone for entry in entries.values())
 
     def name(self, rank: int) -> str:
-        """Return what people are told of a rank."""
         entry = self._entries.get(rank)
         return entry.name if entry is not None else f"rank {rank}"
 
-    def beats(self) -> dict[int, Beat]:
-        """Return the last sign of life of every process that came."""
-        return {rank: entry.beat for rank, entry in sorted(self._entries.items())}
+    def heartbeats(self) -> dict[int, Heartbeat]:
+        """Return the last heartbeat of every process that came."""
+        return {rank: entry.heartbeat for rank, entry in sorted(self._entries.items())}
 
     def places(self) -> list[RankPlace]:
-        """Return the ``RankPlace`` objects of messages."""
         return [entry.place.copy() for _, entry in sorted(self._entries.items())]
 
     def states(self) -> list[RankState]:
@@ -419,8 +382,8 @@ class Members:
                 {
                     "rank": rank,
                     "name": entry.name,
-                    "state": entry.gone or ("silent" if silent else entry.beat["state"]),
-                    "step": entry.beat["step"],
+                    "state": entry.gone or ("silent" if silent else entry.heartbeat["state"]),
+                    "step": entry.heartbeat["step"],
                     "seconds": round(seconds, 3),
                 }
             )

@@ -14,17 +14,17 @@ from typing import Any, cast
 import numpy as np
 
 from ....protocol import ProtocolError
-from ...place import Place
+from ...coordinates import RankCoordinates
 from .agreement import Agreement, Proposal
 from .channel import Channel, ChannelError, Message, MessageKind, Outbox
-from .members import Beat, Members, PeerListener, Rendezvous
+from .members import Heartbeat, Members, PeerListener, Rendezvous
 from .schedule import Schedule
 
 __all__ = ["Peers"]
 
 log = logging.getLogger("megalens")
 
-_BEAT_SECONDS = 0.5
+_HEARTBEAT_SECONDS = 0.5
 _TICK_SECONDS = 0.25
 _BUSY_TICK_SECONDS = 0.02
 _ORPHAN_SECONDS = 5.0
@@ -36,72 +36,64 @@ class Peers:
 
     Parameters
     ----------
-    place : Place
-        Where it stands.
-    rendezvous : Rendezvous
-        How the others are found.
-    schedule : Schedule
-        What is agreed on.
-    beat : callable
-        Gives the status of this process: ``state``, ``step`` and what else rank 0 is to know. Called in the
-        peers' thread.
+    heartbeat : callable
+        Gives the heartbeat of this process. Called in the peers' thread.
     received : callable
-        Takes what an instrument on another rank told: the rank, the instrument's name, the description, the
-        payload.
+        Takes a message of an instrument on another rank: rank, instrument's name, description, payload.
     hub : callable
-        Takes where the hub is, as rank 0 said it.
+        Takes rank 0's message about the hub.
     changed : callable
-        Told that somebody came, went or fell silent; for rank 0.
+        Called when a process joined, left or fell silent; for rank 0.
     lost : callable
-        Told that a message of an instrument was not sent, and with it perhaps a description that later ones
-        lean on.
+        Called when an instrument's message was not sent, and with it perhaps a description that later ones
+        refer to.
     """
 
     def __init__(
         self,
-        place: Place,
+        coords: RankCoordinates,
         rendezvous: Rendezvous,
         schedule: Schedule[Any],
         *,
-        beat: Callable[[], Beat],
+        heartbeat: Callable[[], Heartbeat],
         received: Callable[[int, str, dict[str, Any], memoryview], None],
         hub: Callable[[dict[str, Any]], None],
         changed: Callable[[], None],
         lost: Callable[[], None] = lambda: None,
     ) -> None:
-        self._place = place
+        self._coords = coords
         self._rendezvous = rendezvous
         self._schedule = schedule
-        self._beat, self._received, self._hub, self._changed = beat, received, hub, changed
+        self._heartbeat, self._received, self._hub, self._changed = heartbeat, received, hub, changed
         self._lost = lost
         self._outbox = Outbox(self._put, lost)
         self.members = Members()
-        self.agreement = Agreement(schedule, self) if place.rank == 0 else None
+        self.agreement = Agreement(schedule, self) if coords.rank == 0 else None
         self._selector = selectors.DefaultSelector()
         self._wake, self._waker = socket.socketpair()
         self._wake.setblocking(False)
         self._waker.setblocking(False)
         self._selector.register(self._wake, selectors.EVENT_READ)
         self._links: dict[int, Channel] = {}
-        self._wanted = {rank for rank in (0, place.tp_ranks[0]) if rank != place.rank}
+        self._wanted = {rank for rank in (0, coords.tp_ranks[0]) if rank != coords.rank}
         self._listener = PeerListener(
-            place,
+            coords,
             rendezvous,
             self._selector,
             wanted=self._wanted,
-            listens=place.rank == 0 or (place.leads and len(place.tp_ranks) > 1),
+            listens=coords.rank == 0 or (coords.leads and len(coords.tp_ranks) > 1),
             came=self._let_in,
         )
         self._hub_message: dict[str, Any] | None = None
-        self._beat_at = 0.0
+        self._heartbeat_at = 0.0
         self._orphan_since: float | None = None
         self._states: list[Any] = []
         self._closing = False
         self._close_at = 0.0
         self._quitting = False
-        if place.rank == 0:
+        if coords.rank == 0:
             self.members.came(
-                0, f"{place.name} on {socket.gethostname()}", place.to_message(socket.gethostname())
+                0, f"{coords.name} on {socket.gethostname()}", coords.to_message(socket.gethostname())
             )
         self._thread = threading.Thread(target=self._run, name="megalens-peers", daemon=True)
         self._thread.start()
@@ -125,21 +117,21 @@ class Peers:
         self._rouse()
 
     def tell_hub(self, place: dict[str, Any]) -> None:
-        """Tell all processes where the hub is; on rank 0 only."""
+        """Send all processes the hub's address; on rank 0 only."""
         self._hub_message = place
         for rank in list(self._links):
             self._post(rank, MessageKind.HUB, place, b"")
 
     def wait_for_others(self, timeout: float) -> None:
-        """Wait until every process of the job has said goodbye or is gone; on rank 0 only."""
+        """Wait until every process of the job has shut down or is gone; on rank 0 only."""
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline and self._thread.is_alive():
-            if self.members.all_left(self._place.world_size, but=self._place.rank):
+            if self.members.all_left(self._coords.world_size, but=self._coords.rank):
                 return
             time.sleep(0.02)
 
     def close(self, timeout: float = 3.0) -> None:
-        """Say goodbye and end the thread. Safe twice."""
+        """Send shutdown messages and end the thread. Safe twice."""
         self._close_at = self._close_at or time.monotonic()
         self._closing = True
         self._rouse()
@@ -148,12 +140,11 @@ class Peers:
     # What the agreement asks for.
 
     def others(self) -> dict[int, str]:
-        """Return the other processes that are connected, with the names that people are told."""
+        """Return the other processes that are connected, with their names for people."""
         return {rank: self.members.name(rank) for rank in self._links}
 
     def complete(self) -> bool:
-        """Return whether every process of the job has connected."""
-        return len(self.members.places()) == self._place.world_size
+        return len(self.members.places()) == self._coords.world_size
 
     def tell(self, rank: int, kind: MessageKind, meta: Mapping[str, Any]) -> None:
         """Send a message to one process."""
@@ -237,8 +228,8 @@ class Peers:
         match message.kind:
             case MessageKind.INSTRUMENT:
                 self._received(rank, str(meta["instrument"]), meta, message.payload)
-            case MessageKind.BEAT if agreement is not None:
-                self.members.heard(rank, cast(Beat, meta))
+            case MessageKind.HEARTBEAT if agreement is not None:
+                self.members.heard(rank, cast(Heartbeat, meta))
             case MessageKind.READY if agreement is not None:
                 agreement.ready(rank, int(meta["number"]), int(meta["first"]))
             case MessageKind.REFUSE if agreement is not None:
@@ -253,7 +244,7 @@ class Peers:
                 self._schedule.abort(int(meta["number"]))
             case MessageKind.HUB:
                 self._hub(meta)
-            case MessageKind.BYE:
+            case MessageKind.SHUTDOWN:
                 self.members.left(rank, finished=True)
                 self._drop(channel)
             case _:
@@ -280,7 +271,7 @@ class Peers:
                 self._schedule.abort_all()
                 self._schedule.resume_listening()
                 self._orphan_since = None
-                self._beat_at = 0.0
+                self._heartbeat_at = 0.0
             # What was on its way when an old connection broke may not have arrived.
             self._lost()
             return
@@ -309,9 +300,9 @@ class Peers:
         now = time.monotonic()
         for channel in self._listener.late():
             self._drop(channel)
-        if now - self._beat_at >= _BEAT_SECONDS:
-            self._beat_at = now
-            self._sign_of_life()
+        if now - self._heartbeat_at >= _HEARTBEAT_SECONDS:
+            self._heartbeat_at = now
+            self._send_heartbeat()
         if self.agreement is not None:
             self.agreement.tick()
             states = [state["state"] for state in self.members.states()]
@@ -326,18 +317,18 @@ class Peers:
         if self._closing and (not self._outbox.waiting or now - self._close_at > _EARLY_SECONDS):
             self._part()
 
-    def _sign_of_life(self) -> None:
-        beat = self._beat()
+    def _send_heartbeat(self) -> None:
+        heartbeat = self._heartbeat()
         if self.agreement is not None:
-            self.members.heard(0, beat)
+            self.members.heard(0, heartbeat)
         elif 0 in self._links:
-            self.tell(0, MessageKind.BEAT, beat)
+            self.tell(0, MessageKind.HEARTBEAT, heartbeat)
 
     def _part(self) -> None:
-        """Say goodbye once everything has been sent, as far as the others take it."""
+        """Send shutdown messages once everything has been sent, as far as the others take it."""
         for channel in list(self._links.values()):
             with contextlib.suppress(ChannelError):
-                channel.put(MessageKind.BYE, {})
+                channel.put(MessageKind.SHUTDOWN, {})
                 channel.flush()
         deadline = time.monotonic() + 1.0
         while time.monotonic() < deadline and any(channel.waiting for channel in self._links.values()):

@@ -20,15 +20,14 @@ class IMode(Protocol):
 
     @property
     def until(self) -> int | None:
-        """Last step before the pause; None is the one that goes on."""
+        """Last step before the pause; None is the current one."""
 
 
 class IPlan(Protocol):
-    """What is agreed on, as far as agreeing needs to know it. Never changed: each method gives another."""
+    """What is agreed on. Never changed: each method gives another."""
 
     @property
-    def mode(self) -> IMode:
-        """Whether the training waits."""
+    def mode(self) -> IMode: ...
 
     @property
     def perturb_until(self) -> int | None:
@@ -38,13 +37,11 @@ class IPlan(Protocol):
         """Return the plan with the steps that count from ``step``."""
 
     def patch_from(self, step: int) -> dict[str, Any]:
-        """Return a patch that makes it, of the plan that a process begins with."""
+        """Return a patch that makes this plan of a process's first plan."""
 
-    def unperturbed(self) -> Any:
-        """Return it without its perturbation."""
+    def unperturbed(self) -> Any: ...
 
-    def unpaused(self) -> Any:
-        """Return it with the training going on."""
+    def unpaused(self) -> Any: ...
 
 
 P = TypeVar("P", bound=IPlan)
@@ -62,7 +59,7 @@ class StepStart(Generic[P]):
     Attributes
     ----------
     plan : IPlan or None
-        What is in force from this step on, where it is another than before.
+        What is in force from this step on, where it changed.
     version : int
         Number of the change that made it.
     ids : tuple of str
@@ -102,8 +99,8 @@ class _Due(Generic[P]):
 class Schedule(Generic[P]):
     """Knows, for every step, what is in force, without asking anybody.
 
-    A change is first *prepared*: this process says from which step on it could take it, and from that step on
-    it traces nothing until it hears what was decided. So no step is ever traced under a setting that is not
+    A change is first *prepared*: this process answers from which step on it could take it, and from that step
+    on it traces nothing until it learns the decision. So no step is ever traced under a setting that is not
     the others', whenever the decision arrives: a late one costs rows of a few steps, which are counted, and
     never the training's time. Only what touches the training itself (a pause, a perturbation), or what
     processes measure together step by step (settings of instruments), is waited for, and not for longer than
@@ -111,12 +108,10 @@ class Schedule(Generic[P]):
 
     Parameters
     ----------
-    plan : IPlan
-        In force before the first step.
     change : callable
         Gives the plan after a patch; raises ``ProtocolError``.
     abandoned : callable, optional
-        Asked while the training waits: whether nobody is left who could let it go on.
+        Asked while the training waits: whether nobody is left who could end the pause.
     waits : callable, optional
         Takes what is in force where the training begins to wait, and the step before which it does. Must not
         wait itself.
@@ -183,10 +178,7 @@ class Schedule(Generic[P]):
     def decide(self, patches: Sequence[Mapping[str, Any]], ids: Sequence[str]) -> int:
         """Accept a change alone and return its step: for a job of one process.
 
-        Raises
-        ------
-        ProtocolError
-            Then nothing has changed.
+        After a ``ProtocolError`` nothing has changed.
         """
         with self._changing:
             plan = self._changed(patches)
@@ -199,10 +191,7 @@ class Schedule(Generic[P]):
     def prepare(self, number: int, patches: Sequence[Mapping[str, Any]], ids: Sequence[str] = ()) -> int:
         """Get ready for a change and return the first step at which it can apply here.
 
-        Raises
-        ------
-        ProtocolError
-            When this process cannot take it. Then nothing has changed.
+        Raises ``ProtocolError`` when this process cannot take it; then nothing has changed.
         """
         with self._changing:
             plan = self._changed(patches)
@@ -221,21 +210,19 @@ class Schedule(Generic[P]):
             self._condition.notify_all()
 
     def abort_all(self) -> None:
-        """Forget everything undecided: whoever was to decide it is gone."""
+        """Forget everything undecided: the deciding process is gone."""
         with self._condition:
             self._prepared.clear()
             self._condition.notify_all()
 
     def release(self) -> None:
-        """Let the training go on for good, whatever is asked: those who could let it go on are gone."""
+        """Let the training go on for good, whatever is asked: those who could end a pause are gone."""
         with self._condition:
             self._released = True
             self._condition.notify_all()
 
     def resume_listening(self) -> None:
-        """Take back :meth:`release`: somebody is there again. What had been paused stays free until it is
-        paused anew.
-        """
+        """Undo :meth:`release`: somebody is there again. A pause from before does not come back."""
         with self._condition:
             if self._released:
                 self._released = False
@@ -245,9 +232,7 @@ class Schedule(Generic[P]):
                 self._accepted, self._current = self._accepted.unpaused(), self._current.unpaused()
 
     def amend(self, change: Callable[[P], P]) -> None:
-        """Change every plan, whether in force or still to come: what all processes do of themselves when
-        their scripts say so.
-        """
+        """Change every plan, in force or still to come: what all processes' scripts do by themselves."""
         with self._changing, self._condition:
             for plan_of in (self._due, list(self._prepared.values())):
                 for entry in plan_of:
@@ -258,8 +243,9 @@ class Schedule(Generic[P]):
     # Training thread.
 
     def take_back(self, plan: P) -> None:
-        """Have the plan in force that was so before the step that began last: what was to follow it could not
-        be put on the model. What was decided for later steps stays.
+        """Restore the plan from before the last step: its successor could not be put on the model.
+
+        What was decided for later steps stays.
         """
         with self._condition:
             if self._accepted is self._current:
@@ -267,8 +253,10 @@ class Schedule(Generic[P]):
             self._current = plan
 
     def at(self, step: int, *, decided: bool = False) -> StepStart[P]:
-        """Begin ``step``. Waits only where the training was paused, or where a change that touches the
-        training is being decided; with ``decided`` for any change that is.
+        """Begin ``step``.
+
+        Waits only where the training was paused, or where a change that touches the training is being
+        decided; with ``decided`` for any change that is.
         """
         with self._condition:
             began = time.monotonic()

@@ -1,4 +1,4 @@
-"""Where a process stands in its job, and copies from its device that the step does not wait for."""
+"""Coordinates of a process in its job, and copies from its device that the step does not wait for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import Tensor, empty
 
 from ..protocol.messages_generated import RankPlace
 
-__all__ = ["Place", "to_host"]
+__all__ = ["RankCoordinates", "to_host"]
 
 
 def to_host(data: Tensor) -> Tensor:
@@ -18,15 +18,13 @@ def to_host(data: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Place:
-    """Coordinates of one process in the job, each counted from 0, and the sizes that they are out of.
+class RankCoordinates:
+    """Coordinates of one process in the job, each counted from 0, and the sizes of their axes.
 
     Attributes
     ----------
-    rank : int
-        Global rank.
     tp, pp, dp : int
-        Place in the tensor-parallel group, pipeline stage, data-parallel replica.
+        Index in the tensor-parallel group, pipeline stage, data-parallel replica.
     tp_ranks : tuple of int
         Global ranks that hold pieces of the same layers for the same samples, in the order of ``tp``; the
         first of them sends.
@@ -49,7 +47,7 @@ class Place:
 
     @property
     def name(self) -> str:
-        """What people are told: ``rank 3 (tp 1, pp 1)``."""
+        """For people: ``rank 3 (tp 1, pp 1)``."""
         coordinates = [
             f"{axis} {at}"
             for axis, at, size in (
@@ -67,7 +65,6 @@ class Place:
         return self.rank == self.tp_ranks[0]
 
     def to_message(self, host: str | None = None) -> RankPlace:
-        """Return the ``RankPlace`` object of messages."""
         place: RankPlace = {"rank": self.rank, "tp": self.tp, "pp": self.pp, "dp": self.dp}
         if host:
             place["host"] = host[:200]

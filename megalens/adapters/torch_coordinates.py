@@ -1,6 +1,4 @@
-"""Where a process stands when torch's own tools cut the model: DDP, ``fully_shard``, FSDP,
-``parallelize_module``.
-"""
+"""Coordinates of a process whose model DDP, ``fully_shard``, FSDP or ``parallelize_module`` cut."""
 
 from __future__ import annotations
 
@@ -11,18 +9,18 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..tracer import Place, Shards
+from ..tracer import RankCoordinates, Shards
 
-__all__ = ["cuts_input", "cuts_output", "input_shards", "mesh_place", "output_shards", "torch_place"]
+__all__ = ["cuts_input", "cuts_output", "input_shards", "mesh_place", "output_shards", "torch_coordinates"]
 
 
 # How ``parallelize_module`` lays a module's input and output out over the tensor-parallel ranks.
 def output_shards(*modules: nn.Module | None) -> Shards:
-    """Return how the output of the first of ``modules`` that says so is cut; ``none`` where no one does.
+    """Return how the output of the first of ``modules`` with a parallel style is cut, else ``none``.
 
     A parallel style turns what its module gives into a plain tensor, and the layout is then known to the
-    style alone, which keeps it in the hook that it puts on the module. Tensors that are still distributed
-    when they are seen tell it themselves, and come before this.
+    style alone, which has it in the hook that it puts on the module. Tensors that are still distributed
+    when they are seen know it themselves, and come before this.
     """
     for module in modules:
         placement = None if module is None else _output(module)
@@ -32,23 +30,19 @@ def output_shards(*modules: nn.Module | None) -> Shards:
 
 
 def input_shards(module: nn.Module) -> Shards:
-    """Return how what is given to a module is cut, before its parallel style takes it: so compiled code has
-    it.
-    """
+    """Return how a module's input is cut before its parallel style takes it: so compiled code has it."""
     placement = _input(module)
     return "none" if placement is None else _shards(placement)
 
 
 def cuts_output(module: nn.Module) -> bool:
-    """Return whether the parallel style of ``module`` leaves each rank a piece of its output, along any axis."""
+    """Return whether the parallel style leaves each rank a piece of the output, along any axis."""
     placement = _output(module)
     return placement is not None and bool(placement.is_shard())
 
 
 def cuts_input(module: nn.Module) -> bool | None:
-    """Return whether each rank has a piece of what is given to ``module``, before its parallel style takes
-    it; None where no style says so.
-    """
+    """Return whether each rank has a piece of the input, before the parallel style; None without a style."""
     placement = _input(module)
     return None if placement is None else bool(placement.is_shard())
 
@@ -91,17 +85,17 @@ def _first(layouts: Any) -> Any | None:
     return first if hasattr(first, "is_shard") else None
 
 
-def torch_place(model: nn.Module) -> Place:
-    """Return the place of this process, as the model's own parameters and wrappers tell it.
+def torch_coordinates(model: nn.Module) -> RankCoordinates:
+    """Return the coordinates of this process, from the model's own parameters and wrappers.
 
     The tensor-parallel group is that over which ``parallelize_module`` has spread the parameters; the
     replicas are those of ``fully_shard``, FSDP or DDP, and where there is none of them, all ranks that are
-    not of one tensor-parallel group. Pipeline stages leave no mark on a model: with them, say the place
-    yourself (:func:`mesh_place`).
+    not of one tensor-parallel group. Pipeline stages leave no mark on a model: with them, use
+    :func:`mesh_place`.
     """
     distributed = torch.distributed
     if not (distributed.is_available() and distributed.is_initialized()):
-        return Place()
+        return RankCoordinates()
     rank, world = distributed.get_rank(), distributed.get_world_size()
     replicas = _sharded_mesh(model)
     tp, tp_ranks = _tensor_group(model, replicas) or (0, (rank,))
@@ -112,17 +106,19 @@ def torch_place(model: nn.Module) -> Place:
     elif group is not None:
         dp, dp_size = distributed.get_rank(group), distributed.get_world_size(group)
     else:
-        # Neighbours differ in the tensor-parallel place first where that group's ranks are neighbours, in the
+        # Neighbours differ in the tensor-parallel index first where that group's ranks are neighbours, in the
         # replica else.
         stride = tp_ranks[1] - tp_ranks[0] if size > 1 else 1
         dp, dp_size = rank // (stride * size) * stride + rank % stride, world // size
-    return Place(
+    return RankCoordinates(
         rank=rank, tp=tp, dp=dp, tp_ranks=tp_ranks, world_size=world, tp_size=size, dp_size=max(dp_size, 1)
     )
 
 
-def mesh_place(mesh: Any, *, tp: str = "tp", pp: str = "pp", dp: str | tuple[str, ...] = "dp") -> Place:
-    """Return the place of this process in a device mesh, for ``megalens.trace(..., place=mesh_place(mesh))``.
+def mesh_place(
+    mesh: Any, *, tp: str = "tp", pp: str = "pp", dp: str | tuple[str, ...] = "dp"
+) -> RankCoordinates:
+    """Return the coordinates of this process in a device mesh, for ``megalens.trace(..., place=mesh_place(mesh))``.
 
     Parameters
     ----------
@@ -146,7 +142,7 @@ def mesh_place(mesh: Any, *, tp: str = "tp", pp: str = "pp", dp: str | tuple[str
     dp_at, dp_size = along(*((dp,) if isinstance(dp, str) else dp))
     own = [slice(None) if name == tp else index for name, index in zip(names, at, strict=True)]
     rank = torch.distributed.get_rank()
-    return Place(
+    return RankCoordinates(
         rank=rank,
         tp=tp_at,
         pp=pp_at,
@@ -180,9 +176,7 @@ def _sharded_mesh(model: nn.Module) -> Any | None:
 
 
 def _tensor_group(model: nn.Module, replicas: Any | None) -> tuple[int, tuple[int, ...]] | None:
-    """Return the place in the tensor-parallel group and its ranks; None where no parameter is spread over
-    one.
-    """
+    """Return the index in the tensor-parallel group and its ranks; None where there is no group."""
     known = () if replicas is None else (replicas.mesh_dim_names or ())
     for parameter in model.parameters():
         mesh: Any = getattr(parameter, "device_mesh", None)
