@@ -1,4 +1,4 @@
-"""The layer trend: one statistic of traced tensors per step and layer. The browser's twin reads the same golden cases."""
+"""The layer trend: one statistic of traced tensors per step and layer; the twin of the browser's."""
 
 from __future__ import annotations
 
@@ -31,27 +31,29 @@ _SCHEMA = pa.schema(
 def trend(table: pa.Table, statistic: str = "rms", selection: Selection | None = None) -> pa.Table:
     """Reduce traced tensors to one number per step and layer.
 
-    All values of a step and layer count alike, whichever micro-batch, sample or rank they came from; filter by flag, part, phase, pass and
-    rank before. Statistics of whole tensors are merged from their moments. Where some row does not know those of its tensor, or less than everything is
-    selected, they are of the values that the compressor kept, and ``skewness`` and ``kurtosis`` NaN: sums are float64, and deviations are taken about the group's mean in a second pass.
+    All values of a step and layer count alike, from whichever micro-batch, sample or rank: filter rows
+    before. Whole tensors' statistics are merged from their moments. Where a row has none, or a selection
+    takes less than everything, the kept values are used: float64 sums, deviations about the group's mean in a
+    second pass, no skewness or kurtosis.
 
     Parameters
     ----------
     table : pyarrow.Table
-        Rows of the stream ``tensors``; ``step``, ``layer``, ``values`` and, where they are there, the moments of whole tensors are read.
+        Rows of ``tensors``: ``step``, ``layer``, ``values``, optionally the moments of whole tensors.
     statistic : str
-        Of the finite values of whole tensors: ``mean``, ``std`` (of the population), ``rms`` (root of the mean square), ``min``, ``max``, ``skewness``,
-        ``kurtosis`` (3 for a normal distribution); ``nonfinite`` counts the others. Of what the compressor kept: ``kept_mean`` to ``kept_max``, and
-        ``kept_abs_mean``.
+        Of the finite values of whole tensors: ``mean``, ``std`` (of the population), ``rms``, ``min``,
+        ``max``, ``skewness``, ``kurtosis`` (3 for a normal distribution); ``nonfinite`` counts the others. Of
+        what the compressor kept: ``kept_mean`` to ``kept_max``, and ``kept_abs_mean``.
     selection : Selection, optional
         Which values enter, all when absent; ``shape`` and ``compressor`` are then read too.
 
     Returns
     -------
     pyarrow.Table
-        ``step`` int64, ``layer`` int32, ``value`` float64, ``count`` int64 (finite values), ordered by step, then layer. A group with no
-        finite value has a ``value`` of NaN, except that ``nonfinite`` is always a count. With an interval and the statistic ``mean`` also
-        ``half`` float64, half the width of the band, and ``units`` int64, the positions and samples that it is over.
+        ``step`` int64, ``layer`` int32, ``value`` float64, ``count`` int64 (finite values), ordered by step,
+        then layer. ``value`` is NaN where nothing is finite, except for ``nonfinite``. The ``mean`` with an
+        interval also has ``half`` float64, half the width of the band, and ``units`` int64, the positions and
+        samples it is over.
 
     Raises
     ------
@@ -113,7 +115,6 @@ def trend(table: pa.Table, statistic: str = "rms", selection: Selection | None =
 def _selective(
     table: pa.Table, rows: list[Any], statistic: str, selection: Selection, groups: Any, keys: list[pa.Array]
 ) -> pa.Table:
-    """Return the trend of parts of tensors, group by group."""
     parts: list[list[Any]] = [[] for _ in range(len(keys[0]))]
     for row, values, group in zip(rows, table["values"], groups, strict=True):
         cut = selected({**row, "values": values.values.to_numpy()}, selection)

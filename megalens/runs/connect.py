@@ -25,7 +25,8 @@ def connect(
 ) -> Run:
     """Attach to a live run; one that has ended is opened from its recording.
 
-    Recordings are looked for by the run's id in ``megalens-runs`` here and in the folders above, as where a notebook lies deeper than the training script.
+    Recordings are looked for by the run's id in ``megalens-runs`` here and in the folders above, as where a
+    notebook lies deeper than the training script.
 
     Parameters
     ----------
@@ -64,7 +65,7 @@ def connect(
 
 
 def _recording(wanted: str) -> RunFolder | None:
-    """Return the recording of a run that has ended, by its id: of a name there may be several, and the run that is meant may only be about to begin."""
+    """Return the recording of an ended run, by its id: a name may be that of a run about to begin."""
     for home in _homes() if Path(wanted).name == wanted else ():
         if (home / wanted / "run.json").is_file():
             folder = RunFolder(home / wanted)
@@ -79,7 +80,6 @@ def _homes() -> list[Path]:
 
 
 def _named(wanted: str | None) -> str | None:
-    """Return the newest recording of a name, as it is opened from here."""
     found: list[RunFolder] = []
     for file in (file for home in _homes() for file in home.glob("*/run.json")) if wanted else ():
         with suppress(ClientError):
@@ -115,7 +115,7 @@ def _by_address(address: str, token: str | None, timeout: float) -> Run:
 
 
 class _Follow:
-    """Where a discovered run is now: its hub, or the one that took its place."""
+    """The address of a discovered run: its hub, or the one that replaced it."""
 
     def __init__(self, entry: HubEntry) -> None:
         self._entry = entry

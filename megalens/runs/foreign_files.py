@@ -30,9 +30,11 @@ class ForeignFiles(NamedTuple):
     Attributes
     ----------
     holds : callable
-        Whether a file or folder looks like such files; only the beginnings of some are read. Links that lead out of the folder ``within`` are not followed.
+        Whether a path looks like such files, judged by the beginnings of some. Links out of ``within`` are
+        not followed.
     read : callable
-        Gives their recording, reading them where they changed since; ``progress`` is that of :func:`megalens.open`. Raises ``ClientError``.
+        Returns their recording, converting again what changed; ``progress`` is that of :func:`megalens.open`.
+        Raises ``ClientError``.
     """
 
     holds: _Holds

@@ -18,13 +18,7 @@ _ROWS_A_BYTE = 32
 
 # How much a file may unfold to: a few bytes of a compressed one can stand for any number.
 def check_unfolded(name: str, unfolded: int, stored: int) -> None:
-    """Refuse what unfolds to more than 128 MiB and to more than 64 times what is stored of it.
-
-    Raises
-    ------
-    ClientError
-        ``unreadable``, saying both.
-    """
+    """Raise ``unreadable`` for what unfolds to over 128 MiB and over 64 times what is stored of it."""
     if unfolded > max(_ANY_BYTES, _TIMES * stored):
         raise _refused(
             name,
@@ -33,13 +27,7 @@ def check_unfolded(name: str, unfolded: int, stored: int) -> None:
 
 
 def check_rows(name: str, rows: int, stored: int) -> None:
-    """Refuse a file that says that it has more rows than it can have.
-
-    Raises
-    ------
-    ClientError
-        ``unreadable``, saying how many.
-    """
+    """Raise ``unreadable`` for a file that claims more rows than it can have."""
     if rows < 0 or rows > max(_ANY_ROWS, _ROWS_A_BYTE * stored):
         raise _refused(name, f"it says that it has {rows:,} rows in {stored:,} bytes")
 
@@ -49,9 +37,11 @@ def _refused(name: str, why: str) -> ClientError:
 
 
 def trailing_mean(values: NDArray[np.float64], points: int) -> NDArray[np.float64]:
-    """Return the mean of each value and those before it, ``points`` in all, over the finite ones; NaN where there is none.
+    """Return the mean of each value and those before it, ``points`` in all, over the finite ones; NaN where
+    there is none.
 
-    The sum is taken afresh for each block of points: a running sum would keep the rounding of everything that ever passed through.
+    The sum starts afresh for each block of points: a running sum would keep the rounding of everything
+    before.
     """
     if points < 2 or not len(values):
         return np.where(np.isfinite(values), values, np.nan)
@@ -69,7 +59,10 @@ def trailing_mean(values: NDArray[np.float64], points: int) -> NDArray[np.float6
 
 
 def _windows(blocks: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return for each entry behind the first block the sum of it and of those before it, as many in all as a block has: of the block's start to here, and of the end of the one before."""
+    """Return sliding sums of one block's length for all entries behind the first block.
+
+    Each is the block's start up to the entry, plus the end of the previous block.
+    """
     from_start = np.cumsum(blocks, axis=1)[1:]
     to_end = np.cumsum(blocks[:, ::-1], axis=1)[:-1, ::-1]
     from_start[:, :-1] += to_end[:, 1:]

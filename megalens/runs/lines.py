@@ -1,4 +1,4 @@
-"""Where lines break off, and which of their points are drawn: the twin of ``src/aggregate/decimate.ts`` and ``thinLine``."""
+"""Where lines break off, and which of their points are drawn: the twin of ``src/aggregate/decimate.ts``."""
 
 from __future__ import annotations
 
@@ -27,16 +27,11 @@ _OBJECTS_BYTES = 600
 
 
 class StreamMemory:
-    """Rows in the order of their arrival; past the bound the oldest are given up and counted. The caller locks.
+    """Rows in the order of their arrival; past the bound the oldest are evicted and counted. The caller
+    locks.
 
-    A frame stays as it came until somebody asks for rows: in most runs nobody looks at most steps.
-
-    Parameters
-    ----------
-    stream : Stream
-        The stream.
-    limit_bytes : int, optional
-        Bound, as its policy says when absent. The newest frame is always kept.
+    A frame stays encoded until somebody asks for rows: in most runs nobody looks at most steps. The newest
+    frame always stays.
     """
 
     def __init__(self, stream: Stream, limit_bytes: int | None = None) -> None:
@@ -82,20 +77,14 @@ class StreamMemory:
         return pa.concat_tables([self._empty, *(block for block, _ in self._blocks), *tail])
 
     def read(self, query: Query) -> pa.Table:
-        """Return the rows that match."""
         return query.filter(self.table())
 
 
 def gap_starts(steps: Whole) -> Whole:
-    """Return the places of the steps that are not joined with the one before, because steps are missing between them.
+    """Return the indices of ascending steps before which steps are missing.
 
-    That is the second of two steps whose distance is more than 1.5 times the larger of the distances beside it. It needs no knowledge of how often
-    anything is traced.
-
-    Parameters
-    ----------
-    steps : ndarray
-        Ascending.
+    That is the second of two steps whose distance is more than 1.5 times the larger of the neighbouring
+    distances. It needs no knowledge of how often anything is traced.
     """
     distance = np.diff(steps)
     if len(distance) < 2:
@@ -105,22 +94,11 @@ def gap_starts(steps: Whole) -> Whole:
 
 
 def thin_line(steps: Whole, values: Column, starts: Whole, points: int | None) -> tuple[Whole, Whole]:
-    """Choose points so that the line looks as it did: of each of ``points`` / 4 equal spans the first, last, least and greatest stay, where values cease to
-    be finite, and both ends of every stretch.
+    """Choose about ``points`` points (None: all) so that the line looks as it did.
 
-    Parameters
-    ----------
-    steps, values : ndarray
-        Of the line, steps ascending.
-    starts : ndarray
-        Places at which it begins anew.
-    points : int or None
-        About how many may stay; a line of fewer stays as it is, and every one where there is none.
-
-    Returns
-    -------
-    tuple of ndarray
-        Places of the points that stay, ascending, and those among them at which the thinned line begins anew.
+    Of each of ``points`` / 4 equal spans the first, last, least and greatest stay, where values cease to be
+    finite, and both ends of every stretch. ``starts`` are the indices at which a stretch begins. Returns the
+    ascending indices that stay, and the indices among those at which a stretch begins.
     """
     if points is None or len(values) <= points:
         return np.arange(len(values)), starts
@@ -135,15 +113,7 @@ def thin_line(steps: Whole, values: Column, starts: Whole, points: int | None) -
 
 
 def line_order(lines: NDArray[Any], steps: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the order of rows by line and then by step, in which those of both stay as they came.
-
-    Parameters
-    ----------
-    lines : array of whole numbers
-        Which line each row is of.
-    steps : array of int64
-        Its step.
-    """
+    """Return the stable order of rows by line, then by step."""
     if (steps[1:] >= steps[:-1]).all():
         # As most come. Small numbers are sorted without comparing them.
         small = lines.min(initial=0) >= -(2**15) and lines.max(initial=0) < 2**15

@@ -1,4 +1,4 @@
-"""One connection to a hub in a thread of its own, which comes back when it breaks."""
+"""One connection to a hub in a thread of its own, which reconnects when it breaks."""
 
 from __future__ import annotations
 
@@ -44,31 +44,21 @@ which it must be; None where a person gave the address."""
 
 
 class Listener(Protocol):
-    """What a link tells. Everything is called from the link's thread."""
+    """What a link reports to. Everything is called from the link's thread."""
 
     def join_message(self, run: str | None) -> Join:
         """Return the ``join`` to send to a hub, and take its messages for those of ``run`` only."""
 
-    def on_text(self, text: str) -> None:
-        """Take a control message."""
+    def on_text(self, text: str) -> None: ...
 
-    def on_bytes(self, data: bytes) -> None:
-        """Take a data frame."""
+    def on_bytes(self, data: bytes) -> None: ...
 
     def on_down(self, problem: Exception, final: bool) -> None:
         """Take the end of one connection or try; ``final`` when no other try follows."""
 
 
 class ViewerLink:
-    """Keeps one viewer connection to a hub.
-
-    Parameters
-    ----------
-    target : callable
-        Where to go, asked before every try.
-    listener : Listener
-        Whom to tell.
-    """
+    """Keeps one viewer connection to a hub. ``target`` says where it is and is asked before every try."""
 
     def __init__(self, target: LinkTarget, listener: Listener) -> None:
         self._target = target
@@ -79,17 +69,10 @@ class ViewerLink:
         self._thread = threading.Thread(target=self._run, name="megalens-link", daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def send(self, message: Message) -> None:
-        """Send a control message.
-
-        Raises
-        ------
-        ClientError
-            ``disconnected`` while there is no connection.
-        """
+        """Send a control message; raises ``ClientError`` (``disconnected``) without a connection."""
         text = encode_message(message)
         with self._lock:
             connection = self._connection
@@ -104,7 +87,7 @@ class ViewerLink:
             ) from error
 
     def close(self) -> None:
-        """Say goodbye, close and end the thread. Safe twice."""
+        """Send the shutdown message, close and end the thread. Safe twice."""
         if not self._closing.is_set():
             with contextlib.suppress(ClientError):
                 self.send({"type": "goodbye", "reason": "leaving"})

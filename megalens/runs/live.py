@@ -66,9 +66,9 @@ class LiveRun(Run):
     folder : Path, optional
         Where the hub records, when it does and this machine has it.
     limit_bytes : int, optional
-        Bound of the tensors kept in memory; as the stream's policy says when absent.
+        Bound of the tensors in memory; the stream's policy when absent.
     called : callable, optional
-        Returns the id under which a run is known here, given the one that the hub says; the same when absent.
+        Maps the hub's id of the run to the one it has here; the same when absent.
     """
 
     def __init__(
@@ -110,7 +110,6 @@ class LiveRun(Run):
 
     @property
     def live(self) -> bool:
-        """Whether rows may still arrive."""
         return not self._closed and self._ended is None and self._status["state"] not in ("finished", "lost")
 
     @property
@@ -120,13 +119,12 @@ class LiveRun(Run):
 
     @property
     def state(self) -> str:
-        """``waiting``, ``training``, ``paused``, ``idle``, ``finished`` or ``lost``; ``lost`` too when the hub went without a word."""
+        """``waiting``, ``training``, ``paused``, ``idle``, ``finished``, or ``lost``, also with the hub."""
         state = str(self._status["state"])
         return "lost" if self._ended == "gone" and state != "finished" else state
 
     @property
     def step(self) -> int:
-        """Newest step; 0 before the first."""
         return max(self._newest, int(self._status["step"]))
 
     @property
@@ -136,17 +134,14 @@ class LiveRun(Run):
 
     @property
     def folder(self) -> Path | None:
-        """The run folder, where the hub records on this machine."""
         return self._folder
 
     @property
     def attempts(self) -> list[Run]:
-        """See :attr:`Run.attempts`."""
         return earlier_attempts(self.folder)
 
     @property
     def truncated(self) -> list[str]:
-        """Nothing: a live run is no file."""
         return []
 
     @property
@@ -156,12 +151,12 @@ class LiveRun(Run):
 
     @property
     def missed_frames(self) -> int:
-        """Data frames that the hub had and that did not arrive: given up because this side was slow, or lost while disconnected."""
+        """Data frames that the hub dropped because this side was slow, or that were lost while disconnected."""
         return self._missed
 
     @property
     def evicted_rows(self) -> int:
-        """Rows that arrived and were given up to stay within memory, oldest first."""
+        """Rows that arrived and were evicted to stay within memory, oldest first."""
         return sum(memory.evicted_rows for memory in self._memory.values())
 
     @property
@@ -188,7 +183,7 @@ class LiveRun(Run):
 
     @property
     def moment_source(self) -> MomentSource:
-        """What can be asked of the statistics: of what arrived here, and of the recording where this machine has one."""
+        """The statistics that arrived here, and those of the recording where this machine has one."""
         if self._moments is None:
             from .moments import LiveRows, MomentSource
 
@@ -199,12 +194,9 @@ class LiveRun(Run):
     # What can be asked of it
 
     def start(self, timeout: float) -> None:
-        """Connect, and wait until the run is known and what the hub kept of it has arrived.
+        """Connect, and wait until the run is known and the hub's backlog has arrived.
 
-        Raises
-        ------
-        ClientError, ProtocolError
-            What stands against it. Nothing is left running then.
+        Raises ``ClientError`` or ``ProtocolError``; nothing is left running then.
         """
         self._link.start()
         deadline = time.monotonic() + timeout
@@ -228,7 +220,6 @@ class LiveRun(Run):
         )
 
     def wait(self, step: int | None = None, timeout: float | None = None) -> int:
-        """Wait until the rows of a step have arrived; see :meth:`Run.wait`."""
         with self._changed:
             wanted = self.step + 1 if step is None else whole(step, "step")
             self._changed.wait_for(lambda: self._arrived(wanted) or not self.live, timeout)
@@ -242,7 +233,7 @@ class LiveRun(Run):
         )
 
     def close(self) -> None:
-        """Say goodbye and end the thread. What arrived stays readable. Safe twice."""
+        """Leave the hub and end the thread. What arrived stays readable. Safe twice."""
         self._closed = True
         self._link.close()
         with self._changed:
@@ -250,7 +241,7 @@ class LiveRun(Run):
             self._changed.notify_all()
 
     def _arrived(self, step: int) -> bool:
-        """Whether the rows of a step are here. A step has several frames, and only the next step proves that no other follows."""
+        """Whether a step's rows are here. It has several frames: only the next step proves the last."""
         said = int(self._status["step"])
         if max(self._newest, said) > step or self._newest_tensors >= step:
             return True
@@ -304,7 +295,7 @@ class LiveRun(Run):
     def _ask(
         self, message: Configure | Generate | Cancel, timeout: float, what: str
     ) -> Configured | Generating | None:
-        """Send a message under an id of its own and return the last answer that came in time; raises what it was refused with."""
+        """Send a message under an id of its own, wait, and return the last answer; raises the refusal."""
         if not self.live:
             raise ClientError(f"{self.name} has ended, so no {what} reaches it.", code="closed")
         key = f"kernel-{uuid.uuid4().hex[:12]}"
@@ -325,7 +316,6 @@ class LiveRun(Run):
         return answer
 
     def _await(self, stream: str, done: Callable[[], bool], timeout: float | None) -> bool:
-        """Wait until something holds of a stream's rows that arrived, and return whether it does."""
         seen = -1
 
         def settled() -> bool:
@@ -352,7 +342,7 @@ class LiveRun(Run):
     # What the link tells
 
     def join_message(self, run: str | None) -> Join:
-        """Return the ``join`` of this viewer, with where it stopped. Of the hub of another run nothing is taken where ``run`` is given."""
+        """Return the ``join`` with where this viewer stopped, unless the hub now has another run."""
         self._reader = HubReader(run)
         peer: Peer = {"name": "kernel", "version": own_version()}
         if user := os.environ.get("JUPYTERHUB_USER"):
@@ -372,7 +362,6 @@ class LiveRun(Run):
         return message
 
     def on_text(self, text: str) -> None:
-        """Take a control message."""
         try:
             message = self._reader.message(text)
         except ProtocolError as error:
@@ -385,7 +374,6 @@ class LiveRun(Run):
             self._changed.notify_all()
 
     def on_bytes(self, data: bytes) -> None:
-        """Take a data frame."""
         try:
             frame = self._reader.frame(data, self._declared)
             body = self._checker.check(frame, data) if frame.known else None
@@ -415,13 +403,12 @@ class LiveRun(Run):
             self._changed.notify_all()
 
     def _count_bad(self, error: ProtocolError) -> None:
-        """Count what could not be read. A later version may say more than this one knows, a hub that says ever more of it is none."""
+        """Count an unreadable message. A later version may send a few; many are another protocol."""
         self._bad += 1
         if self._bad >= _MOST_BAD:
             raise error
 
     def on_down(self, problem: Exception, final: bool) -> None:
-        """Take the end of one connection or try."""
         with self._changed:
             self._connected = False
             if not self._greeted:

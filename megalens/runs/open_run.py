@@ -30,7 +30,7 @@ Others = Callable[[str], Run | None]
 
 # The runs that views compare with.
 def beside(run: Run) -> Others:
-    """Return what opens the recordings that lie beside a run's own."""
+    """Return what opens the recordings in the same folder as a run's own."""
     home = None if run.folder is None else run_of_attempt(run.folder).parent
 
     def other(run_id: str) -> Run | None:
@@ -61,16 +61,10 @@ def _places(home: Path | None, run_id: str) -> Iterator[Path]:
 def answers_beside(
     run: Run, others: Others | None = None, settle: Callable[[Run], object] | None = None
 ) -> Iterator[Callable[[str], RunAnswers | None]]:
-    """Give what answers for a run and for those that it is compared with, by their ids; None for one that there is not.
+    """Yield what answers for a run and those it is compared with, by id (None: no such run), and close those
+    at the end.
 
-    Parameters
-    ----------
-    run : Run
-        Stays open.
-    others : callable, optional
-        Opens the other runs, each once; the recordings beside the run's own when absent. They are closed in the end.
-    settle : callable, optional
-        Called with each run that was opened.
+    ``others`` opens them, each once; the neighbouring recordings when absent. ``settle`` is called with each.
     """
     other = others or beside(run)
     opened: dict[str, Run | None] = {run.id: run}
@@ -97,9 +91,12 @@ def open_run(path: str | os.PathLike[str], progress: Progress | None = None) -> 
     Parameters
     ----------
     path : str or path
-        The run folder, or a folder that holds exactly one; a ``.jsonl`` file of raw moments, a ``training_stats`` folder, or a folder that holds exactly one run of them; a folder with traces of PyTorch's profiler or of MegatronApp, a file for each rank, or one file in Chrome's trace format.
+        The run folder, or a folder with exactly one; a ``.jsonl`` file of raw moments, a ``training_stats``
+        folder, or a folder with exactly one run of them; a folder with traces of PyTorch's profiler or of
+        MegatronApp, a file for each rank, or one file in Chrome's trace format.
     progress : callable, optional
-        Called with (bytes done, bytes in all, what is being done) while JSONL or traces are read for the first time; raise from it to cancel.
+        Called with (bytes done, bytes in all, what is being done) while JSONL or traces are read for the
+        first time; raise from it to cancel.
 
     Warns
     -----
@@ -150,8 +147,9 @@ def open_all_runs(path: str | os.PathLike[str], progress: Progress | None = None
     Parameters
     ----------
     path : str or path
-        A folder of recorded runs, or one that holds any number of ``training_stats`` folders at any depth. A run of the latter is called by the folder above
-        ``training_stats``, leaving out a level ``tensorboard`` or ``tb``; equal labels get `` #1``, `` #2``. Files are read when a run is first asked for something.
+        A folder of recorded runs, or one with any number of ``training_stats`` folders at any depth. A run of
+        the latter is called by the folder above ``training_stats``, leaving out a level ``tensorboard`` or
+        ``tb``; equal labels get `` #1``, `` #2``. Files are read when a run is first asked for something.
     progress : callable, optional
         As in :func:`open_run`.
 
@@ -202,7 +200,6 @@ def _recorded(chosen: Path) -> list[Path]:
 
 
 def _tell(closed: list[OSError]) -> None:
-    """Warn of folders that may not be looked into."""
     if closed:
         more = f" Nor can {len(closed) - 1} more folders." if len(closed) > 1 else ""
         # Where the notebook's own call is.

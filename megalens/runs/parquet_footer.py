@@ -1,4 +1,4 @@
-"""What the footer of a Parquet file says, read without Arrow: a bent one ends the process that asks Arrow for a column of a row group."""
+"""The footer of a Parquet file, read without Arrow, which ends the process over a damaged one."""
 
 from __future__ import annotations
 
@@ -23,22 +23,17 @@ _MOST_DEPTH = 16
 
 # Structs in Thrift's compact protocol, in which Parquet's headers are written.
 class CutShort(ValueError):
-    """The struct goes on behind what was read."""
+    """The data ended within a struct."""
 
 
 class ThriftReader:
-    """Reads structs by their layout: ``{number of a field: what it holds}``.
+    """Reads structs by their layout: ``{number of a field: its type}``.
 
-    A field holds ``I32``, ``I64`` or ``BINARY``, a struct (its layout), or a list of one of these (a list of that one, and of what to make of each struct at
-    once, where so much need not be kept). Fields that a layout lacks are passed over, as every reader does. Where readers differ in what they believe, such as a field that is there twice or is a list of something else, the
-    struct is refused, so that what was checked here is what Arrow and DuckDB read.
-
-    Parameters
-    ----------
-    data : bytes
-        Where they are.
-    most : int, optional
-        Structs in lists, at most.
+    A type is ``I32``, ``I64`` or ``BINARY``, a struct (its layout), or a list of one of these (a list of the
+    type, and optionally a function for each struct, where so much need not be stored). Other fields are
+    passed over. Where readers differ, such as about a field that is there twice or is a list of something
+    else, the struct is refused, so that what was checked here is what Arrow and DuckDB read. ``most`` bounds
+    the structs in lists.
     """
 
     def __init__(self, data: bytes, most: int = 1000) -> None:
@@ -47,14 +42,10 @@ class ThriftReader:
         self.at = 0
 
     def struct(self, layout: Any, depth: int = 0) -> dict[int, Any]:
-        """Return the fields of a struct that its layout names: numbers, bytes, structs, lists of structs; of other lists their length.
+        """Return the fields of a struct that its layout names: numbers, bytes, structs, lists of structs;
+        else list lengths.
 
-        Raises
-        ------
-        CutShort
-            When the data ends first.
-        ValueError
-            When it is no such struct.
+        Raises ``CutShort`` when the data ends first, ``ValueError`` when it is no such struct.
         """
         if depth > _MOST_DEPTH:
             raise ValueError("its headers must nest less deeply")
@@ -161,7 +152,7 @@ class ParquetChunk(NamedTuple):
     begin : int
         Where its pages begin in the file.
     stored, unfolded : int
-        Bytes of its pages, in the file and as its footer says in memory.
+        Bytes of its pages, in the file and, by its footer, in memory.
     low, high : int or None
         Least and largest value of whole numbers, where they are known.
     nulls : int or None
@@ -184,7 +175,7 @@ class ParquetGroup(NamedTuple):
 
 
 class ParquetFooter(NamedTuple):
-    """A whole footer: the rows that it says the file has, and its row groups."""
+    """A complete footer: the number of rows it claims, and its row groups."""
 
     rows: int
     groups: tuple[ParquetGroup, ...]
@@ -228,13 +219,7 @@ _FOOTER = {1: I32, 2: [_SCHEMA_ELEMENT], 3: I64, 4: [_GROUP, _group], 5: [{}], 7
 
 
 def read_footer(file: BinaryIO) -> ParquetFooter:
-    """Read the footer of a file and refuse one that would take much more memory than it is long.
-
-    Raises
-    ------
-    ValueError
-        When it is no footer, or one with too many columns.
-    """
+    """Read the footer of a file; raises ``ValueError`` for none, or one that needs far too much memory."""
     size = os.fstat(file.fileno()).st_size
     file.seek(max(0, size - 8))
     end = file.read(8)

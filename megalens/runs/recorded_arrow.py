@@ -1,4 +1,4 @@
-"""Reading an Arrow stream file that grows, or that nobody closed, up to its last whole message."""
+"""Reading an Arrow stream file that grows, or that nobody closed, up to its last complete message."""
 
 from __future__ import annotations
 
@@ -30,23 +30,12 @@ _TOGETHER = 512
 
 
 class ArrowStream:
-    """One reading of an Arrow stream file: the rows that match, in the order in which they were written.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    stream : Stream
-        Its declaration.
-    query : Query
-        Which rows.
-    columns : list of str
-        Those to read. Those that the query looks at come with them.
+    """One reading of an Arrow stream file: the matching rows, in the order in which they were written.
 
     Attributes
     ----------
     read_to : int
-        Where ends what has been read: at a message, or 0.
+        The end of what has been read: at a message, or 0.
     cut : bool
         Whether the reading ended within a message, or before damage.
     """
@@ -61,19 +50,10 @@ class ArrowStream:
         self.cut = False
 
     def batches(self, since: int = 0) -> Iterator[pa.RecordBatch]:
-        """Yield the rows.
+        """Yield the rows behind the offset ``since``, where an earlier reading ended.
 
-        Parameters
-        ----------
-        since : int
-            Where in the file to begin: where an earlier reading ended, or 0.
-
-        Raises
-        ------
-        OSError
-            When the file cannot be opened.
-        ClientError
-            ``unreadable`` when its columns are not the stream's, or a message unfolds to too much.
+        Raises ``OSError`` when the file cannot be opened, ``ClientError`` (``unreadable``) when its columns
+        are not the stream's or a message unfolds to too much.
         """
         self.read_to = since
         held: list[pa.RecordBatch] = []
@@ -90,7 +70,7 @@ class ArrowStream:
             yield from self._matching(held)
 
     def _messages(self, since: int) -> Iterator[tuple[pa.RecordBatch, int, int]]:
-        """Yield the columns of each whole message, checked, where it ends, and how many bytes it unfolds to."""
+        """Yield the columns of each complete message, checked, its end, and how many bytes it unfolds to."""
         with open_plain(self._path) as file:
             # What comes while it is read is left to the next reading, so that a message that is not whole is the last one.
             size = os.fstat(file.fileno()).st_size
@@ -120,7 +100,7 @@ class ArrowStream:
                 yield batch, at, unfolded
 
     def _opened(self, file: BinaryIO) -> pa.RecordBatchStreamReader | None:
-        """Return a reader; None where not even the schema is whole: nothing had been recorded when the hub went."""
+        """Return a reader; None where not even the schema is complete: nothing was recorded."""
         try:
             reader = pa.ipc.open_stream(pa.PythonFile(file, "r"))
             names = reader.schema.names
@@ -144,38 +124,18 @@ class ArrowStream:
 
 
 def arrows_identity(path: Path) -> tuple[int, int]:
-    """Return what tells a stream file that grows from another one in its place: a file system soon gives the number of a file to a new one, so that the beginning counts too.
-
-    Raises
-    ------
-    OSError
-        When the file cannot be read.
-    """
+    """Return a growing file's inode and the checksum of its head: an inode alone is soon reused."""
     with open_plain(path, buffering=0) as file:
         head = file.read(_HEAD_BYTES)
         return os.fstat(file.fileno()).st_ino, zlib.crc32(head) if len(head) == _HEAD_BYTES else 0
 
 
 def _check_message_size(file: BinaryIO, name: str, at: int, size: int) -> int:
-    """Refuse a message whose compressed buffers say that they unfold to too much: Arrow takes that memory before it looks at them. Return how many bytes its body unfolds to.
+    """Refuse a message whose compressed buffers claim to unfold to too much: Arrow allocates before it looks
+    at them.
 
-    Parameters
-    ----------
-    file : file
-        The stream file.
-    name : str
-        Its name, for the error.
-    at : int
-        Where the message begins.
-    size : int
-        Where the file ends.
-
-    Raises
-    ------
-    ClientError
-        ``unreadable``.
-    struct.error
-        When the message is not whole.
+    ``at`` is where the message begins, ``size`` where the file ends. Returns how many bytes its body unfolds
+    to. Raises ``ClientError`` (``unreadable``), or ``struct.error`` for an incomplete message.
     """
     if at == size:
         return 0

@@ -1,4 +1,4 @@
-"""Reading a packed stream in pieces that are bounded, whatever its file says."""
+"""Reading a packed stream in bounded pieces, whatever its file claims."""
 
 from __future__ import annotations
 
@@ -47,15 +47,7 @@ _PIECE_BYTES = 16 * 1024 * 1024
 
 # Cutting rows whose texts are places in a dictionary into pieces that hold the texts themselves.
 class TextPieces:
-    """Counts the texts of one reading of a file.
-
-    Parameters
-    ----------
-    name : str
-        Of the file, for the error.
-    stored : int
-        Its size.
-    """
+    """Counts the texts of one reading of a file, and cuts batches so that a piece has few MiB of them."""
 
     def __init__(self, name: str, stored: int) -> None:
         self._name = name
@@ -63,13 +55,7 @@ class TextPieces:
         self._unfolded = 0
 
     def cut(self, batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """Yield a batch with the types of ``schema``, in pieces with few MiB of text each.
-
-        Raises
-        ------
-        ClientError
-            ``unreadable`` when all texts so far are too many for the file.
-        """
+        """Yield pieces with the types of ``schema``; raises ``unreadable`` when the texts are too many."""
         if not batch.num_rows:
             return
         sizes = sum((_text_bytes(column) for column in batch.columns), np.zeros(batch.num_rows, np.int64))
@@ -105,25 +91,9 @@ def _text_bytes(column: pa.Array) -> NDArray[np.int64]:
 def check_chunk(file: BinaryIO, name: str, column: ParquetChunk, kind: str, repeated: bool) -> None:
     """Refuse a column of a row group that unfolds to too much, by the headers of its pages.
 
-    Parameters
-    ----------
-    file : file
-        The Parquet file.
-    name : str
-        Its name, for the error.
-    column : ParquetChunk
-        The column, with the place of its pages. What else it says is not believed.
-    kind : str
-        Its physical type.
-    repeated : bool
-        Whether it holds lists: a row may then have any number of values, and all of them are in memory at once.
-
-    Raises
-    ------
-    ClientError
-        ``unreadable`` when it unfolds to too much.
-    ValueError
-        When its pages are not as Parquet has them.
+    Only the offset of its pages is believed. ``kind`` is its physical type; where it is ``repeated``, a row
+    has any number of values, all in memory at once. Raises ``ClientError`` (``unreadable``), or
+    ``ValueError`` for pages that are no Parquet.
     """
     at, stored = column.begin, column.stored
     end = at + stored
@@ -174,7 +144,7 @@ _MOST_CHUNKS = 200_000
 
 
 class FileStamp(NamedTuple):
-    """What changes when a file does. Nobody can set the time of a change of its entry."""
+    """What changes when a file does; nobody can set the time of a change of its entry."""
 
     number: int
     size: int
@@ -183,25 +153,15 @@ class FileStamp(NamedTuple):
 
     @classmethod
     def of(cls, found: os.stat_result) -> FileStamp:
-        """Return that of a file."""
         return cls(found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 @contextmanager
 def opened_parquet(path: Path, words: Sequence[str] = ()) -> Iterator[ParquetStream]:
-    """Open a packed stream.
+    """Open a packed stream; the columns ``words`` are read as dictionaries.
 
-    Parameters
-    ----------
-    path : Path
-        The file.
-    words : sequence of str
-        Columns of texts that are read as places in a dictionary.
-
-    Raises
-    ------
-    ValueError, OSError, pyarrow.ArrowException, ClientError
-        When it cannot be read, also later, while it is read.
+    Raises ``ValueError``, ``OSError``, ``pyarrow.ArrowException`` or ``ClientError``, also later, while it is
+    read.
     """
     # Only who reads packed streams needs it, and the start should not wait for it.
     import pyarrow.parquet as pq
@@ -214,7 +174,7 @@ def opened_parquet(path: Path, words: Sequence[str] = ()) -> Iterator[ParquetStr
 
 
 class _FooterRead:
-    """What was read and checked of a file. It is kept for as long as the file is the same, since a run's files are opened for every question."""
+    """What was read and checked of a file, for as long as it is the same: every question opens it."""
 
     def __init__(self, footer: ParquetFooter) -> None:
         self.footer = footer
@@ -223,7 +183,7 @@ class _FooterRead:
 
 
 class _Footers:
-    """The footers that were read last, of any file: a stream may have hundreds, and all of them are looked at for a question of a few steps."""
+    """The footers that were read last: a question may look at hundreds of files of a stream."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -254,12 +214,8 @@ _FOOTERS = _Footers()
 class ParquetStream:
     """An open file. Made by :func:`opened_parquet`.
 
-    Attributes
-    ----------
-    size : int
-        Its bytes.
-    groups : tuple of ParquetGroup
-        Its row groups. Arrow must not be asked for the columns of one: it ends the process where they are not as they should be.
+    ``groups`` are checked row groups. Arrow must not be asked for a group's columns: damaged ones end the
+    process.
     """
 
     def __init__(
@@ -285,12 +241,10 @@ class ParquetStream:
 
     @property
     def metadata(self) -> Any:
-        """What its footer says."""
         return self._parquet.metadata
 
     @property
     def schema(self) -> pa.Schema:
-        """Its columns."""
         schema: pa.Schema = self._parquet.schema_arrow
         return schema
 
@@ -307,7 +261,7 @@ class ParquetStream:
                 self._checked.add((at, leaf))
 
     def chunk(self, name: str, at: int) -> ParquetChunk:
-        """Return what the footer says of a column that is no list in a row group."""
+        """Return the footer's entry for a column that is no list in a row group."""
         return self.groups[at].chunks[self._leaves[name][0]]
 
     def column(self, name: str, at: int) -> Iterator[pa.Array]:
@@ -317,7 +271,7 @@ class ParquetStream:
             yield batch.column(0)
 
     def group(self, at: int, columns: Sequence[str]) -> pa.Table:
-        """Return those columns of a row group that the file has, after a look at what they unfold to."""
+        """Return those columns of a row group that the file has, after a check of what they unfold to."""
         there = [name for name in columns if name in self._leaves]
         self.check_group(at, there)
         table: pa.Table = self._parquet.read_row_group(at, columns=there)
@@ -326,7 +280,7 @@ class ParquetStream:
         return table
 
     def steps(self) -> tuple[int, int] | None:
-        """Return the least and the largest step, by the figures of the footer where it has them; None where there are no rows."""
+        """Return the least and the largest step, from the footer if possible; None without rows."""
         found: list[int] = []
         for at, group in enumerate(self.groups):
             step = self.chunk("step", at)
@@ -338,17 +292,7 @@ class ParquetStream:
         return (min(found), max(found)) if found else None
 
     def batches(self, stream: Stream, columns: list[str], query: Query) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that match with ``columns`` of the stream's types, a few MiB at a time.
-
-        Parameters
-        ----------
-        stream : Stream
-            Its declaration.
-        columns : list of str
-            What is read; of the stream and in the file.
-        query : Query
-            Which rows.
-        """
+        """Yield the matching rows with ``columns`` of the stream's types, a few MiB at a time."""
         filters = query.expression()
         read = list(dict.fromkeys([*columns, *query.columns()]))
         wanted = pa.schema([stream.schema.field(name) for name in columns])

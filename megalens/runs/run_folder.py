@@ -1,4 +1,4 @@
-"""Reading a run folder: ``run.json`` and its streams, whole or cut short by a crash."""
+"""Reading a run folder: ``run.json`` and its streams, complete or cut short by a crash."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class RunFolder:
     Raises
     ------
     ClientError
-        ``not-found`` when the folder holds no run, ``unreadable`` when ``run.json`` is not what it should be, ``version-mismatch`` when it
-        is of a newer format.
+        ``not-found`` when the folder holds no run, ``unreadable`` when ``run.json`` is not what it should be,
+        ``version-mismatch`` when it is of a newer format.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -53,7 +53,7 @@ class RunFolder:
         self._files = self._read_with(KnownFiles())
 
     def again(self) -> RunFolder:
-        """Return a fresh object that reads ``run.json`` anew; both know what either finds out of the streams."""
+        """Return a fresh object that reads ``run.json`` anew and shares what either learns of the streams."""
         other = RunFolder(self.path)
         if other.id == self.id:
             other._files = other._read_with(self._files.known)
@@ -75,12 +75,10 @@ class RunFolder:
 
     @property
     def id(self) -> str:
-        """Run id."""
         return self.header["run"]["id"]
 
     @property
     def name(self) -> str:
-        """Run name."""
         return self.header["run"]["name"]
 
     @property
@@ -106,7 +104,7 @@ class RunFolder:
 
     @property
     def step(self) -> int:
-        """Newest step that ``run.json`` knows of; streams that nobody closed may hold more."""
+        """Newest step in ``run.json``; streams that nobody closed may have more."""
         own = [entry.get("last_step") or 0 for entry in self.header.get("streams", {}).values()]
         return max([*own, *(min(part.step, until - 1) for part, until in self.earlier)], default=0)
 
@@ -133,7 +131,6 @@ class RunFolder:
 
     @property
     def missing_steps(self) -> list[list[int]]:
-        """Ranges of steps that the recording lacks."""
         before = [
             [first, min(last, until - 1)]
             for part, until in self.earlier
@@ -148,7 +145,7 @@ class RunFolder:
         return max([0, self._files.end(stream).last_step or 0, *before])
 
     def status(self) -> Status:
-        """Return the ``status`` message that a hub would send about this run, with what is missing and cut short in its warnings."""
+        """Return the ``status`` that a hub would send, with what is missing in its warnings."""
         writing = not self.closed and any(hub.id == self.id for hub in live_hubs())
         state = self.state if self.closed or writing else "lost"
         missing = self.missing_steps
@@ -185,7 +182,7 @@ class RunFolder:
         return status
 
     def _recorded_warnings(self) -> list[str]:
-        """Return what was warned of while the run was live, in the words of then."""
+        """Return the warnings of the time while the run was live."""
         found = []
         try:
             for row in self.read("audit", columns=["action", "detail"]).to_pylist():
@@ -198,28 +195,17 @@ class RunFolder:
         return found
 
     def bytes(self) -> int:
-        """Return the size of all stream files."""
         return self._files.bytes() + sum(part.bytes() for part, _ in self.earlier)
 
     def truncated(self) -> list[str]:
         """Return the streams of which a file ends within a message.
 
-        Of what is sealed footers are read for it, of what grows the steps alone: damage within a file is known once somebody has read up to it.
+        Footers of sealed files and the steps of tails are read for it: other damage is known once it was
+        read.
         """
         return [stream for stream in self.streams if self._files.is_cut(stream)]
 
     def read(self, stream: str, query: Query | None = None, columns: list[str] | None = None) -> pa.Table:
-        """Return the rows that match.
-
-        Parameters
-        ----------
-        stream : str
-            Stream name.
-        query : Query, optional
-            Everything when absent.
-        columns : list of str, optional
-            Only these columns.
-        """
         schema = self.streams.named(stream).schema
         if columns is not None:
             schema = pa.schema([schema.field(name) for name in columns])
@@ -228,22 +214,17 @@ class RunFolder:
     def batches(
         self, stream: str, query: Query | None = None, columns: list[str] | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that match, a piece at a time, in the order in which they were written.
+        """Yield the matching rows, a piece at a time, in the order in which they were written.
 
-        A file that grows is read up to its last whole message, and of sealed ones only what may have rows of the query's steps. Steps that were trained again come as they were trained last.
+        A tail is read up to its last complete message, of sealed files only what may have the query's steps.
+        Steps that were trained twice come as they were trained last.
         """
         for part, until in self.earlier:
             yield from part.batches(stream, (query or Query()).before(until), columns)
         yield from self._files.batches(stream, query or Query(), columns)
 
     def tensor_places(self, check: Callable[[], None] = lambda: None) -> TensorPlaces:
-        """Return what there is of traced tensors. Of a recording that grows only what came since it was last asked is read.
-
-        Parameters
-        ----------
-        check : callable
-            Raises where the reading is to be given up.
-        """
+        """Return what there is of traced tensors, reading only what is new. ``check`` raises to cancel."""
         own = self._files.places(check)
         if not self.earlier:
             return own

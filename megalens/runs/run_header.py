@@ -1,4 +1,4 @@
-"""What ``run.json`` of a run folder says, checked once."""
+"""The content of ``run.json`` of a run folder, checked once."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _FORMAT = 2
 # Recordings of format 1, whose layers count from 1 with the embedding as 0: what names a layer in them,
 # brought to the numbering from 0.
 def query_from_one(query: Query) -> Query:
-    """Return a query as the old recording numbers layers."""
+    """Return a query with layers as the old recording counts them."""
     layers, ranks = query.layers, query.ranks
     return replace(
         query,
@@ -46,7 +46,7 @@ def query_from_one(query: Query) -> Query:
 
 
 def rows_from_zero(stream: Stream, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return rows of an old recording with layers from 0. A stream that a producer declared counts as that says."""
+    """Return rows of an old recording with layers from 0; a producer's stream counts as it declares."""
     names = batch.schema.names
     if stream.name not in STREAMS:
         return batch
@@ -61,7 +61,7 @@ def rows_from_zero(stream: Stream, batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def hello_from_zero(hello: Hello) -> Hello:
-    """Return what an old recording says of its run with layers from 0."""
+    """Return the ``hello`` of an old recording with layers from 0."""
     flags: Any = [{**info, "layers": [layer - 1 for layer in info["layers"]]} for info in hello["flags"]]
     config: Any = _settings_from_zero(hello["config"])
     return {**hello, "flags": flags, "config": config}
@@ -78,7 +78,7 @@ def _detail_from_zero(text: str) -> str:
 
 
 def _settings_from_zero(value: Any) -> Any:
-    """Return a configuration, or a patch of one, in which every ``layers`` is a text of ranges from 0."""
+    """Return a configuration, or a patch of one, in which every ``layers`` is a range text from 0."""
     if not isinstance(value, Mapping):
         return value
     return {
@@ -100,7 +100,7 @@ def _with(batch: pa.RecordBatch, name: str, column: pa.Array) -> pa.RecordBatch:
 
 
 def read_header(path: Path) -> RunFile:
-    """Read ``run.json`` and check all of it, so that nobody has to look at one of its values again."""
+    """Read ``run.json`` and check all of it, so that nobody has to check one of its values later."""
     try:
         # What reads Arrow files takes paths as text.
         os.fspath(path).encode("utf-8")
@@ -139,5 +139,4 @@ def read_header(path: Path) -> RunFile:
 
 
 def unreadable(reason: str, field: str | None = None) -> ClientError:
-    """Return the error for a run folder that cannot be read."""
     return ClientError(f"Could not read the run folder. {reason}", code="unreadable", field=field)

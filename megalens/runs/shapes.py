@@ -1,4 +1,4 @@
-"""What the column of shapes says of a row's values."""
+"""Checks of the column of shapes against a row's values."""
 
 from __future__ import annotations
 
@@ -27,21 +27,10 @@ def entries_of(shapes: pa.ListArray) -> Any:
 
 
 def check_shapes(batch: pa.RecordBatch, stream: Stream, name: str) -> None:
-    """Refuse rows that have another number of values than their shape says: sizes are reckoned by shapes, and values are laid out by them.
+    """Raise ``unreadable`` for rows whose number of values is not that of their shape: sizes and layouts rely
+    on it.
 
-    Parameters
-    ----------
-    batch : pyarrow.RecordBatch
-        Rows, with some or all of the stream's columns.
-    stream : Stream
-        Its declaration. Where it has several columns of values nobody knows which the shape is of.
-    name : str
-        Of the file, for the error.
-
-    Raises
-    ------
-    ClientError
-        ``unreadable``.
+    A stream with several columns of values is not checked: nobody knows which the shape is of.
     """
     shape = stream.policy.shape
     values = [each.name for each in stream.schema if each.type == pa.list_(pa.float32())]

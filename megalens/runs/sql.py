@@ -1,4 +1,4 @@
-"""SQL over the streams of a run, in a database of its own that sees nothing else."""
+"""SQL over the streams of a run, in an isolated database."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ __all__ = ["sql_frame"]
 
 
 def sql_frame(rows: StreamRows, query: str) -> DataFrame:
-    """Answer a query over the streams of a run; see :meth:`megalens.runs.run.Run.sql`."""
     if not isinstance(query, str):
         raise bad_argument("query", "text in SQL", query)
     import duckdb
@@ -53,7 +52,7 @@ def _refused(why: str, tables: dict[str, Any]) -> ClientError:
 
 
 class _StreamScan:
-    """A stream as DuckDB reads it: from its beginning at each scan, a batch at a time, and only where a query names it."""
+    """A stream as DuckDB scans it, from its beginning, a batch at a time, if a query names it."""
 
     def __init__(self, rows: StreamRows, stream: str) -> None:
         self._rows, self._stream = rows, stream

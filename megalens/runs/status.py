@@ -12,7 +12,7 @@ __all__ = ["RunStatus", "bare_hello"]
 
 
 def bare_hello(run: RunInfo) -> Hello:
-    """Return a ``hello`` that says as much as is known of recorded files: no model, no flags, and limits that bound nothing."""
+    """Return a minimal ``hello`` for recorded files: no model, no flags, and limits that bound nothing."""
     return {
         "type": "hello",
         "protocol": "megalens.v2",

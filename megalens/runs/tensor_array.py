@@ -26,7 +26,7 @@ _MOST_NAMED = 200
 
 
 def with_experts(table: pa.Table) -> pa.Table:
-    """Return rows of ``tensors`` with a column ``expert`` (int32, null for what is of none), where some of them are of experts; else the table itself."""
+    """Return rows of ``tensors`` with a column ``expert`` (int32, null without) if some are of experts."""
     parts = table["part"].combine_chunks()
     if not pc.any(pc.starts_with(parts, EXPERT)).as_py():
         return table
@@ -39,7 +39,6 @@ def with_experts(table: pa.Table) -> pa.Table:
 def tensor_array(
     rows: StreamRows, flags: Collection[str], flag: str, phase: str, pass_: str, **asked: Any
 ) -> npt.NDArray[np.float32]:
-    """Return the values of one row of the stream ``tensors`` of a run with these flags; see :meth:`Run.array`."""
     check_flag(flags, flag)
     wanted: dict[str, Any] = {
         name: value if value is None or name == "part" else whole(value, name, _LEAST[name])

@@ -1,4 +1,4 @@
-"""What a recorded run has of traced tensors: flags, parts, layers, ranks and steps. Kept up to date while the recording grows."""
+"""What a recorded run has of traced tensors: flags, parts, layers, ranks and steps, updated as it grows."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class SegmentFile(NamedTuple):
     of: tuple[int, ...]
 
     def goes_on(self, now: SegmentFile | None) -> bool:
-        """Whether the rows of this file are still there: it is the same, or was sealed."""
+        """Whether the rows of this file still exist: it is the same, or was sealed."""
         return now is not None and (now == self or (now.segment.sealed and not self.segment.sealed))
 
 
 class TensorPlaces:
-    """Places of rows, without the rows. Any thread may ask."""
+    """What rows of ``tensors`` there are, without the rows. Any thread may ask."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -45,14 +45,11 @@ class TensorPlaces:
         files: Sequence[SegmentFile],
         read: Callable[[Segment, int], Iterator[tuple[pa.RecordBatch, int]]],
     ) -> TensorPlaces:
-        """Take in rows that are not known yet, and return this.
+        """Take in unknown rows of ``files``, and return this.
 
-        Parameters
-        ----------
-        files : sequence of SegmentFile
-            Where the rows lie. What is sealed is read once, a tail from where it was read to. Where one is gone or another one took its place, what was known is forgotten.
-        read : callable
-            Yields :data:`PLACE_COLUMNS` of the rows of a segment from a place of its file on, and after each batch the place from which to go on.
+        What is sealed is read once, a tail from where it was read to; a file that is gone or replaced is
+        forgotten. ``read`` yields the :data:`PLACE_COLUMNS` of a segment from an offset on, and with each
+        batch the next offset.
         """
         with self._lock:
             there = {file.segment.number: file for file in files}
@@ -69,14 +66,14 @@ class TensorPlaces:
 
     @classmethod
     def of(cls, batches: Iterable[pa.RecordBatch]) -> TensorPlaces:
-        """Return what there is in rows, of which :data:`PLACE_COLUMNS` are given."""
+        """Return the index of rows with the :data:`PLACE_COLUMNS`."""
         found = cls()
         found._take(((batch, 0) for batch in batches), 0)
         return found
 
     @classmethod
     def joined(cls, parts: Sequence[tuple[TensorPlaces, int]]) -> TensorPlaces:
-        """Return what there is in several recordings, in each of steps before one only."""
+        """Return the index of several recordings, of each only steps before one."""
         found = cls()
         for part, until in parts:
             with part._lock:
@@ -122,7 +119,7 @@ class TensorPlaces:
         self._steps: dict[Key, set[int]] = {}
 
     def _take(self, read: Iterator[tuple[pa.RecordBatch, int]], at: int) -> int:
-        """Take in batches, and return the place that came with the last one, or ``at``."""
+        """Take in batches, and return the offset that came with the last one, or ``at``."""
         held, rows = list[pa.RecordBatch](), 0
         for batch, place in read:
             held.append(batch)

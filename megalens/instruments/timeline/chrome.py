@@ -1,4 +1,4 @@
-"""Chrome's trace format, which ``chrome://tracing`` and Perfetto open: spans written with all ranks on one clock, and read from files of anybody."""
+"""Chrome's trace format, for ``chrome://tracing`` and Perfetto: spans written on one clock, and read."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ Stretch = tuple[Any, int, str, int, int]
 # The ticks by which MegatronApp's older tracer says when an iteration begins and ends, and when its pipeline
 # has run empty.
 class IterationTicks:
-    """Collects instants, and makes stretches of time of them."""
+    """Collects instants, and makes spans of them."""
 
     def __init__(self) -> None:
         self._at: dict[tuple[Any, int], dict[str, int]] = {}
         self._threads: dict[tuple[Any, int], set[Any]] = {}
 
     def take(self, event: Event, ns: int | None) -> None:
-        """Look at an instant; any other than these ticks is passed over."""
+        """Take an instant; others than these ticks are ignored."""
         iteration = event.args.iteration if event.args is not None else None
         if event.name not in (BEGIN, REDUCE, END) or ns is None or type(iteration) is not int:
             return
@@ -74,12 +74,10 @@ class IterationTicks:
         self._threads.setdefault((pid, iteration), set()).add(tid)
 
     def stretches(self) -> list[Stretch]:
-        """Return process, iteration, what it is (``step`` or ``reduce``), begin and end in ns.
+        """Return process, iteration, ``step`` or ``reduce``, begin and end in ns.
 
-        Raises
-        ------
-        TimelineError
-            Where several recordings were put into one file, as by MegatronApp's ``merge_trace.py``: each process has an iteration on several threads.
+        Raises ``TimelineError`` where several recordings are in one file, as by MegatronApp's
+        ``merge_trace.py``: a process then has an iteration on several threads.
         """
         merged = next((threads for threads in self._threads.values() if len(threads) > 1), None)
         if merged:
@@ -96,12 +94,12 @@ class IterationTicks:
 
 
 def kind_of(name: str) -> str:
-    """Return the kind of span that a name speaks of; ``user`` for any other."""
+    """Return the kind of span that a name suggests, or ``user``."""
     return next((kind for kind, pattern in _PATTERNS if pattern.match(name)), "user")
 
 
 def span_row(kind: str, rank: int, start: int, end: int, **others: Any) -> SpanRow:
-    """Return a row of the stream; what is not said is absent. A span that communicates blocks all the time."""
+    """Return a row of the stream; a span that communicates blocks all the time."""
     row: SpanRow = {
         "step": 0, "rank": rank, "stage": -1, "chunk": -1, "micro_batch": -1, "kind": kind, "name": "",
         "start": start, "end": end, "count": 1, "blocked": 0 if kind == "send" else end - start, "bytes": 0,
@@ -112,7 +110,7 @@ def span_row(kind: str, rank: int, start: int, end: int, **others: Any) -> SpanR
 
 
 def chrome_spans(pieces: Iterable[list[Event]]) -> tuple[list[SpanRow], list[str]]:
-    """Return spans, and what was left out, in sentences."""
+    """Return spans, and sentences about what was left out."""
     rows: list[SpanRow] = []
     begun: dict[tuple[Any, Any], list[Event]] = {}
     names: dict[Any, str] = {}
@@ -224,7 +222,7 @@ def _row(name: Any, category: Any, pid: Any, start: int, end: int, arguments: li
 
 
 def _place(rows: list[SpanRow], names: dict[Any, str]) -> None:
-    """Make ranks and stages of processes and their names."""
+    """Derive ranks and stages from processes and their names."""
     pids = sorted({_key(row["pid"]) for row in rows}, key=lambda pid: (not isinstance(pid, int), str(pid)))
     rank_of: dict[Any, int] = {}
     for order, pid in enumerate(pids):
@@ -255,7 +253,7 @@ def _place(rows: list[SpanRow], names: dict[Any, str]) -> None:
 
 
 def _with_steps(rows: list[SpanRow]) -> list[SpanRow]:
-    """Give each span its step, and each rank's step a span of its own where the trace has none: from its first span to its last."""
+    """Set the step of each span; without step spans, add one from first to last span of a rank's step."""
     known = {(row["rank"], row["step"]) for row in rows if row["kind"] == "step"}
     ends: dict[tuple[int, int], list[int]] = {}
     for row in rows:
@@ -271,15 +269,18 @@ def _with_steps(rows: list[SpanRow]) -> list[SpanRow]:
 
 
 def write_chrome_trace(analysis: Analysis, path: Path, alarms: Sequence[Mapping[str, Any]] = ()) -> int:
-    """Write a trace and return how many spans it has. Each rank is a process; what goes on beside its passes, such as asynchronous collectives, is a second thread; messages have arrows. Under ``metadata.megalens`` stand the clocks: by how much each rank's times were shifted, and how surely.
+    """Write a trace and return how many spans it has.
+
+    Each rank is a process; what runs concurrently with its passes, such as asynchronous collectives, is a
+    second thread; messages have arrows. ``metadata.megalens`` has the clocks: by how much each rank's times
+    were shifted, and how surely.
 
     Parameters
     ----------
-    analysis : Analysis
     path : pathlib.Path
         Compressed where it ends in ``.gz``.
     alarms : sequence of mapping
-        Rows of the stream ``alarms``: instants at the end of their rank's step. Those of steps that were not timed are left out.
+        Rows of the stream ``alarms``: instants at the end of their rank's step, if that was timed.
 
     Raises
     ------
@@ -352,7 +353,7 @@ def _events(analysis: Analysis, alarms: Sequence[Mapping[str, Any]]) -> Iterator
 
 
 def _instants(analysis: Analysis, start: Any, alarms: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Give an instant for each alarm, where its rank's step ended."""
+    """Yield an instant for each alarm, where its rank's step ended."""
     spans = analysis.spans
     steps = np.flatnonzero(spans.of_kind("step"))
     ended = {
@@ -394,7 +395,7 @@ def _span(
 
 
 def _arrows(analysis: Analysis, start: Any, beside: Any) -> Iterator[list[str]]:
-    """Give an arrow for each message, from its send to its receive."""
+    """Yield an arrow for each message, from its send to its receive."""
     found, spans = analysis.dependencies, analysis.spans
     events = np.flatnonzero(found.complete & found.message)
     for at in range(0, len(events), _ROWS):

@@ -19,7 +19,6 @@ __all__ = ["add_commands"]
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command to the parser of ``megalens``."""
     parser = commands.add_parser(
         "timeline", help="say which rank makes the others wait, and put traces together"
     )
@@ -144,7 +143,7 @@ def _aggregate(arguments: argparse.Namespace) -> int:
 
 
 def _written(out: Path, write: Callable[[Path], Any]) -> Any:
-    """Write a file beside and put it in its place once it is whole."""
+    """Write to a temporary file, then rename it to ``out``."""
     from .megascan_files import TimelineError
 
     partial = out.with_name(f".{os.getpid()}.partial.{out.name}")

@@ -1,4 +1,4 @@
-"""Collectives and messages as spans: of which group, to which rank, how many bytes, and how long the rank waited in them."""
+"""Collectives and messages as spans: group, peer, bytes, and how long the rank waited in them."""
 
 from __future__ import annotations
 
@@ -35,16 +35,10 @@ _REDUCTION = "reduce_gradients"
 
 
 class CommunicationHooks:
-    """Stands before the functions of ``torch.distributed`` while steps are timed.
+    """Wraps the functions of ``torch.distributed`` while steps are timed.
 
-    Parameters
-    ----------
-    keep : callable
-        Takes a span. Must not raise.
-    failed : callable
-        Takes an exception of ours, which the training does not see.
-    clock : callable
-        Gives the time in ns.
+    ``keep`` takes a span and must not raise; ``failed`` takes an exception of ours, which the training does
+    not see.
     """
 
     def __init__(
@@ -64,7 +58,7 @@ class CommunicationHooks:
         self._resolve: Callable[[Any, str], Any]
 
     def begin(self) -> None:
-        """Stand before the functions, in a job of several processes. Safe twice."""
+        """Wrap the functions, in a job of several processes. Safe twice."""
         if self._open or not (distributed.is_available() and distributed.is_initialized()):
             return
         # Only then: the import takes its time.
@@ -82,7 +76,7 @@ class CommunicationHooks:
         self._replace(functional, "wait_tensor", self._waited)
 
     def end(self) -> None:
-        """Give the functions back. Safe twice."""
+        """Restore the functions. Safe twice."""
         self._open = False
         self._hooks.end()
         replaced, self._replaced = self._replaced, []
@@ -93,12 +87,12 @@ class CommunicationHooks:
         self._reducing.clear()
 
     def forget(self) -> None:
-        """Wait no more for what was begun in an earlier step."""
+        """Drop what was begun in an earlier step."""
         self._results.clear()
         self._reducing.clear()
 
     def backward_ended(self, began: int) -> None:
-        """Time what DDP waits for after a backward pass, which began at ``began``. To be called when all gradients are computed, before its own callback."""
+        """Time DDP's wait after a backward pass; call it once all gradients exist, before DDP's callback."""
         reducing, self._reducing = self._reducing, {}
         for group, nbytes in reducing.values():
             # Behind DDP's own callback, which is queued before this runs.
@@ -176,7 +170,6 @@ class CommunicationHooks:
         return number
 
     def _group(self, group: Any) -> str:
-        """Return the ranks of a group as range text."""
         name = str(getattr(group, "group_name", ""))
         text = self._groups.get(name)
         if text is None:
@@ -277,7 +270,6 @@ def _place(function: Any, name: str) -> int:
 
 
 def _argument(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> Any:
-    """Return an argument of a call; None where it was not given."""
     at = _place(inspect.unwrap(function), name)
     return args[at] if 0 <= at < len(args) else kwargs.get(name)
 
@@ -300,7 +292,7 @@ def _root(operation: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
 def _message_of(
     operation: str, args: tuple[Any, ...], kwargs: dict[str, Any], end: str
 ) -> tuple[Tensor, int | None, Any]:
-    """Return tensor, global rank of the other end where it is known, and group of a message."""
+    """Return tensor, global rank of the peer where it is known, and group of a message."""
     function = getattr(distributed, operation)
     tensor, peer, group, local = (
         _argument(function, args, kwargs, name) for name in ("tensor", end, "group", f"group_{end}")

@@ -1,4 +1,4 @@
-"""Spans of what PyTorch's profiler wrote of one rank: passes, optimizer, data and collectives, on its device where it has one."""
+"""Spans of a rank's PyTorch profiler trace: passes, optimizer, data and collectives, on its device if any."""
 
 from __future__ import annotations
 
@@ -31,21 +31,12 @@ _APART_US = 50.0
 
 
 def is_kineto(file: TraceFile) -> bool:
-    """Return whether the head of a file is that of PyTorch's profiler."""
     return file.facts.distributed is not None or file.facts.schema is not None
 
 
 @dataclass
 class KinetoTrace:
-    """One file.
-
-    Attributes
-    ----------
-    rank, world : int or None
-        What the file says of itself.
-    rows : list of dict
-        Spans; times in ns of the host's clock, ``rank`` is -1.
-    """
+    """One file: the rank and world it names, and rows with times in ns of the host's clock and rank -1."""
 
     rank: int | None
     world: int | None
@@ -54,7 +45,7 @@ class KinetoTrace:
 
 @dataclass
 class _Found:
-    """What is kept of the events. Times in µs."""
+    """The events that are needed. Times in µs."""
 
     annotations: list[Event] = field(default_factory=list)
     backward: list[tuple[float, float]] = field(default_factory=list)
@@ -67,13 +58,7 @@ class _Found:
 
 
 def kineto_trace(file: TraceFile) -> KinetoTrace:
-    """Read a file.
-
-    Raises
-    ------
-    TimelineError
-        When it is no trace.
-    """
+    """Read a file; raises ``TimelineError`` when it is no trace."""
     found = _Found()
     for events in file.pieces():
         _sort(events, found)
@@ -169,7 +154,7 @@ def _rows(found: _Found, base: int, said: dict[str, Any]) -> list[SpanRow]:
 
 
 def _phases(found: _Found) -> list[tuple[str, float, float]]:
-    """Return passes and what annotations speak of, as the host saw them: kind, start and end."""
+    """Return the annotated passes on the host: kind, start and end."""
     phases = []
     for each in found.annotations:
         kind = kind_of(each.name)
@@ -204,7 +189,7 @@ def _phases(found: _Found) -> list[tuple[str, float, float]]:
 
 
 def _steps(found: _Found, phases: list[tuple[str, float, float]]) -> list[tuple[float, float, int]]:
-    """Return start, end and number of each step: those that the profiler was told of, or from one optimizer step to the next."""
+    """Return start, end and number of each step: the profiler's own, or between optimizer steps."""
     told = [
         (each.ts, each.ts + each.dur, int(match[1]))
         for each in found.annotations
@@ -222,7 +207,7 @@ def _steps(found: _Found, phases: list[tuple[str, float, float]]) -> list[tuple[
 
 
 def _launched(found: _Found) -> Times:
-    """Return start, end and launch of each kernel, µs, float64 ``[n, 3]``; those whose launch is not known count as launched when they began."""
+    """Return start, end and launch of each kernel, µs, float64 ``[n, 3]``; unknown launches are starts."""
     table = [
         (start, end, found.launches.get(correlation, start)) for start, end, correlation in found.kernels
     ]
@@ -230,7 +215,7 @@ def _launched(found: _Found) -> Times:
 
 
 def _union(intervals: Times) -> Times:
-    """Return what intervals cover together, rising and apart."""
+    """Return the union of intervals, rising and disjoint."""
     if not len(intervals):
         return intervals
     order = intervals[np.argsort(intervals[:, 0], kind="stable")]
@@ -244,7 +229,7 @@ def _union(intervals: Times) -> Times:
 def _communication(
     found: _Found, work: Times, ns: Any, step: Any, said: dict[str, Any], device: str
 ) -> list[SpanRow]:
-    """Return collectives and messages. What of them nothing is computed in counts as waiting."""
+    """Return collectives and messages; the time in which nothing is computed is their wait."""
     groups = said.get("pg_config")
     only = (
         groups[0].get("ranks")

@@ -1,4 +1,4 @@
-"""What a picture of a timeline needs and no more: spans on one clock, those that are too short to be seen summed, in as many pieces as a screen has room for."""
+"""A timeline as a picture needs it: spans on one clock, short ones summed by pixel."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PHASE, _INSIDE, _BLOCKED = range(3)
 # What a step waited for from its end back to its beginning: work of which any less would have made the step
 # shorter.
 class PathPiece(NamedTuple):
-    """A stretch of the path on one rank. Times as they were given."""
+    """A part of the path on one rank. Times as they were given."""
 
     rank: int
     begin: float
@@ -32,7 +32,9 @@ class PathPiece(NamedTuple):
 def critical_path(found: Dependencies, begin: Floats, end: Floats, steps: Sequence[int]) -> list[PathPiece]:
     """Return the critical paths of some steps, each from its end to its beginning.
 
-    From the rank that ends a step last the path goes back along what it did. Where it waited in a collective or for a message, the path goes on at the rank that came last, or at the sender; the transfer belongs to the rank that is left.
+    From the rank that ends a step last the path goes back along what it did. Where it waited in a collective
+    or for a message, the path goes on at the rank that came last, or at the sender; the transfer belongs to
+    the rank that is left.
 
     Parameters
     ----------
@@ -83,7 +85,7 @@ def _back(
 def _waited(
     found: Dependencies, begin: Floats, end: Floats, mine: Integers, rank: int, until: float, start: float
 ) -> tuple[int, float] | None:
-    """Return the rank for which this one waited last before a moment, and when that came; None where it never did."""
+    """Return the rank for which this one waited last before a moment, and until when; None if for none."""
     spans = found.spans
     at = int(np.searchsorted(end[mine], until, side="right"))
     while at > 0:
@@ -111,17 +113,12 @@ _MS = 1e-6
 def lanes_of(
     analysis: Analysis, ranks: Sequence[int], window: tuple[float, float] | None, columns: int
 ) -> dict[str, Any]:
-    """Return the lanes of some ranks as plain JSON, times in ms since the first step began.
+    """Return the lanes of some ranks (at most ``MOST_LANES``, in this order) as plain JSON, ms since the
+    first step began.
 
-    Parameters
-    ----------
-    analysis : Analysis
-    ranks : sequence of int
-        At most ``MOST_LANES``; each is a lane, in this order.
-    window : (float, float), optional
-        What is looked at, ms; everything when absent.
-    columns : int
-        Pixels across. A span that fills at least one is given as it is. Of shorter ones those of a pixel are one piece, of the kind that takes most of it; waiting is kept where it takes half as much as another kind.
+    A span that fills at least one of ``columns`` pixels stays. The shorter ones of a pixel become one piece
+    of the kind that takes most of it; waiting stays where it takes half as much as another kind. ``window``
+    is in ms; None is everything.
     """
     spans = analysis.spans
     begin, end = _times(analysis)
@@ -172,7 +169,8 @@ def lanes_of(
 
 
 def links_of(analysis: Analysis, row: int) -> list[dict[str, Any]]:
-    """Return what a span depends on or gives: for each other end of its message or collective both ends, ``{rank, at, other, other_at}`` in ms.
+    """Return the other ends of a span's message or collective with its own, ``{rank, at, other, other_at}``,
+    ms.
 
     From the rank that came last, or the sender, to each of those that waited for it.
     """
@@ -197,7 +195,7 @@ def links_of(analysis: Analysis, row: int) -> list[dict[str, Any]]:
 
 
 def path_of(analysis: Analysis, window: tuple[float, float] | None) -> list[dict[str, Any]]:
-    """Return the critical path of the steps in a window as ``{rank, begin, end}``, from the end back, ms; nothing of more than 30 steps."""
+    """Return the critical path of at most 30 steps in a window as ``{rank, begin, end}``, backwards, ms."""
     begin, end = _times(analysis)
     shown = window if window is not None else (0.0, float(end.max(initial=1.0)))
     steps = [int(step) for step, *_ in _steps(analysis, begin, end, shown)]
@@ -209,7 +207,7 @@ def path_of(analysis: Analysis, window: tuple[float, float] | None) -> list[dict
 
 
 def found_of(analysis: Analysis, ranks: Sequence[int], text: str) -> dict[str, Any]:
-    """Return the spans of some ranks whose name or kind has a text in it, upper and lower case alike: how many, and the first as ``{rank, step, begin, end}`` by time, ms."""
+    """Return the number of spans with a text in name or kind, and the first by time, ms; case is ignored."""
     spans, wanted = analysis.spans, text.lower()
     name = np.array([wanted in each.lower() for each in spans.names] or [False])
     kind = np.array([wanted in each for each in KINDS])
@@ -261,7 +259,7 @@ def _lanes(analysis: Analysis, ranks: Sequence[int]) -> list[dict[str, Any]]:
 
 
 def _steps(analysis: Analysis, begin: Floats, end: Floats, shown: tuple[float, float]) -> list[list[float]]:
-    """Return number, beginning and end of each step that is looked at."""
+    """Return number, beginning and end of each step in the window."""
     spans = analysis.spans
     rows = np.flatnonzero(spans.of_kind("step"))
     result = []
@@ -312,7 +310,7 @@ def _sums(
     pixel: float,
     columns: int,
 ) -> dict[str, Any]:
-    """Return the short spans of each lane and pixel as one piece of the kind that takes most of it, neighbours of one kind joined."""
+    """Return the short spans of each lane and pixel as one piece of the main kind, equal neighbours joined."""
     column = np.clip(((begin + end) / 2 - zero) / pixel, 0, columns - 1).astype(np.int64)
     # Phases and what is in them are one row of pixels, blocked moments another.
     blocked = (depth == _BLOCKED).astype(np.int64)
@@ -347,7 +345,7 @@ def _sums(
 
 
 def _kept(row: Integers, at: Integers, time: Floats) -> Bools:
-    """Return which sums are shown: all but blocked moments that are less than half of what else their pixel holds."""
+    """Return which sums are shown: all but waits of less than half of what else their pixel has."""
     key = row // 2 * (1 << 32) + at
     own = row % 2 == 0
     order = np.argsort(key[own], kind="stable")

@@ -1,4 +1,4 @@
-"""Files of MegatronApp's tracer, one for each rank, in both of its formats: iterations with their beginnings and ends of spans."""
+"""Files of MegatronApp's tracer, one a rank, in both formats: iterations with begins and ends of spans."""
 
 from __future__ import annotations
 
@@ -33,15 +33,13 @@ _NOT_ATTRIBUTES = ("name", "ph", "rel_ts", "cat", *_PLACE)
 
 
 def aggregate(traces: Sequence[RankTrace]) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the events, times in µs, and what was left out, in sentences.
+    """Return the events, times in µs, and sentences about what was left out.
 
-    An iteration begins on all ranks at once, after the longest pause of any rank, and lasts as long as on the slowest: a barrier before each is the only clock that these files share. Of files whose rows say
-    their place, a span is one event with its duration, and spans that wait for each other name each other; of the older ones beginnings and ends stay events of their own, and so do instants.
-
-    Parameters
-    ----------
-    traces : sequence of RankTrace
-        With as many iterations each, in the order in which events of one time are to come.
+    An iteration begins on all ranks at once, after the longest pause of any rank, and lasts as long as on the
+    slowest: a barrier before each is the only clock that these files share. Where rows have their
+    coordinates, a span is one event with its duration, and spans that wait for each other are related; in
+    older files begins, ends and instants stay events. ``traces`` have as many iterations each, in the order
+    in which events of one time are to come.
     """
     placed = [bool(trace.place) for trace in traces]
     if any(placed) != all(placed):
@@ -59,7 +57,7 @@ def aggregate(traces: Sequence[RankTrace]) -> tuple[list[dict[str, Any]], list[s
 
 
 def _rows(traces: Sequence[RankTrace]) -> Iterator[tuple[dict[str, Any], int, int, int]]:
-    """Give rows of all ranks by time, each with its iteration, its rank and the ns at which the iteration began."""
+    """Yield rows of all ranks by time, each with its iteration, rank and the ns at which that began."""
     start = 0
     for number in range(min((len(trace.iterations) for trace in traces), default=0)):
         several = [(trace.rank, trace.iterations[number]) for trace in traces]
@@ -87,7 +85,7 @@ def _event(row: dict[str, Any], iteration: int, rank: int, start: int) -> dict[s
 
 
 def _spans(rows: Sequence[tuple[dict[str, Any], int, int, int]]) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return one event for each beginning and its end on the same rank."""
+    """Return one event for each begin and its end on the same rank."""
     spans: list[dict[str, Any]] = []
     begun: dict[int, list[dict[str, Any]]] = {}
     lost = 0
@@ -119,7 +117,7 @@ def _spans(rows: Sequence[tuple[dict[str, Any], int, int, int]]) -> tuple[list[d
 
 
 def _relate(events: Sequence[dict[str, Any]]) -> None:
-    """Let spans that wait for each other name each other: those of one group that have the name that the first of them expects."""
+    """Relate spans that wait for each other: those of one group with the name that the first expects."""
     waiting: dict[tuple[str, tuple[int, ...]], tuple[list[dict[str, Any]], set[int]]] = {}
     for event in events:
         arguments = event["args"]
@@ -170,7 +168,8 @@ class Iteration:
     duration : int
         ns of the host's clock.
     rows : list of dict
-        Beginnings (``B``), ends (``E``) and instants (``i``) in the order of the file; ``rel_ts`` is ns since the iteration began. Attributes stand on the ends.
+        Begins (``B``), ends (``E``) and instants (``i``) in the order of the file; ``rel_ts`` is ns since the
+        iteration began. The ends have the attributes.
     """
 
     pad: int
@@ -180,14 +179,15 @@ class Iteration:
 
 @dataclass
 class RankTrace:
-    """What one file holds.
+    """The content of one file.
 
     Attributes
     ----------
     rank : int
         Of all ranks of the job.
     place : mapping
-        ``dp_rk``, ``pp_rk``, ``tp_rk``, ``dev`` and ``g_rk`` where the rows have them, as the format since July 2025 does; else empty.
+        ``dp_rk``, ``pp_rk``, ``tp_rk``, ``dev`` and ``g_rk`` where the rows have them, as the format since
+        July 2025 does; else empty.
     iterations : list of Iteration
         Each once.
     """
@@ -198,19 +198,10 @@ class RankTrace:
 
 
 def read_rank_files(folder: Path) -> tuple[list[RankTrace], list[str]]:
-    """Read the files of a folder.
+    """Read the files of a folder: traces by rank with equal iterations, and sentences about what was left
+    out.
 
-    Returns
-    -------
-    traces : list of RankTrace
-        By rank, all with as many iterations.
-    problems : list of str
-        What was left out, in a sentence each.
-
-    Raises
-    ------
-    TimelineError
-        When there is nothing to read, or there are files of two jobs.
+    Raises ``TimelineError`` when there is nothing to read, or there are files of two jobs.
     """
     try:
         entries = sorted(
@@ -258,13 +249,7 @@ def read_rank_files(folder: Path) -> tuple[list[RankTrace], list[str]]:
 
 
 def read_rank_file(path: Path) -> tuple[RankTrace, list[str]]:
-    """Read one file; what was left out of it, in sentences.
-
-    Raises
-    ------
-    TimelineError
-        When it is no such file.
-    """
+    """Read one file, and return sentences about what was left out; raises ``TimelineError``."""
     name = shown_text(path.name, 200)
     found = _FILE.fullmatch(path.name)
     if found is None:
@@ -300,7 +285,7 @@ def read_rank_file(path: Path) -> tuple[RankTrace, list[str]]:
 
 
 def _fill(trace: RankTrace, rows: list[Any]) -> int:
-    """Sort rows into iterations; return how many do not fit. What stands outside of iterations, as of an evaluation, is passed over."""
+    """Sort rows into iterations, and return how many do not fit; rows outside of any are skipped."""
     skipped, pad = 0, 0
     own: list[dict[str, Any]] | None = None
     before: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""What MegaScan's three heuristics say of a recording, to compare with: one slow GPU at most, of jobs with tensor and data parallelism."""
+"""MegaScan's three heuristics, to compare with: at most one slow GPU, with tensor and data parallelism."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ Durations = Mapping[int, Sequence[tuple[str, float]]]
 
 @dataclass(frozen=True)
 class MegascanVerdict:
-    """What it logs.
+    """What MegaScan logs.
 
     Attributes
     ----------
     suspicions : mapping of int to int
-        By rank how often it was the odd one among the ranks that do the same.
+        By rank how often it was the outlier among the ranks that do the same.
     slow : mapping of int to (int, int)
         By rank that it calls slow: its short tensor-parallel reductions, and all of them.
     """
@@ -39,11 +39,10 @@ class MegascanVerdict:
 
     @property
     def abnormal(self) -> int | None:
-        """The rank that it writes down: the last that it calls slow, since it overwrites those before."""
+        """The rank that it writes down: the last that it calls slow, since each overwrites the one before."""
         return [*self.slow][-1] if self.slow else None
 
     def to_message(self) -> dict[str, Any]:
-        """Return it as plain JSON."""
         return {
             "suspicions": [{"rank": rank, "times": count} for rank, count in self.suspicions.items()],
             "slow": [{"rank": rank, "short": few, "of": of} for rank, (few, of) in self.slow.items()],
@@ -51,7 +50,6 @@ class MegascanVerdict:
         }
 
     def __str__(self) -> str:
-        """Return it as lines."""
         lines = [f"Suspect: rank {rank}, {count} times" for rank, count in self.suspicions.items()]
         lines += [f"Abnormal GPU: rank {rank} ({few} of {all_})" for rank, (few, all_) in self.slow.items()]
         return "\n".join(lines or ["MegaScan's heuristics suspect no rank."])
@@ -60,10 +58,7 @@ class MegascanVerdict:
 def megascan_of_files(traces: Sequence[RankTrace]) -> MegascanVerdict:
     """Judge the files of its own tracer.
 
-    Raises
-    ------
-    TimelineError
-        Where its heuristics have nothing to compare: less than two data-parallel or two tensor-parallel ranks.
+    Raises ``TimelineError`` for less than two data-parallel or two tensor-parallel ranks: nothing to compare.
     """
     events, _ = aggregate(traces)
     spans = [event for event in events if event.get("ph") == "X"]
@@ -100,12 +95,10 @@ def _compared(trace: RankTrace) -> list[tuple[str, float]]:
 
 
 def megascan_of_spans(dependencies: Dependencies) -> MegascanVerdict:
-    """Judge spans: their backward passes, reductions of gradients, and tensor-parallel collectives stand for what its tracer times.
+    """Judge spans: backward passes, gradient reductions and tensor-parallel collectives stand for what it
+    times.
 
-    Raises
-    ------
-    TimelineError
-        Where its heuristics have nothing to compare: less than two data-parallel or two tensor-parallel ranks.
+    Raises ``TimelineError`` as :func:`megascan_of_files`.
     """
     spans = dependencies.spans
     tensor, data = _groups(spans)
@@ -134,7 +127,10 @@ def megascan_of_spans(dependencies: Dependencies) -> MegascanVerdict:
 
 
 def _groups(spans: Spans) -> tuple[dict[int, int], dict[int, int]]:
-    """Return each rank's tensor-parallel and data-parallel group: the one with most collectives, and of those that share no other rank with it the one with most bytes."""
+    """Return each rank's tensor-parallel and data-parallel group.
+
+    The first has most collectives, the second most bytes among those that share no other rank with it.
+    """
     rows = np.flatnonzero(spans.of_kind(*COMMUNICATION) & (spans.group >= 0))
     members = {int(each): {*spans.members(int(each))} for each in np.unique(spans.group[rows])}
     tensor, data = {}, {}

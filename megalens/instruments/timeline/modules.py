@@ -1,4 +1,4 @@
-"""Layers and operations as spans: hooks on modules, and on the gradients that come back to them."""
+"""Layers and operations as spans, by hooks on modules and on the gradients that come back to them."""
 
 from __future__ import annotations
 
@@ -33,14 +33,11 @@ _OPERATIONS = {
 
 
 class StageHooks:
-    """Stands before the operations of ``torch.distributed.pipelining``'s stages while steps are timed.
+    """Wraps the operations of ``torch.distributed.pipelining``'s stages while steps are timed, and notifies
+    the instrument.
 
-    Counting forward passes would tell micro-batches as long as each chunk has them in order; gradients of weights alone call no module at all.
-
-    Parameters
-    ----------
-    instrument : Instrument
-        Is told of each.
+    Counting forward passes would find micro-batches only while each chunk has them in order; gradients of
+    weights alone call no module at all.
     """
 
     def __init__(self, instrument: Instrument) -> None:
@@ -48,7 +45,7 @@ class StageHooks:
         self._replaced: list[tuple[Any, str, Any, Any]] = []
 
     def begin(self) -> None:
-        """Stand before them, where the script uses them. Safe twice."""
+        """Wrap them, where the script uses them. Safe twice."""
         module = sys.modules.get("torch.distributed.pipelining.stage")
         if module is None or self._replaced:
             return
@@ -62,7 +59,7 @@ class StageHooks:
                 self._replaced.append((place, name, own, ours))
 
     def end(self) -> None:
-        """Give them back. Safe twice."""
+        """Restore them. Safe twice."""
         replaced, self._replaced = self._replaced, []
         for place, name, own, ours in replaced:
             if getattr(place, name) is ours:
@@ -83,14 +80,9 @@ class StageHooks:
 
 # What a training loop does beside passes: optimizer steps, waiting for batches, saving.
 class LoopHooks:
-    """Stands before ``torch.save``, the iterators of data loaders, and the step of every optimizer.
+    """Wraps ``torch.save``, the iterators of data loaders, and the step of every optimizer.
 
-    Parameters
-    ----------
-    keep : callable
-        Takes a span. Must not raise.
-    clock : callable
-        Gives the time in ns.
+    ``keep`` takes a span and must not raise.
     """
 
     def __init__(self, keep: Callable[[Span], None], clock: Callable[[], int]) -> None:
@@ -100,7 +92,7 @@ class LoopHooks:
         self._optimizers: list[int] = []
 
     def begin(self) -> None:
-        """Stand before them. Safe twice."""
+        """Wrap them. Safe twice."""
         if self._handles:
             return
         self._handles = [
@@ -112,7 +104,7 @@ class LoopHooks:
             self._replace(place, "save", "checkpoint")
 
     def end(self) -> None:
-        """Give all back. Safe twice."""
+        """Restore all. Safe twice."""
         for handle in self._handles:
             handle.remove()
         self._handles = []
@@ -147,7 +139,7 @@ class LoopHooks:
 
 
 def layers_of(root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """Give what a model is made of, by path: members of its outermost lists of modules, and what stands beside these."""
+    """Yield the layers of a model by path: members of its outermost module lists, and the siblings of these."""
 
     def inside(module: nn.Module, path: str) -> Iterator[tuple[str, nn.Module]]:
         for name, child in module.named_children():
@@ -163,30 +155,18 @@ def layers_of(root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
 
 
 def operations_of(root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """Give the modules that have no children, by path."""
+    """Yield the modules that have no children, by path."""
     for path, module in getattr(root, "_orig_mod", root).named_modules():
         if path and next(module.children(), None) is None:
             yield path, module
 
 
 class ModuleHooks:
-    """Times the calls of modules, and their backward passes: from the gradient of what a module gave to that of what it was given.
+    """Times the calls of modules, and their backward passes: from the output's gradient to the input's.
 
-    A module whose input has no gradient, as an embedding, ends with the pass. What activation checkpointing computes again is a forward span inside of the backward pass.
-
-    Parameters
-    ----------
-    modules : sequence of (str, torch.nn.Module)
-        By path.
-    keep : callable
-        Takes kind, path, beginning and end. Must not raise.
-    clock : callable
-        Gives the time in ns.
-
-    Attributes
-    ----------
-    on : bool
-        Whether anything is timed in the step that goes on.
+    A module whose input has no gradient, as an embedding, ends with the pass. Recomputation of activation
+    checkpointing is a forward span inside the backward pass. ``keep`` takes kind, path, begin and end, and
+    must not raise; ``on`` says whether the current step is timed.
     """
 
     def __init__(
@@ -212,26 +192,26 @@ class ModuleHooks:
                     self._handles.append(end.watch(_with(values, path), _with(gradients, path)))
 
     def close(self) -> None:
-        """Take the hooks off. Safe twice."""
+        """Remove the hooks. Safe twice."""
         for handle in self._handles:
             handle.remove()
         self._handles = []
         self.step_ends()
 
     def step_ends(self) -> None:
-        """Forget what has not ended."""
+        """Drop what has not ended."""
         self.on = False
         self._begun.clear()
         self._open.clear()
 
     @property
     def backward_began(self) -> int:
-        """When the first of the backward passes that go on began; now where none does."""
+        """Return when the first of the current backward passes began; now where there is none."""
         # Of a device each reading of the clock is one more event.
         return min(self._open.values()) if self._open else self._clock()
 
     def backward_ends(self) -> None:
-        """End what has no gradient to end it."""
+        """End the spans that have no gradient to end them."""
         now = self._clock()
         while self._open:
             path, began = self._open.popitem()

@@ -1,4 +1,4 @@
-"""The steps of a run's pipeline as they were measured."""
+"""Measured steps of a run's pipeline."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _MS = 1e-6
 
 # Steps of one pipeline as they were measured: what each stage did when, as a planner's schedule says it.
 def whole_steps(passes: PipelinePasses, replica: int = 0) -> Integers:
-    """Return the steps that every rank of a replica has whole, with passes in them, rising."""
+    """Return the rising steps that are complete on every rank of a replica and have passes."""
     spans = passes.spans
     ranks = passes.ranks[replica][passes.ranks[replica] >= 0]
     whole = np.flatnonzero(spans.of_kind("step") & (spans.count == 1) & np.isin(spans.rank, ranks))
@@ -53,25 +53,16 @@ def whole_steps(passes: PipelinePasses, replica: int = 0) -> Integers:
 
 
 def pipeline_steps(passes: PipelinePasses, steps: Integers, replica: int = 0) -> dict[str, Any]:
-    """Return the operations of some steps as plain JSON, columns of one length ordered by step, stage and beginning.
+    """Return the operations of some steps as plain JSON, columns of one length ordered by step, stage and
+    beginning.
 
-    Parameters
-    ----------
-    passes : PipelinePasses
-    steps : numpy.ndarray
-        Some of :func:`whole_steps`, rising. Of more than 20, or than have 200,000 operations, the newest are taken.
-    replica : int
-        Which pipeline: the how-manieth rank of each stage.
-
-    Returns
-    -------
-    dict
-        ``steps`` (each with its ``duration`` in ms), ``left`` (how many were left out), ``stages``, ``chunks``, ``micro_batches``, ``placement``, ``replicas``, ``replica``, ``ranks`` (of each stage) and ``operations``: ``step``, ``stage``, ``rank``, ``chunk``, ``virtual_stage``, ``kind`` (``F``, ``B``, ``I``: a backward pass whose gradients of weights come apart, ``W``: these, ``O``: optimizer), ``micro_batch``, ``begin_ms`` and ``end_ms`` since the first of the ranks began the step.
-
-    Raises
-    ------
-    TimelineError
-        Where one step has more operations than an answer may.
+    ``steps`` are some of :func:`whole_steps`; beyond 20, or 200,000 operations, the newest are taken. The
+    answer has ``steps`` (each with its ``duration`` in ms), ``left`` (how many were left out), ``stages``,
+    ``chunks``, ``micro_batches``, ``placement``, ``replicas``, ``replica``, ``ranks`` (of each stage) and
+    ``operations``: ``step``, ``stage``, ``rank``, ``chunk``, ``virtual_stage``, ``kind`` (``F``, ``B``,
+    ``I``: a backward pass without gradients of weights, ``W``: these, ``O``: optimizer), ``micro_batch``,
+    ``begin_ms`` and ``end_ms`` since the first of the ranks began the step. Raises ``TimelineError`` where
+    one step has too many operations.
     """
     spans, ranks = passes.spans, passes.ranks[replica]
     mine = np.isin(spans.rank, ranks[ranks >= 0])
@@ -125,7 +116,7 @@ def pipeline_steps(passes: PipelinePasses, steps: Integers, replica: int = 0) ->
 
 
 def _newest(of: Integers, steps: Integers) -> Integers:
-    """Return the newest steps that an answer may hold, rising."""
+    """Return the newest steps that an answer may have, rising."""
     count = np.bincount(np.searchsorted(steps, of), minlength=len(steps))[::-1]
     if len(count) and count[0] > MOST_OPERATIONS:
         raise TimelineError(
@@ -152,23 +143,13 @@ def _kinds(passes: PipelinePasses, rows: Integers, among: Integers) -> Integers:
 def read_pipeline(
     rows: StreamRows, request: Mapping[str, Any], key: object, cancelled: threading.Event
 ) -> dict[str, Any]:
-    """Return operations of the newest whole steps, as plain JSON: see :func:`pipeline_steps`. Before them stand ``steps_there`` and ``problems``; ``{steps_there: None}`` where there are no spans.
+    """Return operations of the newest complete steps, as :func:`pipeline_steps`, with ``steps_there`` and
+    ``problems``.
 
-    Parameters
-    ----------
-    rows : StreamRows
-    request : mapping
-        All optional: ``first`` and ``last`` step, of which the newest 20 are answered; the newest 10 without them. ``replica``: which pipeline, from 0.
-    key : object
-        Whose rows these are; nothing of them is kept.
-    cancelled : threading.Event
-
-    Raises
-    ------
-    ProtocolError
-        Naming the member that is wrong.
-    ClientError
-        ``not-found`` where the spans hold no whole step with passes.
+    ``request`` may have ``first`` and ``last`` step, of which the newest 20 are answered (without them the
+    newest 10), and ``replica``, from 0. Without spans the answer is ``{steps_there: None}``. ``key``
+    identifies the rows; none are cached. Raises ``ProtocolError`` naming the wrong member, or ``not-found``
+    without a complete step with passes.
     """
     only_members(request, _MEMBERS)
     first, last, replica = (number_of(request, name) for name in _MEMBERS)

@@ -1,4 +1,4 @@
-"""Which passes of a recording are of which stage, replica, chunk and micro-batch of a pipeline, on one clock, and how busy its stages are."""
+"""The stage, replica, chunk and micro-batch of a recording's passes, on one clock, and how busy stages are."""
 
 from __future__ import annotations
 
@@ -38,17 +38,23 @@ _Row = tuple[str, int, int, float]
 
 
 def pipeline_metrics(run: Run, steps: StepChoice = None) -> DataFrame:
-    """Return how busy the stages of a pipeline are and how long micro-batches wait between them, from spans of ``timeline="phases"`` or finer, or of an opened trace.
+    """Return how busy the stages of a pipeline are and how long micro-batches wait between them, from spans
+    of ``timeline="phases"`` or finer, or of an opened trace.
 
     Parameters
     ----------
     steps : optional
-        As in :meth:`tensors`. Where there are several, the first of them is left out of the means: it warms up.
+        As in :meth:`tensors`. Where there are several, the first of them is left out of the means: it warms
+        up.
 
     Returns
     -------
     pandas.DataFrame
-        ``metric``, ``rank``, ``peer``, ``value``; rank or peer is -1 where the metric is of none. ``iteration_ms``, then of each rank ``compute_window_ms`` (a pass), ``compute_ratio`` (the part of its step in passes), ``reduce_window_ms`` (from its last pass to the end of its step), then of each two neighbouring stages ``forward_send_window_ms``, ``backward_send_window_ms`` (from the end of a pass on ``rank`` to the beginning of the one that takes its output on ``peer``).
+        ``metric``, ``rank``, ``peer``, ``value``; rank or peer is -1 where the metric is of none.
+        ``iteration_ms``, then of each rank ``compute_window_ms`` (a pass), ``compute_ratio`` (the part of its
+        step in passes), ``reduce_window_ms`` (from its last pass to the end of its step), then of each two
+        neighbouring stages ``forward_send_window_ms``, ``backward_send_window_ms`` (from the end of a pass on
+        ``rank`` to the beginning of the one that takes its output on ``peer``).
 
     Raises
     ------
@@ -64,28 +70,21 @@ def pipeline_metrics(run: Run, steps: StepChoice = None) -> DataFrame:
 
 
 def span_metrics(spans: Spans) -> dict[str, list[str] | list[int] | list[float]]:
-    """Measure a pipeline, by the definitions of MegatronApp's ``profiling`` scripts. The first step is left out where there are several: it warms up.
+    """Measure a pipeline, by the definitions of MegatronApp's ``profiling`` scripts.
 
-    Parameters
-    ----------
-    spans : Spans
-        Of all ranks.
+    The first of several steps is left out: it warms up. Returns columns ``metric``, ``rank``, ``peer``,
+    ``value``; -1 where a metric is of no rank or no pair, and no row where nothing was measured. Raises
+    ``TimelineError`` where there is no pipeline: no passes of micro-batches, or one stage only.
 
-    Returns
-    -------
-    dict
-        Columns ``metric``, ``rank``, ``peer``, ``value``; -1 where a metric is of no rank or no pair. A metric of which nothing is there has no row.
-
-        - ``iteration_ms``: from the first rank's beginning of a step to the last one's end, mean over steps.
-        - ``compute_window_ms``: mean duration of a rank's passes.
-        - ``compute_ratio``: the part of its step in which a rank is in passes, geometric mean over steps.
-        - ``reduce_window_ms``: from the tick ``reduce``, and without one from the end of its last pass, to the end of the rank's step, mean over steps.
-        - ``forward_send_window_ms``, ``backward_send_window_ms``: from the end of a pass on ``rank`` to the beginning of what takes its output on ``peer``, the next or previous virtual stage of the same step and micro-batch; mean over all. Waiting in line there is in it.
-
-    Raises
-    ------
-    TimelineError
-        Where there is no pipeline: no passes of micro-batches, or one stage only.
+    - ``iteration_ms``: from the first rank's beginning of a step to the last one's end, mean over steps.
+    - ``compute_window_ms``: mean duration of a rank's passes.
+    - ``compute_ratio``: the part of its step in which a rank is in passes, geometric mean over steps.
+    - ``reduce_window_ms``: from the tick ``reduce``, or the end of the last pass, to the end of the step,
+    mean.
+    - ``forward_send_window_ms``, ``backward_send_window_ms``: from the end of a pass on ``rank`` to the begin
+    of
+      what takes its output on ``peer``, the next or previous virtual stage of the same step and micro-batch;
+      mean over all, with the time in queues.
     """
     passes = pipeline_passes(Analysis(spans))
     if passes.stages < 2:
@@ -182,7 +181,7 @@ def _keys(passes: PipelinePasses, of: Integers) -> Integers:
 
 
 def _ticks(spans: Spans) -> Bools:
-    """Return which spans are a tick of MegatronApp's: a reduction of several ranks is another thing."""
+    """Return which spans are MegatronApp's ticks, not a reduction of several ranks."""
     named = np.array([each == "reduce" for each in spans.names] or [False])
     alone = np.array([each.isdigit() for each in spans.groups] or [False])
     found: Bools = named[spans.name] & alone[spans.group] & spans.of_kind("collective")
@@ -205,21 +204,21 @@ class PipelinePasses:
 
     Attributes
     ----------
-    spans : Spans
     begin, end : numpy.ndarray
         Of all spans, ns on one clock, float64 ``[spans]``.
     ranks : numpy.ndarray
-        Of each replica and stage, int64 ``[replicas, stages]``; -1 where there is none. Ranks of a stage count by their number, so that the first are the lowest data-parallel replica and tensor rank 0.
+        Of each replica and stage, int64 ``[replicas, stages]``; -1 where there is none. Ranks of a stage are
+        sorted, so that the first are the lowest data-parallel replica and tensor rank 0.
     rows : numpy.ndarray
-        Spans that are a whole pass of a micro-batch, int64 ``[n]`` as all below.
+        Spans that are a complete pass of a micro-batch, int64 ``[n]`` as all below.
     stage, replica, chunk, micro_batch, virtual : numpy.ndarray
-        Of each; ``virtual`` is the place of its chunk in the order in which a micro-batch runs through all.
+        Of each; ``virtual`` is the virtual stage: its chunk's position on a micro-batch's way through all.
     chunks, micro_batches : int
         Of the model on each stage; of a step.
     placement : str
         ``loop``: every chunk begins at the first stage; ``v``: every second one runs back from the last.
     problems : tuple of str
-        What was left out, in sentences.
+        Sentences about what was left out.
     """
 
     spans: Spans
@@ -239,21 +238,14 @@ class PipelinePasses:
 
     @property
     def stages(self) -> int:
-        """How many stages there are."""
         return int(self.ranks.shape[1])
 
 
 def pipeline_passes(analysis: Analysis) -> PipelinePasses:
     """Find the passes of a pipeline.
 
-    Parameters
-    ----------
-    analysis : Analysis
-
-    Raises
-    ------
-    TimelineError
-        Where no span is a pass of a micro-batch, and where stages, chunks or micro-batches are too many to be of a pipeline.
+    Raises ``TimelineError`` where no span is a pass of a micro-batch, and for implausibly many stages, chunks
+    or micro-batches.
     """
     spans = analysis.spans
     rows = np.flatnonzero(spans.of_kind(*PASSES) & spans.whole_phases & (spans.count == 1))
@@ -292,7 +284,7 @@ def pipeline_passes(analysis: Analysis) -> PipelinePasses:
 
 
 def _by_order(spans: Spans, rows: Integers) -> Integers:
-    """Return numbers of passes by the order in which each kind of them came on a rank in a step and chunk."""
+    """Return numbers of passes by the order of each kind on a rank in a step and chunk."""
     columns = (spans.kind[rows], spans.chunk[rows], spans.step[rows], spans.rank[rows])
     order = np.lexsort((spans.start[rows], *columns))
     new = np.ones(len(rows), bool)
@@ -303,7 +295,7 @@ def _by_order(spans: Spans, rows: Integers) -> Integers:
 
 
 def _places(spans: Spans) -> tuple[Integers, Integers, Integers, list[str]]:
-    """Return the ranks of each replica and stage, and the stage and replica of each rank; -1 of ranks without a stage beside others that have one."""
+    """Return the ranks of each replica and stage, and each rank's stage and replica (-1: without a stage)."""
     stage = spans.stage[spans.first_rows].copy()
     if (stage < 0).all():
         stage[:] = 0
@@ -335,7 +327,11 @@ def _places(spans: Spans) -> tuple[Integers, Integers, Integers, list[str]]:
 
 
 def _one_clock(analysis: Analysis, ranks: Integers) -> tuple[Floats, Floats, list[str]]:
-    """Return when spans begin and end, ns. Clocks that nothing connects are taken for one where the same steps coincide by them, as in a trace of all ranks; else every rank begins its steps at once."""
+    """Return begin and end of spans, ns, on one clock.
+
+    Unconnected clocks are taken for one where the same steps coincide by them, as in a trace of all ranks;
+    otherwise every rank begins its steps at once.
+    """
     spans, clocks = analysis.spans, analysis.clocks
     begin, end = (clocks.aligned(spans.rank, each).astype(float) for each in (spans.start, spans.end))
     component = clocks.component[np.searchsorted(clocks.ranks, ranks[ranks >= 0])]
@@ -365,7 +361,7 @@ def _one_clock(analysis: Analysis, ranks: Integers) -> tuple[Floats, Floats, lis
 
 
 def _falls(key: Integers, stage: Integers, begin: Floats) -> bool:
-    """Return whether micro-batches run through their odd chunks from the last stage to the first."""
+    """Return whether micro-batches run through odd chunks from the last stage to the first."""
     order = np.lexsort((stage, *key))
     same = (key[:, order][:, 1:] == key[:, order][:, :-1]).all(axis=0)
     same &= stage[order][1:] != stage[order][:-1]

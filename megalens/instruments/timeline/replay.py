@@ -1,11 +1,12 @@
-"""Steps played again through their dependencies, with some durations changed: what a step would take without a culprit.
+"""Steps replayed through their dependencies with some durations changed, as without a culprit.
 
-Each rank is a chain of its own work and of moments at which it is blocked in a collective or message. A blocked rank goes on once all whom it waits for have begun theirs and the transfer is done:
+Each rank is a chain of its own work and of moments at which it is blocked in a collective or message. A
+blocked rank continues once all whom it waits for have begun theirs and the transfer is done:
 
     done = last beginning of any sender + transfer        (of a collective every rank is one)
-    a rank goes on at max(its own coming, done)
+    a rank continues at max(its own arrival, done)
 
-Work and transfers are as measured; waiting follows. Played with nothing changed this gives the step that was.
+Work and transfers are as measured; waiting follows. A replay without changes gives the measured step.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _NOBODY = -1
 
 @dataclass(frozen=True)
 class StepChanges:
-    """What is other than it was.
+    """What differs from the measured step.
 
     Attributes
     ----------
@@ -48,7 +49,7 @@ class StepChanges:
 
 @dataclass(frozen=True)
 class _StepPieces:
-    """Pieces of a step: own work and the wait after it, ordered by rank and time. Times in ns since its beginning."""
+    """A step's own work and waits, ordered by rank and time, ns since its beginning."""
 
     ranks: Integers
     rank: Integers
@@ -74,32 +75,19 @@ class _StepPieces:
 
 
 class StepReplay:
-    """Steps of a recording that can be played again.
-
-    Parameters
-    ----------
-    found : Dependencies
-    clocks : Clocks
-    """
+    """Steps of a recording that can be replayed."""
 
     def __init__(self, found: Dependencies, clocks: Clocks) -> None:
         self._found, self._clocks = found, clocks
         self._made: dict[int, _StepPieces | None] = {}
 
     def duration(self, step: int, changes: StepChanges | None = None) -> float:
-        """Return how long a step would take, ns; NaN where it is not there.
-
-        Parameters
-        ----------
-        step : int
-        changes : StepChanges, optional
-            Nothing is changed when absent.
-        """
+        """Return how long a step would take, ns; NaN where it does not exist."""
         made = self._step(step)
         return float("nan") if made is None else _play(made, changes or StepChanges())
 
     def measured(self, step: int) -> float:
-        """Return how long a step took, from when the last rank began it to when the last ended it, ns; NaN where it is not there."""
+        """Return the ns from the last rank's beginning of a step to the last end; NaN without the step."""
         made = self._step(step)
         return float("nan") if made is None else made.ns
 
@@ -192,7 +180,7 @@ def _split(
     since: Integers,
     until: Integers,
 ) -> Floats:
-    """Return how much of each stretch of time is of which kind of work, ns ``[pieces, 4]``."""
+    """Return how much of each interval is of which kind of work, ns ``[pieces, 4]``."""
     own = np.zeros((len(rank), len(WORK_KINDS)))
     step = int((until - starts[rank]).max(initial=0)) + 1
     for column, kind in enumerate(WORK_KINDS[:-1]):
@@ -232,7 +220,8 @@ def _transfers(
 ) -> tuple[Floats, Floats]:
     """Return when each event was done, and how long after its last beginning.
 
-    Only who waited before the last beginning saw all of it. Where nobody did, it took at most until somebody went on, and probably as long as others of its size.
+    Only who waited before the last beginning saw all of it. Where nobody did, it took at most until somebody
+    continued, and probably as long as others of its size.
     """
     begun, done = np.full(count, -np.inf), np.full(count, np.inf)
     np.maximum.at(begun, event[sends], issued[sends])

@@ -1,4 +1,4 @@
-"""The timeline of a run: lanes of its ranks on one clock, a verdict, and which ranks are slow at which steps."""
+"""The timeline of a run: lanes of its ranks on one clock, a verdict, and the slow ranks of each step."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _MOST_TEXT = 200
 
 
 class _Newest:
-    """The last ones that were asked for: whoever pans asks about the same rows again."""
+    """The last results: who pans asks about the same rows."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[Any, ...], tuple[Analysis, dict[str, Any]]] = OrderedDict()
@@ -63,20 +63,10 @@ def read_timeline(
 ) -> dict[str, Any]:
     """Return what a view draws of a run's spans, as plain JSON.
 
-    Parameters
-    ----------
-    rows : StreamRows
-    request : mapping
-        All optional: ``first`` and ``last`` step (the newest ones that are not too many rows when absent), ``window`` in ms since the first of them, ``columns`` (pixels), ``ranks`` as text, ``row`` whose dependencies are wanted, ``path`` whether the critical path is, ``find`` a text in names;
-        ``draft`` is for :func:`draft_timeline`.
-    key : object
-        Tells this run's rows from others'.
-    cancelled : threading.Event
-
-    Raises
-    ------
-    ProtocolError
-        Naming the member that is wrong.
+    ``request`` may have ``first`` and ``last`` step (by default the newest, as many as fit), ``window`` in ms
+    since the first of them, ``columns`` (pixels), ``ranks`` as text, ``row`` whose dependencies are wanted,
+    ``path`` for the critical path, and ``find``, a text in names; ``draft`` is for :func:`draft_timeline`.
+    ``key`` identifies this run's rows in the cache. Raises ``ProtocolError`` naming the wrong member.
     """
     asked = _Asked.of(request)
     available, chosen, count = _steps(rows, asked.first, asked.last, cancelled)
@@ -94,14 +84,10 @@ def read_timeline(
 def draft_timeline(
     rows: StreamRows, request: Mapping[str, Any], key: object, cancelled: threading.Event
 ) -> dict[str, Any] | None:
-    """Return the lanes of :func:`read_timeline` before it is known who makes the others wait: of a large job that takes seconds, the lanes a part of one.
+    """Return the lanes of :func:`read_timeline` before the verdict, which takes seconds for a large job.
 
-    Only the spans of the ranks that are drawn are looked at, and their clocks are found from these alone. ``draft`` is true, and there are no culprits and no slow ranks.
-
-    Returns
-    -------
-    dict or None
-        None where the whole answer is there as soon.
+    Only the spans of the drawn ranks are read, and their clocks are found from these alone. ``draft`` is
+    true, and there are no culprits and no slow ranks. None where the complete answer is as fast.
     """
     asked = _Asked.of(request)
     available, chosen, count = _steps(rows, asked.first, asked.last, cancelled)
@@ -134,7 +120,7 @@ def draft_timeline(
 
 @dataclass(frozen=True)
 class _Asked:
-    """What a request asks for."""
+    """A checked request."""
 
     first: int | None
     last: int | None
@@ -161,7 +147,7 @@ class _Asked:
     def lanes(
         self, ranks: Any, stages: Any, culprits: Sequence[Mapping[str, Any]]
     ) -> tuple[list[int], dict[str, int]]:
-        """Return the ranks that are drawn, in their order, and how many there are and are chosen."""
+        """Return the drawn ranks in order, and the numbers of all and of chosen ones."""
         ordered: list[int] = ranks[np.lexsort((ranks, stages))].tolist()
         chosen = [rank for rank in ordered if in_ranges(rank, self.ranks)]
         there = {"ranks_there": len(ordered), "ranks_chosen": len(chosen)}
@@ -186,7 +172,6 @@ def number_of(request: Mapping[str, Any], name: str) -> int | None:
 
 
 def step_counts(rows: StreamRows, cancelled: threading.Event) -> dict[int, int]:
-    """Return how many spans each step has."""
     counts: dict[int, int] = {}
     if STREAM not in rows.streams:
         return counts
@@ -214,7 +199,7 @@ def _window(request: Mapping[str, Any]) -> tuple[float, float] | None:
 def _steps(
     rows: StreamRows, first: int | None, last: int | None, cancelled: threading.Event
 ) -> tuple[list[int] | None, tuple[int, int] | None, int]:
-    """Return the first and last step that there are, those to look at, and how many rows these have."""
+    """Return the first and last existing step, those to look at, and their number of rows."""
     counts = step_counts(rows, cancelled)
     there = sorted(counts)
     wanted = [step for step in there if (first is None or step >= first) and (last is None or step <= last)]
@@ -246,7 +231,7 @@ def _analysis(
 def _spans(
     rows: StreamRows, query: Query, cancelled: threading.Event, ranks: pa.Array | None = None
 ) -> Spans:
-    """Read the spans that match, of some ranks or of all."""
+    """Read the matching spans of some ranks or of all."""
     batches = []
     for batch in rows.batches(STREAM, query):
         check_cancelled(cancelled)
@@ -255,7 +240,7 @@ def _spans(
 
 
 def _slow(analysis: Analysis) -> dict[str, Any]:
-    """Return by how much each rank computes longer than the ranks of its stage in each step: 0.1 for 10 %, None where it has no such step."""
+    """Return each rank's excess over its stage in each step (0.1: 10 % longer), None where absent."""
     done = analysis.work
     with np.errstate(invalid="ignore"):
         ratio = np.full(done.compute.shape, np.nan)
@@ -272,7 +257,7 @@ def _slow(analysis: Analysis) -> dict[str, Any]:
 
 
 def _first_lanes(ranks: Sequence[int], culprits: Sequence[Mapping[str, Any]]) -> list[int]:
-    """Return as many ranks as there are lanes, those of culprits among them."""
+    """Return as many ranks as there are lanes, with those of culprits."""
     named = [rank for each in culprits for rank in each["ranks"]][: MOST_LANES // 2]
     left = MOST_LANES - len({*named} & {*ranks})
     others = [rank for rank in ranks if rank not in named][:left]

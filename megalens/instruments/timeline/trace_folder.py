@@ -1,4 +1,4 @@
-"""Traces that other tools wrote of one job, as rows of the stream ``spans``."""
+"""Other tools' traces of one job, as rows of the stream ``spans``."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _MOST_TOLD = 200
 
 
 def holds_traces(path: Path, within: Path | None = None) -> bool:
-    """Return whether a file or folder looks like traces of several ranks. Only the beginnings of some files are read."""
+    """Return whether a file or folder looks like traces of several ranks, by the heads of some files."""
     from .trace_events import TraceFile
 
     try:
@@ -60,20 +60,11 @@ def holds_traces(path: Path, within: Path | None = None) -> bool:
 
 
 def trace_recording(path: Path, progress: Progress | None = None, within: Path | None = None) -> RunFolder:
-    """Return the recording of a trace or a folder of traces; files are read where they changed since.
+    """Return the recording of a trace or a folder of traces; changed files are read anew.
 
-    Parameters
-    ----------
-    path : pathlib.Path
-    progress : callable, optional
-        Called with (bytes done, bytes in all, what is being done); raise from it to cancel.
-    within : pathlib.Path, optional
-        Links that lead out of this folder are not followed.
-
-    Raises
-    ------
-    ClientError
-        When they cannot be read or are of several jobs.
+    ``progress`` is called with (bytes done, bytes in all, what is being done) and may raise to cancel. Links
+    that lead out of ``within`` are not followed. Raises ``ClientError`` for unreadable files, and those of
+    several jobs.
     """
     try:
         files = trace_files(path, within)
@@ -149,17 +140,7 @@ def _segment(folder: Path, stream: str, first_step: int) -> Path:
 
 @dataclass(frozen=True)
 class Traces:
-    """What was read.
-
-    Attributes
-    ----------
-    table : pyarrow.Table
-        Rows of the stream ``spans``, by step.
-    tool : str
-        Who wrote the files, in words.
-    problems : tuple of str
-        What was left out, in sentences.
-    """
+    """What was read: ``spans`` rows by step, who wrote the files, and sentences about omissions."""
 
     table: pa.Table
     tool: str
@@ -167,7 +148,7 @@ class Traces:
 
 
 def trace_files(path: Path, within: Path | None = None) -> list[Path]:
-    """Return the files that may be traces: the one that is named, or those right in a folder by name. Whether they are is not looked at; links that lead out of ``within`` are left out."""
+    """Return the possible traces by name: the file itself, or those in a folder; no links out of ``within``."""
 
     def may_be(entry: Path) -> bool:
         return (
@@ -191,20 +172,11 @@ def trace_files(path: Path, within: Path | None = None) -> list[Path]:
 
 
 def read_traces(path: Path, files: Sequence[Path], progress: Progress | None = None) -> Traces:
-    """Read a trace, or all traces of a folder: one file for each rank by PyTorch's profiler or by MegatronApp's tracer, or one file of several ranks in Chrome's format.
+    """Read one file for each rank by PyTorch's profiler or MegatronApp's tracer, or one file in Chrome's
+    format.
 
-    Parameters
-    ----------
-    path : pathlib.Path
-    files : sequence of pathlib.Path
-        What :func:`trace_files` gave of it.
-    progress : callable, optional
-        Called with (bytes done, bytes in all, what is being done); raise from it to cancel.
-
-    Raises
-    ------
-    TimelineError
-        When there is no trace, and when there are two jobs.
+    ``files`` are those of :func:`trace_files`; ``progress`` is as for :func:`trace_recording`. Raises
+    ``TimelineError`` when there is no trace, and when there are two jobs.
     """
     if is_megascan(path, files):
         traces, problems = read_rank_files(path) if path.is_dir() else _one_rank(path)
@@ -255,7 +227,7 @@ def read_traces(path: Path, files: Sequence[Path], progress: Progress | None = N
 
 
 def is_megascan(path: Path, files: Sequence[Path] | None = None) -> bool:
-    """Return whether a folder holds files of MegatronApp's tracer, one for each rank; ``files`` are those in it, where they are known."""
+    """Return whether a folder has files of MegatronApp's tracer, one a rank, among ``files`` if known."""
     return any(map(_is_rank_file, (trace_files(path) if files is None else files)[:_LOOKED_AT]))
 
 
@@ -274,7 +246,7 @@ def _one_rank(path: Path) -> tuple[list[RankTrace], list[str]]:
 
 
 def _events(traces: Sequence[RankTrace]) -> list[Event]:
-    """Return what MegatronApp's own aggregate has, with its times in ns kept whole."""
+    """Return the events of MegatronApp's own aggregate, with times as whole ns."""
     events, _ = aggregate(traces)
     fields = set(EventArguments.__struct_fields__)
     return _ticks(traces) + [
@@ -287,7 +259,7 @@ def _events(traces: Sequence[RankTrace]) -> list[Event]:
 
 
 def _ticks(traces: Sequence[RankTrace]) -> list[Event]:
-    """Return when iterations began and ended, of the older files that say it only by the rows around their spans."""
+    """Return begins and ends of iterations of older files, which have them only in neighbouring rows."""
     found: list[Event] = []
     start = 0
     for number in range(min(len(trace.iterations) for trace in traces)):
@@ -307,7 +279,7 @@ def _ticks(traces: Sequence[RankTrace]) -> list[Event]:
 def _one_job(
     several: Sequence[tuple[TraceFile, KinetoTrace]], folder: str, problems: list[str]
 ) -> list[SpanRow]:
-    """Give each file its rank, and say which are missing; files of one rank that follow each other are parts of it."""
+    """Set each file's rank, and describe missing ones; consecutive files of one rank are parts of it."""
     worlds = {trace.world for _, trace in several if trace.world}
     if len(worlds) > 1:
         raise TimelineError(

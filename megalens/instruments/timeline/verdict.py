@@ -1,4 +1,4 @@
-"""Who makes the others wait: slow devices, links, hosts and data, uneven stages and bad steps. "Healthy" is an answer."""
+"""Who makes the others wait: slow devices, links, hosts and data, uneven stages and bad steps, or nobody."""
 
 from __future__ import annotations
 
@@ -42,19 +42,22 @@ class Culprit:
     Attributes
     ----------
     kind : str
-        ``device`` (computes more slowly), ``link`` (transfers between the ranks take longer), ``host`` (pauses between passes), ``data`` (waits for batches), ``stage`` (has more to compute than other stages), ``step`` (one long step).
+        ``device`` (computes more slowly), ``link`` (slow transfers between the ranks), ``host`` (pauses
+        between passes), ``data`` (waits for batches), ``stage`` (more to compute than other stages), ``step``
+        (one long step).
     ranks : tuple of int
         Whose.
     first, last : int
         Steps.
     slower : float
-        0.34 where it takes 1.34 times as long as that of the others; of host and data what they add to the rank's own computing.
+        0.34 for 1.34 times as long as the others; of host and data relative to the rank's own computing.
     low, high : float
         95 % interval of ``slower``.
     confidence : float
         That ``slower`` is more than nothing, 0 to 1.
     price_ns, price_low, price_high : float
-        By how much the step would be shorter without it, with an interval over steps; NaN where it was not replayed.
+        By how much the step would be shorter without it, with an interval over steps; NaN where it was not
+        replayed.
     """
 
     kind: str
@@ -70,7 +73,7 @@ class Culprit:
     price_high: float = float("nan")
 
     def __str__(self) -> str:
-        """Return it as sentences: ``Steps 120 to 400: rank 5 computes 34% (± 1%) slower than its like. Without that a step is 157 ms (± 8) shorter.``."""
+        """Return it as sentences, the second with the price."""
         who = ranks_text(self.ranks)
         several, whose = ("", "their") if len(self.ranks) > 1 else ("s", "its")
         by = f"{self.slower:.1%} (± {(self.high - self.low) / 2:.1%})"
@@ -90,7 +93,7 @@ class Culprit:
         return f"{when}: {says}.{price}"
 
     def to_message(self) -> dict[str, Any]:
-        """Return it as plain JSON, with ``sentence``; what is not known is None."""
+        """Return it as plain JSON, with ``sentence``; unknown numbers are None."""
         values = {
             name: None if isinstance(value, float) and value != value else value
             for name, value in asdict(self).items()
@@ -100,18 +103,18 @@ class Culprit:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was found in the steps ``first`` to ``last``.
+    """The culprits of the steps ``first`` to ``last``.
 
     Attributes
     ----------
     culprits : tuple of Culprit
-        The dearest first.
+        The most expensive first.
     first, last : int
-        Steps that were judged; 0 where there were none.
+        Judged steps; 0 where there were none.
     step_ns : float
         Median duration of a step, NaN where there was none.
     problems : tuple of str
-        What could not be used or judged, in sentences.
+        Sentences about what could not be used or judged.
     hidden : tuple of Culprit
         What is slow and costs nothing, since nobody waits for it.
     """
@@ -129,7 +132,6 @@ class Verdict:
         return not self.culprits and self.last > 0
 
     def __str__(self) -> str:
-        """Return it as sentences, a line each."""
         if not self.last:
             return "\n".join(("There is nothing to judge.", *self.problems))
         judged = f"Steps {self.first} to {self.last}, {self.step_ns / 1e6:.4g} ms each"
@@ -138,7 +140,6 @@ class Verdict:
         return "\n".join((f"{judged}.", *found, *hidden, *self.problems))
 
     def to_message(self) -> dict[str, Any]:
-        """Return it as plain JSON."""
         return {
             "healthy": self.healthy,
             "culprits": [each.to_message() for each in self.culprits],
@@ -153,18 +154,7 @@ class Verdict:
 def judge(
     spans: Spans, done: Work, found: Dependencies | None = None, clocks: Clocks | None = None
 ) -> Verdict:
-    """Find what is slow, without prices.
-
-    Parameters
-    ----------
-    spans : Spans
-        The steps to judge.
-    done : Work
-        The same, split.
-    found : Dependencies, optional
-        With ``clocks`` links are judged too.
-    clocks : Clocks, optional
-    """
+    """Find what is slow, without prices; ``found`` with ``clocks`` has links judged too."""
     problems = list(spans.problems)
     if not done.ready:
         return Verdict((), 0, 0, float("nan"), (*problems, "There is no whole step."))
@@ -185,7 +175,7 @@ def judge(
 
 
 def _bad_steps(done: Work) -> tuple[list[Culprit], Bools]:
-    """Return single steps that are far longer than those around them, and which steps are left."""
+    """Return single steps far longer than their neighbours, and which steps are left."""
     longest = np.nanmax(done.step, axis=0)
     around = _running_median(longest[None, :], 9)[0]
     usual = _MAD * float(np.nanmedian(np.abs(longest - around)))
@@ -226,7 +216,7 @@ def _devices(done: Work, kept: Bools, problems: list[str]) -> list[Culprit]:
 
 
 def _others(values: Floats, role: Integers, past: float = 0.2) -> Floats:
-    """Return for each rank and step what ranks of the same role have: their median, of two the other, of one its own past, by this quantile."""
+    """Return each rank's and step's reference: the median of its role, of two the other, of one its own past."""
     base = np.empty_like(values)
     for each in np.unique(role):
         mine = np.flatnonzero(role == each)
@@ -242,7 +232,7 @@ def _others(values: Floats, role: Integers, past: float = 0.2) -> Floats:
 def _found(
     kind: str, done: Work, against: Floats, kept: Bools, logarithmic: bool = False, least: float = _LEAST
 ) -> list[Culprit]:
-    """Return the ranks that are above the others in a stretch of steps."""
+    """Return the ranks that are above the others in a run of steps."""
     steps = done.steps[kept]
     culprits = []
     found = _stretches(against[:, kept], least)
@@ -278,7 +268,10 @@ def _culprit(
 
 
 def _stretches(values: Floats, least: float, sure: float = _SURE) -> dict[int, tuple[int, int, float, float]]:
-    """Return by row the stretch in which it is above half of ``least`` most, where its mean is at least that: beginning, end, mean and standard error."""
+    """Return by row the interval that is most above ``least`` / 2, if its mean is at least that.
+
+    Columns are beginning, end, mean and standard error.
+    """
     result: dict[int, tuple[int, int, float, float]] = {}
     if values.shape[1] < _SHORTEST:
         return result
@@ -304,7 +297,10 @@ def _stretches(values: Floats, least: float, sure: float = _SURE) -> dict[int, t
 
 
 def _lasting(values: Floats, begin: int, end: int) -> float:
-    """Return the noise of single values as means over blocks of steps show it: more than their differences do where a disturbance lasts. What was found is no noise."""
+    """Return the noise of single values from means over blocks of steps, without what was found.
+
+    Where a disturbance lasts, that is more than differences of neighbours show.
+    """
     rest = values.copy()
     inside = np.zeros(len(values), bool)
     inside[begin:end] = True
@@ -320,7 +316,7 @@ def _lasting(values: Floats, begin: int, end: int) -> float:
 
 
 def _highest(values: Floats, above: float) -> tuple[int, int]:
-    """Return the stretch with the largest sum of what is above a value (Kadane); steps that are not there count for nothing."""
+    """Return the interval with the largest sum above a value (Kadane); missing steps count as nothing."""
     sums = np.concatenate([[0.0], np.cumsum(np.where(np.isfinite(values), values - above, 0.0))])
     lowest = np.minimum.accumulate(sums)
     end = int((sums - lowest).argmax())
@@ -328,7 +324,7 @@ def _highest(values: Floats, above: float) -> tuple[int, int]:
 
 
 def _median(values: Floats, axis: int) -> Floats:
-    """Return medians without NaN; NaN where there is nothing else."""
+    """Return medians without NaN, or NaN if there is nothing else."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         median: Floats = np.nanmedian(values, axis=axis)
@@ -336,7 +332,7 @@ def _median(values: Floats, axis: int) -> Floats:
 
 
 def _stages(done: Work, culprits: Iterable[Culprit], kept: Bools) -> list[Culprit]:
-    """Return the stages that compute more than the others, apart from what their slow devices take."""
+    """Return the stages that compute more than the others, apart from the time of their slow devices."""
     stages = np.unique(done.stage)
     if len(stages) < 2:
         return []
@@ -380,7 +376,8 @@ class _Transfers:
 def _links(found: Dependencies, clocks: Clocks, steps: Integers, kept: Bools) -> list[Culprit]:
     """Return the pairs and groups of ranks whose transfers take longer than those of their like.
 
-    Of messages there and back together clocks do not matter: what one direction gains by an offset the other loses. Otherwise nothing is said that is smaller than the uncertainty of the clocks.
+    Of messages in both directions clocks cancel: one direction gains by an offset what the other loses.
+    Otherwise nothing smaller than the uncertainty of the clocks is reported.
     """
     culprits: list[Culprit] = []
     messages, collectives = _messages(found, clocks), _collectives(found, clocks)
@@ -449,7 +446,7 @@ def _collectives(found: Dependencies, clocks: Clocks) -> _Transfers:
 
 
 def _same_numbers(*columns: Integers) -> Integers:
-    """Return a number for each row, the same for rows of the same numbers."""
+    """Return a number for each row, equal for equal rows."""
     if not len(columns[0]):
         return np.arange(0)
     _, numbers = np.unique(np.stack(columns), axis=1, return_inverse=True)
@@ -457,7 +454,7 @@ def _same_numbers(*columns: Integers) -> Integers:
 
 
 def _levels(link: Integers, at: Integers, took: Floats, links: int, steps: int) -> Floats:
-    """Return the median transfer of each link in each step, NaN where there was none ``[links, steps]``."""
+    """Return each link's median transfer in each step, ``[links, steps]``, or NaN."""
     level = np.full(links * steps, np.nan)
     cell = link * steps + at
     order = np.lexsort((took, cell))
@@ -491,7 +488,7 @@ def _one(a: Culprit, b: Culprit) -> bool:
 
 
 def _running_median(values: Floats, width: int) -> Floats:
-    """Return the median of each value and those around it along the last axis; at the ends of fewer."""
+    """Return running medians along the last axis, over fewer values at the ends."""
     half = width // 2
     padded = np.pad(values, ((0, 0), (half, half)), constant_values=np.nan)
     windows = np.lib.stride_tricks.sliding_window_view(padded, width, axis=1)

@@ -1,4 +1,4 @@
-"""Attention as ``Peaks`` would have kept it with fewer cells: of a long text with many heads that is enough for a first picture."""
+"""Attention as ``Peaks`` would have stored it with fewer cells: enough for a first picture of a long text."""
 
 from __future__ import annotations
 
@@ -27,21 +27,10 @@ _KEPT = re.compile(r"Peaks\(cells=([1-9][0-9]{0,4})\)")
 def coarser_shape(
     compressor: str, source: Sequence[int], shape: Sequence[int], cells: int
 ) -> list[int] | None:
-    """Return the shape that a row has with at most ``cells`` blocks along queries and keys.
+    """Return the shape of a row with at most ``cells`` blocks along queries and keys.
 
-    Parameters
-    ----------
-    compressor : str
-        The row's, as its column has it.
-    source, shape : sequence of int
-        Of the whole tensor and of what was kept, both ending with queries and keys.
-    cells : int
-        From 1.
-
-    Returns
-    -------
-    list of int or None
-        ``None`` where the row stays as it is: it is of another compressor, or as coarse already.
+    ``source`` is the shape of the whole tensor, ``shape`` that of the stored one; both end with queries and
+    keys. None where the row stays as it is: it is of another compressor, or as coarse already.
     """
     kept = _KEPT.fullmatch(compressor)
     if kept is None or len(source) != 4 or len(shape) != 4 or min(source) < 1:
@@ -58,7 +47,6 @@ def coarser_shape(
 
 
 def coarser_shapes(batch: pa.RecordBatch, cells: int) -> list[list[int] | None]:
-    """Return the shape of each row, of ``SHAPE_COLUMNS``, as :func:`coarser_shape` does of one."""
     compressors, sources, shapes = (batch.column(name).to_pylist() for name in SHAPE_COLUMNS)
     return [
         coarser_shape(compressor, source, shape, cells)
@@ -67,7 +55,7 @@ def coarser_shapes(batch: pa.RecordBatch, cells: int) -> list[list[int] | None]:
 
 
 def coarser_rows(batch: pa.RecordBatch, cells: int) -> pa.RecordBatch:
-    """Return the rows of ``tensors`` with at most ``cells`` blocks an axis where ``Peaks`` kept more; those keep the largest value of each."""
+    """Return rows of ``tensors`` with at most ``cells`` blocks an axis; merged ones keep their largest value."""
     shapes = coarser_shapes(batch, cells)
     if not any(shapes):
         return batch

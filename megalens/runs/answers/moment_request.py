@@ -1,4 +1,4 @@
-"""What the stream ``moments`` is asked, from the JSON of a request, and its answers as they travel."""
+"""Requests for the stream ``moments`` as JSON, and its answers as they are sent."""
 
 from __future__ import annotations
 
@@ -23,26 +23,14 @@ _MOST_STATS = 6
 
 
 def only_members(body: Mapping[str, Any], known: tuple[str, ...]) -> None:
-    """Refuse what a request has and should not.
-
-    Raises
-    ------
-    ClientError
-        Naming it.
-    """
+    """Raise ``ClientError`` naming a member that a request should not have."""
     unknown = [name for name in body if name not in known]
     if unknown:
         raise _bad(unknown[0][:60], f"The body may hold {', '.join(known)}, got {unknown[0]!r:.60}.")
 
 
 def moment_rows(body: Mapping[str, Any], most_rows: int) -> Callable[[MomentSource], pa.Table]:
-    """Return what reads the rows that a request names.
-
-    Raises
-    ------
-    ClientError
-        Naming what is wrong with the request.
-    """
+    """Return the function that reads a request's rows; raises ``ClientError`` naming what is wrong with it."""
     only_members(body, ("stats", "where", "first", "last", "limit_rows"))
     stats = body.get("stats")
     if (
@@ -63,12 +51,8 @@ def moment_rows(body: Mapping[str, Any], most_rows: int) -> Callable[[MomentSour
 
 
 def moment_groups(body: Mapping[str, Any]) -> Callable[[MomentSource], Groups]:
-    """Return what merges the groups that a request names.
-
-    Raises
-    ------
-    ClientError
-        Naming what is wrong with the request.
+    """Return the function that merges a request's groups; raises ``ClientError`` naming what is wrong with
+    it.
     """
     from ..moments import MomentQuery
 
@@ -110,7 +94,7 @@ def _bad(field: str, message: str) -> ClientError:
 
 
 def _narrow(table: pa.Table, source: MomentSource) -> pa.Table:
-    """Return rows as they travel: whole numbers of 64 bits as float64, what repeats as dictionaries."""
+    """Return rows as they are sent: 64-bit integers as float64, repeated texts as dictionaries."""
     names = pa.array(source.index()["names"], pa.utf8())
     columns: dict[str, Any] = {}
     for field in table.schema:
@@ -140,7 +124,7 @@ def _doubts(table: pa.Table) -> pa.Array:
 
 
 def _group_columns(table: pa.Table, by: list[str]) -> pa.Table:
-    """Return groups as they travel: keys with text as dictionaries, the number of each row's group, what a picture needs of it."""
+    """Return groups as they are sent: text keys as dictionaries, the group of each row, what a picture needs."""
     keys: dict[str, pa.Array] = {}
     changed = np.zeros(max(0, table.num_rows - 1), bool)
     for label in by:

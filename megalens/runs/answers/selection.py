@@ -36,23 +36,17 @@ _HELD_BYTES = 64 * 1024 * 1024
 
 
 class StreamRows(Protocol):
-    """Where the rows of a run lie: a :class:`RunFolder`, the memory of a live run, or nowhere."""
+    """A source of a run's rows: a :class:`RunFolder`, the memory of a live run, or none."""
 
     @property
-    def streams(self) -> Streams:
-        """The streams that the run may have."""
-        ...
+    def streams(self) -> Streams: ...
 
     @property
-    def missing_steps(self) -> list[list[int]]:
-        """Ranges of steps that it lacks."""
-        ...
+    def missing_steps(self) -> list[list[int]]: ...
 
     def batches(
         self, stream: str, query: Query | None = None, columns: list[str] | None = None
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that match, a piece at a time."""
-        ...
+    ) -> Iterator[pa.RecordBatch]: ...
 
 
 class NoRows:
@@ -64,36 +58,24 @@ class NoRows:
     def batches(
         self, stream: str, query: Query | None = None, columns: list[str] | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Yield nothing."""
         return iter(())
 
 
 @dataclass(frozen=True)
 class SelectedRows:
-    """Rows as an Arrow IPC stream.
-
-    Attributes
-    ----------
-    body : pyarrow.Buffer
-        The stream, with exactly the stream's schema, or the columns of it that were asked for.
-    every : int
-        1, or n when only every n-th step fitted.
-    """
+    """Rows as an Arrow IPC stream, of every n-th step only where ``every`` is n: more did not fit."""
 
     body: pa.Buffer
     every: int
 
 
 def read_selection(rows: StreamRows, asked: StreamQuery, cancelled: threading.Event) -> SelectedRows:
-    """Read the rows that match, thinned to every n-th step where they exceed the limit. The newest step is always kept.
+    """Read the rows that match, thinned to every n-th step where they exceed the limit. The newest step
+    always stays.
 
-    Where the lowest rank is asked for, each layer's rows are those of the lowest rank that has it at all; of a query for ``measured`` rows only the
-    newest of each layer are read.
-
-    Raises
-    ------
-    ClientError
-        ``too-large`` when one step alone is larger, ``cancelled`` when that was set meanwhile.
+    Where the lowest rank is asked for, each layer's rows are those of the lowest rank that has it at all; of
+    ``measured`` rows only the newest of each layer are read. Raises ``ClientError``: ``too-large`` when one
+    step alone exceeds the limit, or ``cancelled``.
     """
     query = on_lowest_rank(rows, asked, cancelled)
     if query.measured:
@@ -112,7 +94,7 @@ def read_selection(rows: StreamRows, asked: StreamQuery, cancelled: threading.Ev
 
 
 def on_lowest_rank(rows: StreamRows, asked: StreamQuery, cancelled: threading.Event) -> Query:
-    """Return which rows are asked for; where the lowest rank is, of each layer those of the lowest rank that has it at any step."""
+    """Return the query, where the lowest rank is asked for limited to the lowest that has each layer."""
     return _places(rows, cancelled).on_lowest(asked.query) if asked.lowest else asked.query
 
 
@@ -134,7 +116,7 @@ def _places(rows: StreamRows, cancelled: threading.Event) -> TensorPlaces:
 def _written(
     rows: StreamRows, asked: StreamQuery, query: Query, kept: Any, cancelled: threading.Event
 ) -> tuple[pa.Buffer | None, int]:
-    """Return the rows of the steps that are kept, of all where that is None; where they exceed the limit, of how many steps they were until then."""
+    """Return the rows of the retained steps (None: all), or how many steps were read at the size limit."""
     if kept is not None:
         query = replace(query, first=int(kept[0]), last=int(kept[-1]))
         wanted = pa.array(kept, pa.int64())
@@ -155,7 +137,6 @@ def _written(
 
 
 def _batches(rows: StreamRows, asked: StreamQuery, query: Query) -> Iterator[pa.RecordBatch]:
-    """Yield rows as they are sent."""
     if asked.peaks is None:
         yield from rows.batches(asked.stream.name, query, asked.columns)
         return
@@ -169,7 +150,6 @@ def tensor_index(rows: StreamRows, cancelled: threading.Event) -> list[dict[str,
 
 
 def _distinct_of(rows: StreamRows, query: Query, columns: list[str], cancelled: threading.Event) -> pa.Table:
-    """Return the distinct values of some columns in the rows that match."""
     pieces: list[pa.Table] = []
     held = 0
     for batch in rows.batches("tensors", query, columns):
@@ -259,6 +239,5 @@ def _too_large(limit_bytes: int) -> ClientError:
 
 
 def check_cancelled(cancelled: threading.Event) -> None:
-    """Raise ClientError ``cancelled`` where somebody cancelled."""
     if cancelled.is_set():
         raise ClientError("The request was cancelled.", code="cancelled")

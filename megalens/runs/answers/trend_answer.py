@@ -1,4 +1,4 @@
-"""A statistic of traced tensors over steps, as lines: merged exactly over micro-batches and ranks, thinned out so that no extreme is lost."""
+"""A statistic of traced tensors over steps, as lines: merged over micro-batches and ranks, then thinned."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _CHUNK_VALUES = 1 << 20
 # What rows of the stream ``tensors`` add to a trend: moments of each whole tensor, or of what is selected of
 # its kept values.
 def whole_moments(batch: pa.RecordBatch, names: Sequence[str]) -> Columns | None:
-    """Return moments of the whole tensors by name, the count among them, one entry a row; None where some row does not know its own."""
+    """Return moments of whole tensors by name, ``count`` too, one entry a row; None where a row lacks them."""
     if any(name not in batch.schema.names for name in names):
         return None
     columns: Columns = {name: batch.column(name).to_numpy(zero_copy_only=False) for name in names}
@@ -49,10 +49,10 @@ def whole_moments(batch: pa.RecordBatch, names: Sequence[str]) -> Columns | None
 
 
 def kept_moments(batch: pa.RecordBatch, selection: Selection) -> Columns:
-    """Return the moments of the kept values that are selected, one entry a row.
+    """Return the moments of the selected stored values, one entry a row.
 
-    ``absolute`` is the sum of the magnitudes; ``unit_count``, ``unit_mean`` and ``unit_m2`` are the moments of the means of the units: single positions of
-    single samples, or samples of a tensor without positions.
+    ``absolute`` is the sum of the magnitudes; ``unit_count``, ``unit_mean`` and ``unit_m2`` are the moments
+    of the means of the units: single positions of single samples, or samples of a tensor without positions.
     """
     lists = batch.column("values")
     flat = lists.flatten().to_numpy(zero_copy_only=False)
@@ -93,7 +93,6 @@ def _merge_rows(columns: Columns, group: NDArray[np.int64], groups: int) -> Colu
 
 
 def joined_pieces(pieces: Sequence[Mapping[str, Column]]) -> dict[str, Any]:
-    """Put columns of rows one after the other."""
     return {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
 
 
@@ -130,7 +129,6 @@ def distinct_columns(pairs: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArr
 
 
 def _kinds(batch: pa.RecordBatch) -> NDArray[np.int64]:
-    """Return a number for each row: the same for rows of one shape and compressor."""
     texts = [
         f"{shape}{compressor}"
         for shape, compressor in zip(
@@ -181,19 +179,7 @@ def _moments(cut: NDArray[np.float64]) -> Columns:
 
 @dataclass(frozen=True)
 class TrendQuery:
-    """What of a trend is asked.
-
-    Attributes
-    ----------
-    rows : StreamQuery
-        Which rows.
-    statistic : str
-        One of :data:`megalens.runs.aggregate.STATISTICS`.
-    selection : Selection
-        Which of the kept values; what is selective turns a statistic of the whole tensor into that of kept values.
-    points : int or None
-        About how many points of a line are wanted; every one where there is none.
-    """
+    """A request for a trend. A selection that takes less turns a whole tensor's statistic into a kept one."""
 
     rows: StreamQuery
     statistic: str
@@ -204,22 +190,7 @@ class TrendQuery:
     def of_texts(
         cls, streams: Streams, texts: Mapping[str, str], axes: Mapping[str, Sequence[str]]
     ) -> TrendQuery:
-        """Check a request: the texts of :meth:`StreamQuery.of_texts`, and ``statistic``, ``positions``, ``vector``, ``interval`` and ``points``.
-
-        Parameters
-        ----------
-        streams : Streams
-            The streams that the run may have.
-        texts : mapping
-            The request.
-        axes : mapping
-            Names of the axes of one sample, by flag.
-
-        Raises
-        ------
-        ClientError
-            ``bad-parameter``, naming what is at fault.
-        """
+        """Check the texts of :meth:`StreamQuery.of_texts` and those of ``_OWN``; ``axes`` by flag."""
         own = {name: texts[name] for name in _OWN if name in texts}
         rest = {name: text for name, text in texts.items() if name not in _OWN}
         rows = StreamQuery.of_texts(streams, "tensors", rest, 1)
@@ -248,8 +219,8 @@ class TrendAnswer:
     Attributes
     ----------
     table : pyarrow.Table
-        ``layer``, ``step``, ``value``, ``nonfinite``, ``start`` (1 where the line begins anew) and, where a band was asked for, ``half``, all float64; ordered by
-        layer, then step.
+        ``layer``, ``step``, ``value``, ``nonfinite``, ``start`` (1 at the begin of a stretch) and, where a
+        band was asked for, ``half``, all float64; ordered by layer, then step.
     about : dict
         As protocol/README.md says.
     """
@@ -259,19 +230,15 @@ class TrendAnswer:
 
 
 def axes_of(hello: Mapping[str, Any]) -> dict[str, Sequence[str]]:
-    """Return the names of the axes of one sample, by flag, as a ``hello`` or the head of a recording says them."""
+    """Return the names of the axes of one sample, by flag."""
     return {flag["name"]: flag.get("axes", ()) for flag in hello.get("flags", ())}
 
 
 def read_trend(rows: StreamRows, asked: TrendQuery, cancelled: threading.Event) -> TrendAnswer:
-    """Read the lines that a question asks for.
+    """Read the lines of a request: only the columns that the statistic needs, at most one row a step and
+    layer in memory.
 
-    Only the columns that the statistic needs are read, and of them no more rows are held than one for each step and layer.
-
-    Raises
-    ------
-    ClientError
-        ``cancelled`` when that was set meanwhile; ``bad-parameter`` for positions that are no ranges.
+    Raises ``ClientError``: ``cancelled``, or ``bad-parameter`` for positions that are no ranges.
     """
     query = on_lowest_rank(rows, asked.rows, cancelled)
     selection = asked.selection
@@ -293,7 +260,7 @@ def read_trend(rows: StreamRows, asked: TrendQuery, cancelled: threading.Event) 
 
 
 def _begins_selective(rows: StreamRows, query: Query, selection: Selection) -> bool:
-    """Whether a selection takes less than the whole of the tensors that come first, or asks for their spread."""
+    """Whether a selection takes less than the first tensors have, or asks for their spread."""
     found = rows.batches("tensors", query, list(_KIND))
     first = next((batch for batch in found if batch.num_rows), None)
     return first is not None and selection.takes_less(first.select(_KIND).slice(0, 1).to_pylist()[0])
@@ -322,7 +289,9 @@ class _LayerRows:
         selection: Selection | None,
         cancelled: threading.Event,
     ) -> _LayerRows | None:
-        """Read all rows: of kept values with a selection, else some moments of whole tensors. None where some row knows no moments of its whole tensor."""
+        """Read all rows: stored values with a selection, else whole tensors' moments; None where a row lacks
+        any.
+        """
         groups = cls(selection is not None)
         schema = rows.streams["tensors"].schema
         columns = [
@@ -339,11 +308,10 @@ class _LayerRows:
         return groups
 
     def is_selective(self, selection: Selection) -> bool:
-        """Whether a selection takes less than the whole of the newest tensor, or asks for its spread."""
         return self._newest is not None and selection.takes_less(self._newest[1])
 
     def answer(self, asked: TrendQuery) -> TrendAnswer:
-        """Return the lines. Nothing is left of the rows."""
+        """Return the lines, and release the rows."""
         of_band = asked.selection.interval != "none" and self._statistic(asked) == "mean" and self.has_values
         names = ["layer", "step", "value", "nonfinite", "start", *(["half"] if of_band else [])]
         pieces: list[list[Column]] = [[] for _ in names]
@@ -394,7 +362,6 @@ class _LayerRows:
         return asked.statistic.removeprefix("kept_")
 
     def _drawn(self, rows: Mapping[str, Any], asked: TrendQuery, of_band: bool) -> dict[str, Any]:
-        """Return what lines are made of."""
         statistic = self._statistic(asked)
         none = self.has_values and statistic in OF_WHOLE_ONLY
         drawn = {name: rows[name] for name in ("step", "layer", "kind")}
@@ -440,7 +407,7 @@ class _LayerRows:
             self._merge()
 
     def _merge(self) -> None:
-        """Merge what waits, and with it what it may belong to: most rows come in the order of their steps."""
+        """Merge pending rows, and with them merged ones of the same steps: most come in order."""
         pieces, self._pending, self._waiting = self._pending, [], 0
         if not pieces:
             return

@@ -26,17 +26,9 @@ _STATISTICS = ("mean", "std", "rms", "min", "max", "skewness", "kurtosis", "nan_
 
 
 class EventFile:
-    """One file of events, made when the first is written.
+    """One TensorBoard event file, created with its folder at the first write.
 
-    Parameters
-    ----------
-    folder : Path
-        Where; made with it.
-
-    Raises
-    ------
-    ClientError
-        Where the packages are not installed, with what installs them.
+    Raises ``ClientError`` where the packages are not installed, with what installs them.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -49,12 +41,11 @@ class EventFile:
         self._flushed = time.monotonic()
 
     def scalars(self, step: int, values: Mapping[str, float], wall_time: float | None = None) -> None:
-        """Write the numbers of a step, by tag; an OSError is the caller's. They are of now when no time is given."""
+        """Write the numbers of a step, by tag, at ``wall_time`` or now; an OSError is the caller's."""
         value = self._summaries.summary_pb2.Summary.Value
         self._write(step, [value(tag=tag, simple_value=number) for tag, number in values.items()], wall_time)
 
     def picture(self, step: int, tag: str, png: bytes, width: int, height: int) -> None:
-        """Write a PNG picture."""
         summary = self._summaries.summary_pb2.Summary
         image = summary.Image(width=width, height=height, colorspace=3, encoded_image_string=png)
         self._write(step, [summary.Value(tag=tag, image=image)])
@@ -88,7 +79,7 @@ class EventFile:
 
 
 def needed_module(name: str) -> Any:
-    """Return a module that writes numbers or draws pictures of TensorBoard; raise a ClientError with what installs it where it is missing."""
+    """Return a module that TensorBoard output needs; raises ``ClientError`` with what installs it."""
     try:
         if name == "tensorboardX.proto":
             importlib.import_module("tensorboardX.proto.event_pb2")

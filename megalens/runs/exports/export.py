@@ -1,4 +1,4 @@
-"""Writing a run as files that other tools read: formats by name, whole folders or none."""
+"""Writing a run as files that other tools read: formats by name, complete folders or none."""
 
 from __future__ import annotations
 
@@ -39,14 +39,9 @@ _PIECE_ROWS = 20_000
 
 
 class Format(NamedTuple):
-    """How files of one kind are written.
+    """How files of one kind are written: ``write`` puts files, no folders, into an :class:`Export`'s folder.
 
-    Attributes
-    ----------
-    write : callable
-        Called with an :class:`Export`; writes files, and no folders, into its folder.
-    streams : sequence of str
-        The streams that these files can have; any when empty.
+    ``streams`` are those that the files can have; any when empty.
     """
 
     write: Callable[[Export], None]
@@ -63,7 +58,7 @@ class Export:
     started : float
         When it began, seconds since the epoch.
     folder : Path
-        Where files go. It is put in its place when all are written.
+        Where files go; it is moved to its target when all are written.
     streams : mapping
         Rows by stream, of those that were chosen and have any.
     read : Counter
@@ -79,11 +74,10 @@ class Export:
         self._total = sum(each.count for each in streams.values())
 
     def schema(self, stream: str) -> pa.Schema:
-        """Return the columns of a stream."""
         return self.streams[stream].schema
 
     def batches(self, stream: str) -> Iterator[pa.RecordBatch]:
-        """Give the rows of a stream by step, a piece at a time; none of one that was not chosen."""
+        """Yield the rows of a stream by step, a piece at a time; none of one that was not chosen."""
         for batch in self.streams[stream].batches() if stream in self.streams else ():
             for at in range(0, batch.num_rows, _PIECE_ROWS):
                 piece = batch.slice(at, _PIECE_ROWS)
@@ -104,10 +98,8 @@ def export_run(
 ) -> dict[str, int]:
     """Write a run as files of other tools; see :meth:`megalens.runs.run.Run.export`.
 
-    Parameters
-    ----------
-    progress : callable, optional
-        Called with (rows done, rows in all, the stream); raise from it to cancel. A line of text when absent.
+    ``progress`` is called with (rows done, rows in all, the stream) and may raise to cancel; a line of text
+    when absent.
     """
     formats = {**_FORMATS, **named("exports")}
     if to not in formats:
@@ -137,7 +129,6 @@ def export_run(
 def _found(
     rows: StreamRows, to: str, form: Format, streams: str | Iterable[str] | None
 ) -> dict[str, OrderedRows]:
-    """Return the rows of the streams that are chosen and have any."""
     able = [name for name in rows.streams if not form.streams or name in form.streams]
     chosen = able if streams is None else [streams] if isinstance(streams, str) else [*streams]
     for name in chosen:
@@ -154,7 +145,7 @@ def _found(
 
 
 def _check_free(target: Path, force: bool) -> None:
-    """Raise where something is in the way: anything, or with ``force`` anything but what an export wrote."""
+    """Raise where the target exists, or with ``force`` where it is anything but an earlier export."""
     if not target.exists() or (target.is_dir() and not os.listdir(target)):
         return
     if not force:
@@ -173,7 +164,7 @@ def _written(folder: Path) -> list[str]:
 
 
 def _put(partial: Path, target: Path, run: str, to: str, rows: Mapping[str, int]) -> None:
-    """Say what was written, and put it in the place of what was there."""
+    """Write what was exported into the folder, and replace the target with it."""
     said = {"run": run, "to": to, "rows": dict(rows), "files": sorted(os.listdir(partial))}
     (partial / _SAYS).write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
     old = partial.with_name(f"{partial.name}.old")

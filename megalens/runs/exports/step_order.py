@@ -1,4 +1,4 @@
-"""The rows of a stream by step, with no more of them in memory than a piece."""
+"""The rows of a stream by step, with at most one piece of them in memory."""
 
 from __future__ import annotations
 
@@ -19,19 +19,7 @@ _PIECE_BYTES = 16 * 2**20
 
 @dataclass(frozen=True)
 class OrderedRows:
-    """The rows of one stream.
-
-    Attributes
-    ----------
-    rows : StreamRows
-        Where they lie.
-    stream : str
-        Its name.
-    count : int
-        How many there are.
-    ordered : bool
-        Whether they lie by step already. Those of ranks that report late do not.
-    """
+    """The rows of one stream; ``ordered`` where stored by step, which late ranks prevent."""
 
     rows: StreamRows
     stream: str
@@ -40,11 +28,10 @@ class OrderedRows:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns."""
         return self.rows.streams.named(self.stream).schema
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Give them by step, those of one step in the order in which they came."""
+        """Yield them by step, those of one step in the order in which they came."""
         if self.ordered:
             yield from self.rows.batches(self.stream)
             return
@@ -54,7 +41,6 @@ class OrderedRows:
             yield from table.take(np.argsort(table["step"].to_numpy(), kind="stable")).to_batches()
 
     def several(self, column: str) -> bool:
-        """Whether a column has more than one value."""
         found: set[object] = set()
         for batch in self.rows.batches(self.stream, None, [column]):
             found.update(batch[column].unique().to_pylist())
@@ -63,7 +49,7 @@ class OrderedRows:
         return False
 
     def _pieces(self) -> Iterator[tuple[int, int]]:
-        """Give ranges of steps whose rows fit into a piece, as far as whole steps do."""
+        """Yield ranges of steps whose rows fit into a piece, as far as complete steps do."""
         sizes: Counter[int] = Counter()
         for batch in self.rows.batches(self.stream):
             steps, counts = np.unique(batch["step"].to_numpy(), return_counts=True)
@@ -82,7 +68,7 @@ class OrderedRows:
 
 
 def look_over(rows: StreamRows, stream: str) -> OrderedRows:
-    """Count the rows of a stream, and see whether they lie by step."""
+    """Count the rows of a stream, and find whether they are stored by step."""
     count, newest, ordered = 0, -1, True
     for batch in rows.batches(stream, None, ["step"]):
         steps = batch["step"].to_numpy()

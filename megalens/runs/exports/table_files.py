@@ -34,7 +34,7 @@ def _write_parquet(export: Export) -> None:
 
 
 def _groups(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
-    """Give rows in groups that are worth one of Parquet: those of a tail come a step at a time."""
+    """Yield rows in groups worth a Parquet row group: those of a tail come a step at a time."""
     kept: list[pa.RecordBatch] = []
     size = rows = 0
     for batch in batches:
@@ -61,7 +61,6 @@ def _flat_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _json(lists: pa.ListArray) -> pa.Array:
-    """Return each list as JSON."""
     if not pa.types.is_primitive(lists.type.value_type):
         return pa.array([json.dumps(each) for each in lists.to_pylist()], pa.large_utf8())
     texts = lists.flatten().cast(pa.large_utf8())

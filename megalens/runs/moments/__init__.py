@@ -1,4 +1,4 @@
-"""Moments of tensors as they were recorded: found, cached, filtered, grouped and merged where they lie. No pandas on the way, apart from the frame at the end."""
+"""Recorded moments of tensors: found, cached, filtered, grouped and merged where they are stored."""
 
 from .frame import moment_frame
 from .grouping.answer import MomentGroups

@@ -17,12 +17,9 @@ _WIDTH = 24
 
 
 class ProgressBar:
-    """A line on stderr that is drawn over again; work of less than a moment draws none. Interrupt the cell or the program to cancel.
+    """A line on stderr that is redrawn; work of less than a moment draws none. Interrupt the cell to cancel.
 
-    Parameters
-    ----------
-    unit : str
-        What is counted: ``MB``, of which it is told bytes, or ``rows``.
+    ``unit`` is ``MB``, of which it is given bytes, or ``rows``.
     """
 
     def __init__(self, unit: str = "MB") -> None:
@@ -31,7 +28,6 @@ class ProgressBar:
         self._shown = False
 
     def __call__(self, done: int, total: int, what: str) -> None:
-        """Draw ``done`` of ``total``."""
         now = time.monotonic()
         last = done >= total
         if (
@@ -50,7 +46,6 @@ class ProgressBar:
         sys.stderr.flush()
 
     def close(self) -> None:
-        """End the line."""
         if self._shown:
             sys.stderr.write("\n")
             sys.stderr.flush()

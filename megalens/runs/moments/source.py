@@ -1,4 +1,4 @@
-"""The stream ``moments`` of one run: an index, rows, and merged groups. The browser's ``IMomentSource``, on the side of the data."""
+"""The moments of one run: an index, rows, and merged groups; the twin of the browser's ``IMomentSource``."""
 
 from __future__ import annotations
 
@@ -34,13 +34,7 @@ _COLUMNS = tuple(name for name in ROWS_SCHEMA.names if name not in ("step", "nam
 
 
 class MomentSource:
-    """What can be asked of a run's moments. Any thread may ask; one at a time is answered.
-
-    Parameters
-    ----------
-    rows : MomentRows
-        Where they lie.
-    """
+    """What can be asked of a run's moments. Any thread may ask; one question at a time is answered."""
 
     def __init__(self, rows: MomentRows) -> None:
         self._rows = rows
@@ -51,27 +45,22 @@ class MomentSource:
 
     @property
     def version(self) -> str:
-        """Changes whenever a refresh found more."""
         return self._rows.version
 
     @property
     def warnings(self) -> list[str]:
-        """Sentences about what is superseded, left out or unreadable."""
         return self._rows.warnings
 
     def refresh(self, progress: Progress | None = None) -> bool:
-        """Read what was appended since, and say whether there was any.
+        """Read what was appended since, and return whether there was any.
 
-        Parameters
-        ----------
-        progress : callable, optional
-            Called with (done, total, what is being done); raise from it to cancel.
+        ``progress`` is called with (done, total, what is being done) and may raise to cancel.
         """
         with self._lock:
             return self._rows.refresh(progress)
 
     def index(self) -> dict[str, Any]:
-        """Return what there is: the answer of the endpoint ``moments``."""
+        """Return the answer of the endpoint ``moments``: what there is."""
         with self._lock:
             stats = self._stats()
             return {
@@ -92,7 +81,7 @@ class MomentSource:
             }
 
     def names(self, stat: str) -> list[str]:
-        """Return the names of the tensors of which there is a stat."""
+        """Return the names of the tensors that have a stat."""
         with self._lock:
             found = self._stats().get(stat)
             return [] if found is None else list(found.names)
@@ -104,12 +93,10 @@ class MomentSource:
         steps: tuple[int | None, int | None] = (None, None),
         limit: int | None = None,
     ) -> pa.Table:
-        """Return rows, ordered by step, in the columns of :data:`ROWS_SCHEMA`; ``name_id`` is a place in the index's ``names``.
+        """Return rows, ordered by step, in the columns of :data:`ROWS_SCHEMA`; ``name_id`` is an index into
+        ``names``.
 
-        Raises
-        ------
-        ClientError
-            ``too-large`` where more than ``limit`` rows match, saying how many.
+        Raises ``ClientError`` (``too-large``) where more than ``limit`` rows match, saying how many.
         """
         chosen = [check_stat(stat) for stat in stats]
         found = NameFilter(where)
@@ -134,7 +121,6 @@ class MomentSource:
             return self._table(chunks, names)
 
     def _table(self, chunks: Sequence[Chunk], names: Mapping[str, Sequence[str]]) -> pa.Table:
-        """Return chunks of all columns as rows."""
         ids = np.array([self._names.id(name) for of in names.values() for name in of], np.int32)
         stat = np.repeat(np.arange(len(names), dtype=np.int32), [len(of) for of in names.values()])
         texts = {"stat": list(names), STAGE: list(STAGES)}
@@ -162,22 +148,15 @@ class MomentSource:
         return table
 
     def groups(self, query: MomentQuery) -> MomentGroups:
-        """Return merged groups: see :class:`MomentGroups`.
-
-        Raises
-        ------
-        ClientError
-            ``mixed`` when a group would hold both inputs and outputs of modules.
-        """
+        """Return merged groups; raises ``mixed`` when a group would have both inputs and outputs of modules."""
         with self._lock, self._answering():
             return answer_groups(self._rows, self._stats(), query, self._stop)
 
     def interrupt(self) -> None:
-        """End the question that is being answered, if there is one: who asked is told ``cancelled``. Does not wait."""
+        """End the question that is being answered, if any: it raises ``cancelled``. Does not wait."""
         self._stop.set()
 
     def close(self) -> None:
-        """Let go of everything. Safe twice."""
         with self._lock:
             self._closed = True
             self._rows.close()

@@ -29,20 +29,13 @@ Whole = NDArray[np.int64]
 
 
 def pick(cells: Grouped, shown: Column, query: MomentQuery) -> Whole:
-    """Return which cells stay, ordered by group and step.
+    """Return which cells stay, ordered by group and step; ``shown`` is the value of each cell, by which steps
+    are chosen.
 
-    The groups that stay are those that have values which are not finite or not known, then those of the greatest magnitude. Of each of ``points`` / 4 equal
-    stretches of a group's steps the first, last, least and greatest value stay, and every one that is not finite or not known; a group of at most ``points`` steps
-    stays as it is.
-
-    Parameters
-    ----------
-    cells : Grouped
-        Groups are chosen by their values.
-    shown : ndarray
-        The value of each cell as it is shown, by which steps are chosen.
-    query : MomentQuery
-        Of which ``series`` and ``points`` say how many groups and about how many steps may stay.
+    The groups that stay are those with values that are not finite or not known, then those of the greatest
+    magnitude. Of each of ``points`` / 4 equal stretches of a group's steps the first, last, least and
+    greatest value stay, and every one that is not finite or not known; a group of at most ``points`` steps
+    stays complete.
     """
     starts = cells.starts
     ends = np.append(starts[1:], len(shown))
@@ -73,8 +66,10 @@ class MomentGroups:
     Attributes
     ----------
     table : pyarrow.Table
-        The columns of the group's key (null where a name does not have it), ``step``, ``samples``, ``value``, the merged moments with their errors, ``error`` (how far the value
-        may be off by the rounding of raw sums, in its own unit) ``scaled`` (whether a loss scale that is not known may be in it) and, of gradients of parameters or unless the question is lean, ``gradient_stage`` (the weakest of its rows). Ordered by group, then step.
+        The columns of the group's key (null where a name does not have it), ``step``, ``samples``, ``value``,
+        the merged moments with their errors, ``error`` (how far rounding of raw sums may shift the value),
+        ``scaled`` (whether an unknown loss scale may be in it) and, of gradients of parameters or unless the
+        question is lean, ``gradient_stage`` (the weakest of its rows). Ordered by group, then step.
     keys : list of tuple
         Keys of the groups that stayed, in order.
     groups_total, steps_total : int
@@ -89,7 +84,7 @@ class MomentGroups:
 
 @dataclass(frozen=True)
 class _Side:
-    """What is grouped: names of one stat, with the key of each; of a ratio there are two."""
+    """Names of one stat, with the key of each; a ratio has two sides."""
 
     stat: str
     names: list[str]
@@ -113,10 +108,8 @@ def answer_groups(
 ) -> MomentGroups:
     """Merge rows as ``query`` asks.
 
-    Raises
-    ------
-    ClientError
-        ``mixed`` when a group would hold both inputs and outputs of modules; ``cancelled`` soon after ``stop`` was set.
+    Raises ``ClientError``: ``mixed`` when a group would have both inputs and outputs of modules;
+    ``cancelled`` soon after ``stop`` was set.
     """
     sides = _sides(stats, query)
     order = sorted({key for side in sides for key in side.keys}, key=key_order)
@@ -125,8 +118,6 @@ def answer_groups(
 
 
 class _Answer:
-    """From rows to the cells that stay."""
-
     def __init__(
         self,
         rows: MomentRows,
@@ -161,7 +152,7 @@ class _Answer:
         self._groups = len(order)
 
     def picked(self) -> tuple[dict[str, NDArray[Any]], tuple[int, int]]:
-        """Return the columns of the cells that stay, ordered by group and step, and how many groups and steps there were."""
+        """Return the columns of the cells that stay, by group and step, and the totals of groups and steps."""
         parts, counts = self._parts()
         kept, shown, totals = self._pick(Grouped.of(parts, counts))
         columns = chosen_columns(parts, kept)
@@ -185,7 +176,7 @@ class _Answer:
     def _pick(
         self, cells: Grouped
     ) -> tuple[NDArray[np.int64], tuple[Column, Column] | None, tuple[int, int]]:
-        """Return the places of what stays; how it is shown and by what its errors are multiplied, where that is not as it is; and how many groups and steps there were."""
+        """Return the indices of what stays, how it is shown and the factor of its errors, and the totals."""
         query = self._query
         # Relative values and trailing means need steps before the first one shown, so they are made before those are cut off.
         if not query.shaped:
@@ -220,7 +211,7 @@ def _sides(stats: Mapping[str, StatIndex], query: MomentQuery) -> list[_Side]:
 
 
 def _side(stats: Mapping[str, StatIndex], query: MomentQuery, stat: str, role: str | None) -> _Side:
-    """Code the names of one side by the columns of the query. ``role``: take names of this role only, and modules' names for theirs."""
+    """Code the names of one side by the query's columns; ``role`` restricts them and names their modules."""
     names = stats[stat].names if stat in stats else []
     if role is not None:
         names = [name for name in names if parse_name(name).role == role]
@@ -261,20 +252,10 @@ def _refuse_mixed(side: _Side) -> None:
 def shape_values(
     starts: NDArray[np.int64], value: Column, show: str, smoothing: int
 ) -> tuple[Column, Column]:
-    """Return the values as they are shown, and by what their errors are multiplied.
+    """Return the values as ``show`` says and the factor of their errors; a first value of 0 gives nothing.
 
-    Over a first value of 0 there is nothing. A trailing mean is over finite values; what is not finite stays as it is.
-
-    Parameters
-    ----------
-    starts : ndarray
-        Where each group begins, from 0.
-    value : ndarray
-        The values of every step, ordered by group, then step.
-    show : str
-        One of :data:`SHOWS`.
-    smoothing : int
-        How many steps a mean is over; 0 and 1 leave the values as they are.
+    ``starts`` are the indices at which groups begin; values are ordered by group, then step. The trailing
+    mean over ``smoothing`` steps (0 and 1: none) is over finite values; what is not finite stays as it is.
     """
     if not len(value):
         return value, value

@@ -39,15 +39,7 @@ _POWERS = {"skewness": 3, "kurtosis": 4, "excess_kurtosis": 4}
 
 
 def dense(values: NDArray[Any], low: int, size: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Return the different values, ascending, and the place of each value among them.
-
-    Parameters
-    ----------
-    values : ndarray
-        Whole numbers.
-    low, size : int
-        All of them are at least ``low`` and less than ``low + size``.
-    """
+    """Return the different values, ascending from ``low``, and the index of each value among them."""
     if size > _SPARSE * len(values) + 1024:
         found, place = np.unique(values, return_inverse=True)
         return found, place
@@ -64,18 +56,19 @@ def dense(values: NDArray[Any], low: int, size: int) -> tuple[NDArray[np.int64],
 
 @dataclass(frozen=True)
 class CellKeys:
-    """What tells the cell of a row.
+    """What identifies the cell of a row.
 
     Attributes
     ----------
     codes : ndarray
-        Code of the group by place of the name, from 0.
+        Code of the group by the name's index.
     pairs : ndarray
-        What a name has in common with its counterpart of a ratio, by place, from 0; empty where nothing is divided.
+        What a name has in common with its counterpart of a ratio, by its index; empty where nothing is
+        divided.
     below : int
-        The first place of the names that are divided by.
+        The first index of the names that are divided by.
     rows : tuple of str
-        Columns of the group's key that rows say: ``rank``, ``stage``.
+        Columns of the group's key that rows have: ``rank``, ``stage``.
     """
 
     codes: Whole
@@ -92,12 +85,12 @@ class Cells:
     ----------
     keys : list of ndarray
         The code of the group, then :attr:`CellKeys.rows`; -1 is not known.
-    step : ndarray
-        Step of each cell.
     sides : list of dict
-        The merged columns, ``samples`` ``scaled`` (whether a loss scale that is not known may be in them) and, where it is wanted, the gradients' stage; of a ratio also those that are divided by.
+        The merged columns, ``samples``, ``scaled`` (whether an unknown loss scale may be in them) and, where
+        it is wanted, the gradients' stage; of a ratio also those that are divided by.
     across : int
-        Where every step has the same groups, how many: the cells are a grid of steps × groups. 0 where that is not so, or not known.
+        The number of groups where every step has the same: the cells are a grid of steps × groups. Otherwise
+        0.
     """
 
     keys: list[Whole]
@@ -107,23 +100,13 @@ class Cells:
 
 
 def wanted_columns(statistic: str | None, stats: Collection[str] = ()) -> tuple[str, ...]:
-    """Return the columns of rows that cells are merged of: those that a statistic needs, of what was measured, or all."""
+    """Return the columns of rows that a statistic of ``stats`` is merged from, or all."""
     more = (STAGE,) if statistic is None or "grad" in stats else ()
     return tuple(dict.fromkeys((*moment_columns(statistic), *_ALWAYS, *more)))
 
 
 def merge_cells(chunks: Iterator[Chunk], keys: CellKeys, columns: Sequence[str]) -> Iterator[Cells]:
-    """Merge the rows of each chunk; no cells come once where there are none at all.
-
-    Parameters
-    ----------
-    chunks : iterator
-        The rows.
-    keys : CellKeys
-        Which cell they are in.
-    columns : sequence of str
-        Columns of the chunks besides place and step.
-    """
+    """Merge the rows of each chunk; yields empty cells once where there are no rows at all."""
     given = 0
     np.empty(_SEEN_NUMBERS)
     for piece in (piece for chunk in chunks for piece in _pieces(chunk)):
@@ -139,7 +122,7 @@ def merge_cells(chunks: Iterator[Chunk], keys: CellKeys, columns: Sequence[str])
 
 
 def _pieces(chunk: Chunk) -> Iterator[Chunk]:
-    """Cut a chunk between steps, where its rows are in their order."""
+    """Cut an ordered chunk between steps."""
     step = chunk["step"]
     if len(step) <= _PIECE_ROWS or (step[1:] < step[:-1]).any():
         yield chunk
@@ -152,7 +135,11 @@ def _pieces(chunk: Chunk) -> Iterator[Chunk]:
 
 
 def _grid(chunk: Chunk, keys: CellKeys) -> Cells | None:
-    """Return the cells of rows of which every step has the same names in the same order, which nearly all have: their numbers are those of the first step again. None of others."""
+    """Return the cells of rows of which every step has the same names in the same order, as nearly all have;
+    else None.
+
+    Their group numbers are then those of the first step, repeated.
+    """
     step, place = chunk["step"], chunk["place"]
     names = int(np.searchsorted(step, step[0], side="right")) if len(step) else 0
     if keys.rows or len(keys.pairs) or names < 1 or len(step) % names:
@@ -173,7 +160,7 @@ def _grid(chunk: Chunk, keys: CellKeys) -> Cells | None:
 
 
 class _Numbered:
-    """The rows of one chunk, of which each knows the number of its cell."""
+    """The rows of one chunk, with the number of each row's cell."""
 
     def __init__(self, chunk: Chunk, keys: CellKeys) -> None:
         place = chunk["place"]
@@ -200,7 +187,6 @@ class _Numbered:
             self._found, self._number = self._common()
 
     def merged(self) -> Cells:
-        """Merge the rows."""
         found, number = self._found, self._number
         columns, below = self._columns, self._below
         keep = number >= 0
@@ -220,7 +206,7 @@ class _Numbered:
         )
 
     def _common(self) -> tuple[Whole, Whole]:
-        """Return the cells that have rows of both sides, and the number of each row's; -1 for the rows of others."""
+        """Return the cells that have rows of both sides, and each row's number among them; -1 for other rows."""
         there = np.zeros((2, len(self._found)), bool)
         there[self._below.astype(int), self._number] = True  # type: ignore[union-attr]
         both = there.all(axis=0)
@@ -256,7 +242,7 @@ def _single(columns: Chunk) -> dict[str, NDArray[Any]]:
 
 
 def _in_both(key: Whole, below: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Say which rows have a counterpart with the same key on the other side."""
+    """Return which rows have a counterpart with the same key on the other side."""
     keep = np.zeros(len(key), bool)
     keep[below] = np.isin(key[below], key[~below])
     keep[~below] = np.isin(key[~below], key[below])
@@ -265,7 +251,7 @@ def _in_both(key: Whole, below: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 # One statistic of merged moments and how far it may be off: the twin of ``src/protocol/moment-statistics.ts``.
 def moment_columns(statistic: str | None) -> tuple[str, ...]:
-    """Return the columns of moments that a statistic and its error are read from; all of them where none is named."""
+    """Return the columns of moments that a statistic and its error need; all where none is named."""
     if statistic is None:
         return MOMENT_COLUMNS
     if statistic == "nonfinite":
@@ -277,7 +263,10 @@ def moment_columns(statistic: str | None) -> tuple[str, ...]:
 
 
 def reading_value(merged: Mapping[str, Column], statistic: str) -> Column:
-    """Return a statistic of each group; NaN where there is none. ``nonfinite`` is always a count, and the share near zero is of all values."""
+    """Return a statistic of each group; NaN where there is none.
+
+    ``nonfinite`` is always a count, and the share near zero is of all values.
+    """
     if statistic == "near_zero_share":
         return near_zero_share(merged)
     if statistic == "nonfinite":
@@ -286,7 +275,7 @@ def reading_value(merged: Mapping[str, Column], statistic: str) -> Column:
 
 
 def reading_error(merged: Mapping[str, Column], statistic: str) -> Column:
-    """Return how far that may be off by the rounding of raw sums, in its own unit: 0 where it is exact, infinite where nothing of it is left."""
+    """Return how far rounding of raw sums may shift a statistic: 0 if exact, infinite if nothing is left."""
     inexact = (merged["m2_error"] > 0) | (merged["m4_error"] > 0)
     if not inexact.any() or statistic in ("min", "max", "near_zero_share", "nonfinite"):
         # Of millions of cells this takes no memory.
@@ -324,7 +313,7 @@ def _error(merged: Mapping[str, Column], statistic: str) -> Column:
 
 
 def _root(squared: Column, off: Column) -> Column:
-    """Of a root: the farther of the two ends of the interval."""
+    """Return the error of a root: the farther of the two ends of the interval."""
     root = np.sqrt(squared)
     farther: Column = np.maximum(root - np.sqrt(np.maximum(0, squared - off)), np.sqrt(squared + off) - root)
     return farther

@@ -1,4 +1,4 @@
-"""One JSONL file, parsed to Parquet as far as it goes: what was appended becomes a further part."""
+"""One JSONL file, parsed to Parquet as far as it goes: what is appended becomes a further part."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _DICTIONARIES = [name for name in CHUNK_COLUMNS.names if name not in ("mean", "m
 
 @dataclass(frozen=True)
 class CachedPart:
-    """A stretch of the file as Parquet. ``crc`` is that of the text, which tells whether the file is still the one that was read."""
+    """A stretch of the file as Parquet. ``crc`` is of the text: it tells whether the file is the same."""
 
     file: str
     begin: int
@@ -51,7 +51,7 @@ class CachedPart:
 
 @dataclass
 class _State:
-    """What the manifest says."""
+    """The content of the manifest."""
 
     offset: int = 0
     lines: int = 0
@@ -66,13 +66,7 @@ class _State:
 
 
 class CachedFile:
-    """What is known of one file. The caller holds the lock of :attr:`folder` while it adds to it.
-
-    Parameters
-    ----------
-    source : StatisticsFile
-        The file.
-    """
+    """What is known of one file. The caller holds the lock of :attr:`folder` while it adds to it."""
 
     def __init__(self, source: StatisticsFile) -> None:
         self.source = source
@@ -94,22 +88,20 @@ class CachedFile:
 
     @property
     def lines(self) -> int:
-        """Ends of lines up to there."""
         return self._state.lines
 
     @property
     def skipping(self) -> bool:
-        """Whether that is inside of a line that is too long to be read."""
+        """Whether the offset is inside a line that is too long to be read."""
         return self._state.skipping
 
     @property
     def written(self) -> int:
-        """When the file was last written to, as far as it was read; nanoseconds."""
+        """Modification time of what was read, nanoseconds."""
         return self._state.mtime
 
     @property
     def layouts(self) -> list[list[str]]:
-        """The different lists of names that records have."""
         return self._state.layouts
 
     @property
@@ -119,15 +111,13 @@ class CachedFile:
 
     @property
     def left_out(self) -> int:
-        """How many lines those are."""
         return self._state.left_out
 
     def parts(self) -> list[str]:
-        """Return the Parquet files that have rows, in order."""
         return [str(self.folder / part.file) for part in self._state.parts if part.rows]
 
     def records(self) -> NDArray[np.int64]:
-        """Return one row a record: where its line begins, place of its stat, step, rows, place of its names in :attr:`layouts`."""
+        """Return one row a record: offset of its line, stat index, step, rows, layout index."""
         if len(self._records) > 1:
             self._records = [np.concatenate(self._records)]
         return self._records[0] if self._records else np.zeros((0, 5), np.int64)
@@ -158,13 +148,7 @@ class CachedFile:
             (self.folder / "used").touch()
 
     def look(self) -> int:
-        """Say how large the file is, having forgotten everything if it is another one than was read.
-
-        Raises
-        ------
-        ClientError
-            ``unreadable`` where it may not be read.
-        """
+        """Return the file's size, forgetting all of a replaced file; raises ``unreadable``."""
         state = self._state
         try:
             found = os.stat(self.source.path)
@@ -182,7 +166,7 @@ class CachedFile:
             ) from error
 
     def add(self, chunk: JsonlChunk, file: str, begin: int, end: int, crc: int) -> None:
-        """Add what was read of a stretch. ``file`` is the Parquet file that :func:`write_part` made of it."""
+        """Add what was read of a stretch; ``file`` is the Parquet file of :func:`write_part`."""
         state = self._state
         for problem in chunk.problems:
             self._tell(f"{self.source.name}, line {state.lines + problem.line}: {problem.what}.")
@@ -198,7 +182,7 @@ class CachedFile:
         state.offset, state.lines = end, state.lines + chunk.lines
 
     def skip(self, end: int, lines: int, *, done: bool, crc: int) -> None:
-        """Leave out a stretch that is a line too long to be read, or a piece of one."""
+        """Leave out a stretch that is a line too long to be read, or a part of one."""
         state = self._state
         if not state.skipping:
             self._tell(

@@ -1,4 +1,4 @@
-"""Raw-moment JSONL text to columns: whole lines in, rows of the stream ``moments`` out."""
+"""Raw-moment JSONL text to columns: complete lines in, rows of the stream ``moments`` out."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _STAGES = ("", "pre_clip", "backward", "backward_scaled", "pre_step")
 
 @dataclass(frozen=True)
 class Problem:
-    """A line that is left out, or of which something is: its number, counted from 1 at the start of the chunk, and a sentence."""
+    """A line that is left out in full or in part: its number, counted from 1 in the chunk, and a sentence."""
 
     line: int
     what: str
@@ -71,7 +71,8 @@ class JsonlChunk:
     table : pyarrow.Table
         :data:`CHUNK_COLUMNS`.
     records : ndarray
-        One row a record, int64: where its line begins, place of its stat in ``MOMENT_STATS``, step, rows, place of its names in ``layouts``.
+        One row a record, int64: where its line begins, index of its stat in ``MOMENT_STATS``, step, rows,
+        index of its names in ``layouts``.
     layouts : list of list of str
         The different lists of names that records have.
     lines : int
@@ -89,7 +90,7 @@ class JsonlChunk:
 
 
 class _Skip(Exception):
-    """A line that is no record: why."""
+    """The reason why a line is no record."""
 
 
 class _Builder:
@@ -189,20 +190,20 @@ class _Builder:
 def read_chunk(
     data: bytes, begin: int, kind: str, rank: int, before: Callable[[], int] = lambda: 0
 ) -> JsonlChunk:
-    """Read whole lines. What cannot be read is left out and told, and nothing else with it.
+    """Read complete lines. What cannot be read is left out and reported, and nothing else with it.
 
     Parameters
     ----------
     data : bytes
         The lines.
     begin : int
-        Where they begin in the file.
+        Their offset in the file.
     kind : str
-        Name of the file's folder, which says what was measured where a record does not.
+        Name of the file's folder: what was measured where a record does not say.
     rank : int
         Rank that wrote the file.
     before : callable
-        Returns the number of lines before these: a record that has no step is at the step of its line's number.
+        Returns the number of lines before these: a record without a step is at the step of its line's number.
     """
     builder = _Builder(kind, rank)
     problems: list[Problem] = []
@@ -267,7 +268,7 @@ def _parse(text: bytes) -> dict[str, Any]:
 
 
 def _signs(text: bytes) -> int:
-    """Return how many members and lists a text may have, without parsing it: a few bytes become a list, a number or a text, each of which takes many."""
+    """Return how many members and lists a text may have, unparsed: each takes much memory once parsed."""
     signs = np.frombuffer(text, np.uint8)
     return sum(int(np.count_nonzero(signs == sign)) for sign in b",:[")
 
@@ -308,7 +309,7 @@ def _step(record: Mapping[str, Any], line: Callable[[], int]) -> int:
 
 
 def _scale(record: Mapping[str, Any], stat: str) -> tuple[float, int]:
-    """Return the loss scale to divide by (NaN where one may be in the values and is not known) and the place of the gradient's stage."""
+    """Return the loss scale to divide by (NaN: unknown, may be in the values) and the gradient stage's index."""
     if stat not in SCALED_STATS:
         said = "pre_step" if record.get("gradient_stage") == "pre_step" else "pre_clip"
         return 1.0, _STAGES.index(said) if stat == "grad" else 0
@@ -319,7 +320,7 @@ def _scale(record: Mapping[str, Any], stat: str) -> tuple[float, int]:
 
 
 def _one_by_one(values: Mapping[str, Any]) -> tuple[tuple[str, ...], NDArray[np.float64], float, str | None]:
-    """Read values that are not all of the usual kind: ``sum_0`` for the count, sums that are missing, plain numbers of old files."""
+    """Read values of unusual kinds: ``sum_0`` for the count, missing sums, plain numbers of old files."""
     names: list[str] = []
     flat: list[float] = []
     plain = 0

@@ -41,7 +41,7 @@ def rows_of(tree: StatisticsTree) -> MomentRows:
 # world size.
 @dataclass(frozen=True)
 class Hidden:
-    """Rows of some names of a stat that lie in ranges of steps."""
+    """Rows of some names of a stat within ranges of steps."""
 
     stat: str
     names: frozenset[str]
@@ -59,7 +59,7 @@ class Superseded:
     alive : ndarray
         The records that count, as :meth:`CachedFile.records` has them.
     hidden : list of Hidden
-        Rows that another file has newer ones for.
+        Rows for which another file has newer ones.
     """
 
     dead: NDArray[np.int64]
@@ -70,8 +70,10 @@ class Superseded:
 def supersede(files: Sequence[CachedFile]) -> tuple[list[Superseded], list[str]]:
     """Return what of each file counts, and sentences about what does not.
 
-    A record whose step is not after that of the one before it, of the same stat in the same file, says that the run went back: every older record at or after that step is
-    superseded. Of two files that have the same names at the same steps the one written to last counts, from where it begins; gaps in it leave the other's rows.
+    A record whose step is not after that of the previous one, of the same stat in the same file, shows that
+    the run went back: every older record at or after that step is superseded. Of two files with the same
+    names at the same steps the one written to last counts, from its beginning; gaps in it leave the other's
+    rows.
     """
     warnings: dict[str, None] = {}
     found = [_within(file, warnings) for file in files]
@@ -113,7 +115,7 @@ def _within(file: CachedFile, warnings: dict[str, None]) -> Superseded:
 def _between(
     older: CachedFile, old: Superseded, newer: CachedFile, new: Superseded, code: int, stat: str
 ) -> str | None:
-    """Hide of ``old`` what ``new`` has; return what to say of it."""
+    """Hide of ``old`` what ``new`` has, and return the sentence about it."""
     ours = old.alive[old.alive[:, 1] == code]
     theirs = new.alive[new.alive[:, 1] == code]
     least = most = None
@@ -141,7 +143,7 @@ def _between(
 
 
 def _spans(steps: NDArray[np.int64]) -> tuple[tuple[int, int], ...]:
-    """Return the ranges that a writer covers: runs of steps without a gap of more than twice the usual distance, the last one open."""
+    """Return a writer's ranges: steps without gaps over twice the usual distance, the last one open."""
     if len(steps) < 2:
         return ((int(steps[0]), _FOREVER),)
     far = np.diff(steps)
@@ -152,13 +154,7 @@ def _spans(steps: NDArray[np.int64]) -> tuple[tuple[int, int], ...]:
 
 
 class JsonlRows:
-    """Rows of a run's JSONL files, parsed once and kept in the cache; of a file that grows only what was appended is read.
-
-    Parameters
-    ----------
-    tree : StatisticsTree
-        Where the files are; new ones are found at each refresh.
-    """
+    """Rows of a run's JSONL files, parsed once and cached; of a growing file new text is read."""
 
     def __init__(self, tree: StatisticsTree) -> None:
         self._tree = tree
@@ -172,26 +168,21 @@ class JsonlRows:
 
     @property
     def version(self) -> str:
-        """Changes whenever there is more."""
         return self._version
 
     @property
     def samples(self) -> bool:
-        """Whether steps are known as samples too."""
         return self._samples
 
     @property
     def warnings(self) -> list[str]:
-        """Sentences about what is superseded, left out or unreadable."""
         return list(self._warnings)
 
     def refresh(self, progress: Progress | None = None) -> bool:
-        """Read what was appended, and say whether there was any.
+        """Read what was appended, and return whether there was any.
 
-        Raises
-        ------
-        ClientError
-            ``not-found`` where there is no file, ``unreadable`` where none may be read or none holds raw moments; says what was expected.
+        Raises ``ClientError``: ``not-found`` where there is no file, ``unreadable`` where none may be read or
+        none has raw moments.
         """
         first = not self._version
         closed: list[OSError] = []
@@ -226,7 +217,6 @@ class JsonlRows:
         return True
 
     def stats(self) -> list[StatIndex]:
-        """Return what there is."""
         return self._stats
 
     def _relation(self, connection: Any) -> str:
@@ -257,7 +247,6 @@ class JsonlRows:
         return union or f"SELECT {_COLUMNS} FROM ({_EMPTY})"
 
     def chunks(self, wanted: Wanted) -> Iterator[Chunk]:
-        """Read rows in chunks of whole steps."""
         with duck_cursor() as connection:
             try:
                 yield from sql_chunks(connection, self._relation(connection), self._stats, wanted)
@@ -265,7 +254,6 @@ class JsonlRows:
                 raise OSError(f"The cache of these files could not be read: {error}") from error
 
     def close(self) -> None:
-        """Let go of what is held. Safe twice."""
         self._files, self._counts = {}, []
 
     def _take_stock(self, files: list[CachedFile]) -> None:

@@ -28,7 +28,7 @@ _WANTED = (
 
 @dataclass(frozen=True)
 class StatisticsFile:
-    """One file: its path, what was measured as its folder or its own name says it, and the rank that wrote it (-1 where no name does)."""
+    """One file: its path, what was measured by its folder's or own name, and its rank (-1: unknown)."""
 
     path: Path
     kind: str
@@ -36,12 +36,12 @@ class StatisticsFile:
 
     @property
     def name(self) -> str:
-        """Its name, as text that can be shown."""
+        """Its name as printable text."""
         return shown_text(self.path.name, 200)
 
     @property
     def order(self) -> tuple[str, int, str]:
-        """Where it comes among the files of its run."""
+        """Sort key among the files of its run."""
         return str(self.path.parent), self.rank, self.path.name
 
 
@@ -52,7 +52,7 @@ class StatisticsTree:
     Attributes
     ----------
     label : str
-        What the run is called: the folder above ``training_stats``, leaving out a level ``tensorboard`` or ``tb``.
+        The run's name: the folder above ``training_stats``, leaving out a level ``tensorboard`` or ``tb``.
     root : Path
         The folder (or the one file) that its files are in.
     layout : str
@@ -72,17 +72,11 @@ class StatisticsTree:
         return "statistics-" + hashlib.blake2b(os.fsencode(self.root), digest_size=8).hexdigest()
 
     def files(self, closed: list[OSError] | None = None) -> list[StatisticsFile]:
-        """Return the files that are there now; a job that runs may add some.
+        """Return the files that are there now; a running job may add some.
 
-        Parameters
-        ----------
-        closed : list, optional
-            Takes the error of each folder within that may not be looked into, with its place as ``filename``: its files are left out, and the others are not.
-
-        Raises
-        ------
-        ClientError
-            ``not-found`` or ``unreadable`` where the folder itself is gone or may not be read.
+        ``closed`` takes the error of each folder that may not be read, with its path as ``filename``: only
+        its files are left out. Raises ``ClientError``, ``not-found`` or ``unreadable``, about the folder
+        itself.
         """
         found = self._all(closed)
         if self.within is not None:
@@ -112,18 +106,11 @@ class StatisticsTree:
 def find_trees(path: str | os.PathLike[str], closed: list[OSError] | None = None) -> list[StatisticsTree]:
     """Return the runs below a path, by label.
 
-    Parameters
-    ----------
-    path : str or path
-        A ``.jsonl`` file, a ``training_stats`` folder or one that has folders such as ``grad_raw_moments_by_param``, a folder with loose files, an output folder of TrainerMon or one of its ranks', or a folder that holds any
-        number of these at any depth.
-    closed : list, optional
-        Takes the error of each folder that may not be looked into, with its place as ``filename``: runs below it are left out, and the others are not.
-
-    Raises
-    ------
-    ClientError
-        ``not-found`` where there is nothing of the kind, ``unreadable`` where nothing that was found may be looked into; says what was expected.
+    The path is a ``.jsonl`` file, a ``training_stats`` folder or one with folders such as
+    ``grad_raw_moments_by_param``, a folder of loose files, an output folder of TrainerMon or of one of its
+    ranks, or a folder with any number of these at any depth. ``closed`` is as for
+    :meth:`StatisticsTree.files`. Raises ``ClientError``: ``not-found`` where there is nothing of the kind,
+    ``unreadable`` where nothing that was found may be read.
     """
     closed = [] if closed is None else closed
     chosen = Path(path).expanduser()
@@ -185,7 +172,7 @@ def _layout(folder: Path) -> str:
 
 
 def _csv_files(folder: Path, closed: list[OSError] | None) -> Iterator[StatisticsFile]:
-    """Give TrainerMon's files in a folder of one of its ranks, or in those right below a folder."""
+    """Yield TrainerMon's files in the folder of one rank, or in the folders right below."""
     own = rank_of_folder(folder)
     ranks = {folder: own} if own is not None else {}
     if own is None:
@@ -208,7 +195,7 @@ def _csv_files(folder: Path, closed: list[OSError] | None) -> Iterator[Statistic
 
 
 def _homes(folder: Path, closed: list[OSError]) -> Iterator[Path]:
-    """Give the folders that hold what a run logged; those that may not be looked into are left out and noted."""
+    """Yield the folders that have what a run logged; those that may not be read are left out and noted."""
     for looked, (at, folders, _) in enumerate(os.walk(folder, onerror=closed.append)):
         if looked > _MOST_FOLDERS:
             raise ClientError(
@@ -231,7 +218,7 @@ def _loose(folder: Path) -> bool:
 
 
 def _looks_right(path: Path) -> bool:
-    """Whether the first line may be a record: a data set of other JSONL must not be read whole to find that out."""
+    """Whether the first line may be a record: other data sets in JSONL must not be read in full."""
     try:
         with path.open("rb") as file:
             start = file.read(_SNIFF_BYTES).lstrip()

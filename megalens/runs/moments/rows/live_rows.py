@@ -22,14 +22,10 @@ _KEY = ["place", "step", "rank"]
 
 
 class LiveRows:
-    """What the recording holds, and of what arrived the rows that it does not hold yet.
+    """The recorded rows, and of those that arrived the ones that are not recorded yet.
 
-    Parameters
-    ----------
-    received : callable
-        Returns the rows that arrived and are still in memory.
-    folder : Path or None
-        Where the hub records, where it does and this machine has it.
+    ``received`` returns the arrived rows in memory; ``folder`` is where the hub records, if this machine has
+    it.
     """
 
     def __init__(self, received: Callable[[], pa.Table], folder: Path | None) -> None:
@@ -42,21 +38,18 @@ class LiveRows:
 
     @property
     def version(self) -> str:
-        """Changes whenever there is more."""
         return str(self._changes)
 
     @property
     def samples(self) -> bool:
-        """Whether steps are known as samples too."""
         return any(piece.samples for piece in self._look()[0])
 
     @property
     def warnings(self) -> list[str]:
-        """None: the newest message of a recording that grows is often not whole yet."""
+        """None: the newest message of a recording that grows is often incomplete."""
         return []
 
     def refresh(self, progress: Progress | None = None) -> bool:
-        """Take what arrived and what was recorded since, and say whether there was any."""
         more = self._recorded is not None and self._recorded.refresh(progress)
         self._table = self._received()
         rows = self._table.num_rows
@@ -69,15 +62,13 @@ class LiveRows:
         return False
 
     def stats(self) -> list[StatIndex]:
-        """Return what there is; found once for each version."""
+        """Return what there is; computed once for each version."""
         return self._look()[1]
 
     def chunks(self, wanted: Wanted) -> Iterator[Chunk]:
-        """Read rows in chunks of whole steps."""
         return whole_steps(self._look()[0], wanted)
 
     def close(self) -> None:
-        """Let go of the rows. Safe twice."""
         self._table, self._found = empty_table("moments"), ([], [])
         if self._recorded is not None:
             self._recorded.close()
@@ -92,7 +83,7 @@ class LiveRows:
 
 
 def _not_in(recorded: list[Piece], table: pa.Table) -> pa.Table:
-    """Return the rows that arrived and are not recorded. Only the newest are compared: the recorder is behind by a moment, not by many rows."""
+    """Return the arrived rows that are not recorded. Only the newest are compared: the recorder is close."""
     if not table.num_rows:
         return table
     newest = table["step"].slice(max(0, table.num_rows - _MOST_BEHIND))

@@ -57,7 +57,7 @@ class Wanted:
     Attributes
     ----------
     names : mapping
-        Names of tensors by stat. A row's place counts through all of them, in this order.
+        Names of tensors by stat. A row's name index counts through all of them, in this order.
     columns : tuple of str
         Columns besides ``place`` and ``step``: numbers of the stream ``moments``, and :data:`~.stages.STAGE`.
     ranges : mapping
@@ -73,7 +73,7 @@ class Wanted:
     last: int | None = None
 
     def first_places(self) -> dict[str, int]:
-        """Return the place of each stat's first name."""
+        """Return the index of each stat's first name."""
         found, place = {}, 0
         for stat, names in self.names.items():
             found[stat] = place
@@ -94,7 +94,7 @@ class StatIndex:
 
 
 def read_ahead(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
-    """Read the next chunks, in a thread, while the caller works on this one: one, or a few small ones, which do not all take equally long."""
+    """Read the next chunks, several small ones or one large, in a thread while the caller works."""
     with ThreadPoolExecutor(1, "megalens-moments") as thread:
         coming = deque([thread.submit(next, chunks, None)])
         while (chunk := coming.popleft().result()) is not None:
@@ -110,7 +110,7 @@ STAGES = ("pre_clip", "backward", "pre_step", "backward_scaled", "")
 
 # At which stage gradients were measured, as numbers that merge.
 def stage_codes(words: pa.DictionaryArray) -> NDArray[np.int8]:
-    """Return the place in :data:`STAGES` of each row."""
+    """Return each row's index in :data:`STAGES`."""
     # Other programs may have packed what nobody said as null: the last.
     known: list[Any] = [*words.dictionary.to_pylist(), ""]
     places = [STAGES.index(word if word in STAGES else "") for word in known]
@@ -123,28 +123,28 @@ Progress = Callable[[int, int, str], object]
 
 
 class MomentRows(Protocol):
-    """Rows, wherever they lie, that may become more."""
+    """A source of rows that may grow."""
 
     @property
     def version(self) -> str:
-        """Changes whenever there is more."""
+        """Changes whenever there are more rows."""
 
     @property
     def samples(self) -> bool:
-        """Whether steps are known as samples too."""
+        """Whether a number of samples is known with each step."""
 
     @property
     def warnings(self) -> list[str]:
         """Sentences about what is superseded, left out or unreadable."""
 
     def refresh(self, progress: Progress | None = None) -> bool:
-        """Look for what is new, and say whether there was any."""
+        """Look for new rows, and return whether there were any."""
 
     def stats(self) -> list[StatIndex]:
         """Return what there is, as it was found by the last refresh."""
 
     def chunks(self, wanted: Wanted) -> Iterator[Chunk]:
-        """Read rows in chunks of whole steps, in the order of their steps."""
+        """Read rows in chunks of complete steps, in the order of their steps."""
 
     def close(self) -> None:
-        """Let go of files. Safe twice."""
+        """Close files. Safe twice."""

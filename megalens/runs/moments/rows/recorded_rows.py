@@ -31,12 +31,9 @@ _SEALED_MEANWHILE = 5
 
 
 class RecordedRows:
-    """Rows of a run folder, those of earlier attempts among them. Sealed segments are listed once, and of a tail only what was appended is read.
+    """Rows of a run folder. Sealed segments are listed once, and of a tail only what was appended is read.
 
-    Parameters
-    ----------
-    folder : Path
-        The run folder. Where its training went back to a checkpoint, each step is of the attempt that trained it last.
+    Where the training went back to a checkpoint, each step is of the attempt that trained it last.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -50,30 +47,22 @@ class RecordedRows:
 
     @property
     def version(self) -> str:
-        """Changes whenever there is more."""
         return str(self._changes)
 
     @property
     def samples(self) -> bool:
-        """Whether steps are known as samples too."""
         return any(piece.samples for piece in self.pieces())
 
     @property
     def warnings(self) -> list[str]:
-        """What is cut short of the newest attempt."""
+        """Which streams of the newest attempt are cut short."""
         cut = self._attempts[-1].cut
         return (
             ["The moments stream ends within a message; it is read up to its last whole one."] if cut else []
         )
 
     def refresh(self, progress: Progress | None = None) -> bool:
-        """Look for what is new, and say whether there was any.
-
-        Raises
-        ------
-        ClientError
-            ``unreadable`` when a file is no recording of this stream.
-        """
+        """Look for new rows, and return whether there were any; raises ``unreadable``."""
         found = [attempt.refresh(progress) for attempt in self._attempts]
         if any(found):
             self._changes += 1
@@ -81,28 +70,24 @@ class RecordedRows:
         return any(found)
 
     def pieces(self) -> list[Piece]:
-        """Return the rows, in the order in which they were recorded."""
         return [piece for attempt in self._attempts for piece in attempt.pieces()]
 
     def stats(self) -> list[StatIndex]:
-        """Return what there is."""
         if self._stats is None:
             self._stats = found_stats(self.pieces())
         return self._stats
 
     def chunks(self, wanted: Wanted) -> Iterator[Chunk]:
-        """Read rows in chunks of whole steps."""
         return whole_steps(self.pieces(), wanted)
 
     def close(self) -> None:
-        """Let go of the rows. Safe twice."""
         for attempt in self._attempts:
             attempt.close()
         self._stats = []
 
 
 class _Attempt:
-    """The files of one folder. ``until``: rows of this step and later ones do not count."""
+    """The files of one folder; rows from step ``until`` on do not count."""
 
     def __init__(self, folder: Path, until: int) -> None:
         self._folder, self._until = folder, until
@@ -115,11 +100,9 @@ class _Attempt:
         return any(file.cut for file in self._files.values())
 
     def pieces(self) -> list[Piece]:
-        """Return the rows."""
         return [piece for file in self._files.values() for piece in file.pieces]
 
     def refresh(self, progress: Progress | None) -> bool:
-        """Read what is new, and say whether there was any."""
         for _ in range(_SEALED_MEANWHILE):
             # A tail may be sealed, and old segments dropped, after they were listed. Then a new listing is looked at: no row is missing in it, and none is there twice.
             with suppress(FileNotFoundError):
@@ -152,8 +135,6 @@ class _Attempt:
 
 
 class _Sealed:
-    """A Parquet file."""
-
     cut = False
 
     def __init__(self, path: Path, found: os.stat_result, until: int) -> None:
@@ -176,16 +157,15 @@ class _Sealed:
         self.pieces: list[Piece] = [piece for piece in made if piece.listed]
 
     def same(self, found: os.stat_result) -> bool:
-        """Whether this is the file that was read."""
         return self._stamp == FileStamp.of(found)
 
     def refresh(self) -> bool:
-        """Nothing is looked for: it never changes."""
+        """Return False: it never changes."""
         return False
 
 
 class _Tail:
-    """An Arrow stream, read on from where it was read to. Its rows stay in memory until it is sealed."""
+    """An Arrow stream, read incrementally. Its rows stay in memory until it is sealed."""
 
     def __init__(self, path: Path, found: os.stat_result, until: int) -> None:
         self._path, self._until = path, until
@@ -195,11 +175,11 @@ class _Tail:
         self.cut = False
 
     def same(self, found: os.stat_result) -> bool:
-        """Whether this is the file that was read, or one that it has grown to."""
+        """Whether this is the file that was read, possibly grown since."""
         return self._inode == found.st_ino and found.st_size >= self._read_to
 
     def refresh(self) -> bool:
-        """Read the messages that are whole and were not read, and say whether there were any."""
+        """Read the new complete messages, and return whether there were any."""
         before, batches, rows = self._read_to, list[pa.RecordBatch](), 0
         self.cut = False
         if self._path.stat().st_size == before:
@@ -231,7 +211,7 @@ class _Tail:
 
 
 def _check_schema(path: Path, schema: pa.Schema) -> None:
-    """Refuse columns that are missing, and ones of text where numbers are wanted."""
+    """Raise ``unreadable`` for missing columns, and for text where numbers are wanted."""
     missing = _STREAM.lacking(schema.names)
     if missing:
         raise _unreadable(path, f"It lacks the columns {', '.join(missing)}.")

@@ -50,10 +50,12 @@ _HALF_UNIT = 5e-7
 
 
 def moment_tables(kind: str, rank: int, lines: pa.Table) -> Iterator[pa.Table]:
-    """Give the rows of a file's lines, of one statistic after the other.
+    """Yield the rows of a file's lines, one statistic after the other.
 
-    The norm is the size of all values, the mean theirs: together they say M2; the norm alone says the size, as a row whose mean is NaN does. How many values there are the shape says; lines
-    without one are left out, as are those of tensors of whole numbers (token ids) and of what was no tensor. Micro-batches of a step are merged; of gradients, which add up, the last one counts.
+    The norm is the size of all values, the mean theirs: together they give M2; the norm alone gives the size,
+    as a row with a NaN mean. The shape gives the count; lines without one are left out, as are tensors of
+    whole numbers (token ids) and what was no tensor. Micro-batches of a step are merged; of gradients, which
+    accumulate, the last one counts.
     """
     if "scope" in lines.column_names:
         lines = lines.rename_columns(
@@ -89,7 +91,7 @@ def _no_ids(lines: pa.Table) -> pa.Array:
 
 
 def _sizes(shapes: pa.ChunkedArray) -> Column:
-    """Return how many values a tensor of each shape has; 0 where the text is none."""
+    """Return the number of values of each shape; 0 where the text is no shape."""
     coded = pc.dictionary_encode(pc.fill_null(shapes, "")).combine_chunks()
     sizes = np.array([_size(text) for text in coded.dictionary.to_pylist()], np.float64)
     return sizes[coded.indices.to_numpy()] if len(sizes) else np.zeros(0)
@@ -139,7 +141,6 @@ def _moments(lines: pa.Table) -> dict[str, Column]:
 
 
 def _numbers(values: Column) -> dict[str, Column]:
-    """Return numbers as tensors of one value."""
     finite = np.isfinite(values)
     known = np.where(finite, values, np.nan)
     zero = np.where(finite, 0.0, np.nan)
@@ -226,14 +227,9 @@ def _name(text: str, suffix: str | None, stat: str, chunk: int) -> str:
 
 
 class TrainerMonRows:
-    """Rows of TrainerMon's CSV files. What grew or came is read at each refresh; what stayed is kept.
+    """Rows of TrainerMon's CSV files; a refresh reads the files that changed.
 
-    Where a rank wrote several folders, those of a later one take over from its first step on.
-
-    Parameters
-    ----------
-    tree : StatisticsTree
-        Where the files are.
+    Where a rank wrote several folders, a later one takes over from its first step on.
     """
 
     def __init__(self, tree: StatisticsTree) -> None:
@@ -245,7 +241,6 @@ class TrainerMonRows:
 
     @property
     def version(self) -> str:
-        """Changes whenever there is more."""
         return str(self._refreshed)
 
     @property
@@ -255,11 +250,9 @@ class TrainerMonRows:
 
     @property
     def warnings(self) -> list[str]:
-        """Sentences about what was left out."""
         return self._warnings
 
     def refresh(self, progress: Progress | None = None) -> bool:
-        """Read the files that are new or changed, and say whether there were any."""
         closed: list[OSError] = []
         files = self._tree.files(closed)
         states: dict[Path, _State] = {}
@@ -296,7 +289,7 @@ class TrainerMonRows:
         return True
 
     def _newest(self, files: list[StatisticsFile]) -> list[pa.Table]:
-        """Return the tables of all files, without the steps that a later folder of the same rank has again."""
+        """Return the tables of all files, without the steps that a later folder of the same rank repeats."""
         begun: dict[Path, float] = {}
         for file in files:
             folder = file.path.parent
@@ -322,21 +315,18 @@ class TrainerMonRows:
         return [table for table in found if table.num_rows]
 
     def stats(self) -> list[StatIndex]:
-        """Return what there is."""
         return self._rows.stats()
 
     def chunks(self, wanted: Wanted) -> Iterator[Chunk]:
-        """Read rows in chunks of whole steps."""
         return self._rows.chunks(wanted)
 
     def close(self) -> None:
-        """Let go of the rows. Safe twice."""
         self._rows.close()
         self._read.clear()
 
 
 def readings_of(tree: StatisticsTree, kind: str) -> tuple[pa.Table, list[str]]:
-    """Return the lines of all files of a kind as they are, with kind and rank before the file's own columns, and sentences on what was left out."""
+    """Return the lines of all files of a kind, kind and rank first, and sentences about what was left out."""
     tables, said = [], []
     for file in tree.files():
         if file.kind == kind:
