@@ -1,6 +1,4 @@
-"""Front doors that take their settings as one object or as keywords, which are typed and documented once: in
-the object's class.
-"""
+"""Functions that take their settings as one object or as keywords, documented once, in the object's class."""
 
 from __future__ import annotations
 

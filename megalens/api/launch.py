@@ -39,16 +39,16 @@ _OWN = "megalens_statistics_of_script"
 # scripts have.
 @dataclass(frozen=True)
 class LaunchStatistics:
-    """What command line and environment say.
+    """The statistics that command line and environment ask for.
 
     Attributes
     ----------
     intervals : mapping
-        By statistic: every how many steps, above 0.
+        By statistic: steps between measurements, above 0.
     folder : str or None
         Into which JSON lines are written.
     writes : bool
-        Whether it is ours to write them: a script that has these arguments itself does so.
+        Whether we write them: a script that has these arguments itself does so.
     """
 
     intervals: Mapping[str, int] = field(default_factory=dict)
@@ -86,18 +86,9 @@ def add_statistics_arguments(parser: argparse.ArgumentParser, group: Any) -> Non
 def statistics_settings(args: argparse.Namespace | None, environment: Mapping[str, str]) -> LaunchStatistics:
     """Return what is to be logged, and where to.
 
-    Parameters
-    ----------
-    args : argparse.Namespace or None
-        The parsed arguments; also those of Megatron-LM, of which ``tensorboard_dir`` and ``save`` stand in
-        for a folder that is not given.
-    environment : mapping
-        ``MEGALENS_`` and the name of the argument, over which the argument has precedence.
-
-    Raises
-    ------
-    TracerError
-        When a variable is no number, naming it.
+    ``args`` may also be those of Megatron-LM, whose ``tensorboard_dir`` and ``save`` replace a missing
+    folder. ``environment`` has ``MEGALENS_`` and the name of an argument, which has precedence. Raises
+    ``TracerError`` naming a variable that is no number.
     """
     own = bool(getattr(args, _OWN, False))
     intervals: dict[str, int] = {}

@@ -1,6 +1,4 @@
-"""What a person types in a cell: a run with its views and its report. Composes client, widgets and report;
-loads the last two on first use.
-"""
+"""A run in a cell, with its views and its report. Widgets and report are loaded on first use."""
 
 from __future__ import annotations
 
@@ -206,9 +204,7 @@ class NotebookRun(NotebookViews):
         return reference
 
     def _folder(self) -> str | None:
-        """Return the recorded folder relative to here, or None: an absolute path says too much about a
-        machine.
-        """
+        """Return the recorded folder relative to here, or None: an absolute path reveals too much."""
         folder = getattr(self._run, "folder", None)
         if folder is None:
             return None

@@ -157,9 +157,7 @@ class StatisticsSettings:
             )
 
     def intervals(self) -> Intervals:
-        """Return every how many steps each statistic is measured. Raises ``TracerError`` where one is no
-        number of steps.
-        """
+        """Return the steps between measurements by statistic; raises ``TracerError`` for no such number."""
         every = {
             each.name: self.optimizer_state if each.name in STATE else getattr(self, each.name)
             for each in fields(Intervals)

@@ -146,9 +146,7 @@ def _resumed_folder(resume: str | Path, record: str | Path | None) -> Path:
 
 
 def _placed(points: ModelPoints, place: Place | None) -> ModelPoints:
-    """Return the points with this process's place in the job; every process is a replica where nobody knows
-    better.
-    """
+    """Return the points with this process's coordinates in the job; without any, every process is a replica."""
     distributed = torch.distributed
     if place is not None:
         return replace(points, place=place)

@@ -1,6 +1,4 @@
-"""The command line: ``megalens record`` and ``megalens connect``, ``megalens serve-3606`` and
-``megalens serve-inference``.
-"""
+"""``megalens record``, ``megalens connect``, ``megalens serve-3606`` and ``megalens serve-inference``."""
 
 from __future__ import annotations
 

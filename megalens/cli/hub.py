@@ -196,9 +196,7 @@ def _error_words(context: dict[str, Any]) -> str:
 
 
 def _stand_back() -> None:
-    """Let the training have the processor first: on a machine that is busy to the last core the hub waits,
-    not the step.
-    """
+    """Lower the hub's priority: on a fully busy machine the hub waits, not the step."""
     with contextlib.suppress(OSError, AttributeError):
         os.nice(_NICENESS)
     with contextlib.suppress(OSError, AttributeError):

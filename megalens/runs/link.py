@@ -118,7 +118,7 @@ class ViewerLink:
             self._closing.wait(delay * random.uniform(0.7, 1.3))  # noqa: S311
 
     def _once(self, address: str, token: str, run: str | None) -> tuple[bool, Exception, bool]:
-        """Connect and read until it ends; return whether it came up, why it ended, and whether that is final."""
+        """Connect and read to the end; return whether it came up, why it ended, and whether for good."""
         with contextlib.ExitStack() as stack:
             try:
                 # Used as a context manager the call means the same in every version of the library.

@@ -151,7 +151,7 @@ class LiveRun(Run):
 
     @property
     def missed_frames(self) -> int:
-        """Data frames that the hub dropped because this side was slow, or that were lost while disconnected."""
+        """Data frames that the hub dropped for this slow viewer, or that were lost while disconnected."""
         return self._missed
 
     @property

@@ -70,7 +70,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class ValueLayout:
-    """The shape of a row's values around the position axis: blocks before it, its length, values behind it."""
+    """The shape of values around the position axis: blocks before it, its length, values behind it."""
 
     outer: int
     length: int

@@ -211,7 +211,7 @@ class RecordedStreams:
                 self.known.damaged[segment.path] = stamp
 
     def _begin(self, path: Path, query: Query) -> int:
-        """Return the offset at which to begin in a tail: what is known to be of other steps is passed over."""
+        """Return the offset at which to begin in a tail: what is known to be of other steps is skipped."""
         known = self.known.ends.get(path)
         if known is None or known.end.may_have(query):
             return 0

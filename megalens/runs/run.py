@@ -135,7 +135,7 @@ class Run(Controls):
 
     @property
     def ranks(self) -> Any:
-        """Every known training process: ``rank``, ``name``, ``state``, ``step``, and ``seconds`` of silence."""
+        """Every known training process: ``rank``, ``name``, ``state``, ``step``, ``seconds`` of silence."""
         from pandas import DataFrame
 
         return DataFrame(self.status.get("ranks", []), columns=["rank", "name", "state", "step", "seconds"])
@@ -148,7 +148,7 @@ class Run(Controls):
     @property
     @abstractmethod
     def truncated(self) -> list[str]:
-        """Streams of a recording whose file was cut short; they are read up to their last complete message."""
+        """Streams of a recording whose file was cut short; read up to their last complete message."""
 
     @property
     @abstractmethod

@@ -88,7 +88,7 @@ def all_rows(run: _RowsRun) -> StreamRows:
 
 
 class _StatisticsRows:
-    """Statistics that another logger wrote, as the stream ``moments`` ordered by step, and no other stream."""
+    """Statistics of another logger, as the stream ``moments`` ordered by step, and no other stream."""
 
     streams = Streams([STREAMS["moments"]])
     missing_steps: ClassVar[list[list[int]]] = []

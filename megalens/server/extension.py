@@ -93,7 +93,6 @@ class MegalensExtension(ExtensionApp):
     _getting_ready: asyncio.TimerHandle | None = None
 
     def initialize_settings(self) -> None:
-        """Make the registry and the worker threads."""
         serverapp = self.serverapp
         assert serverapp is not None
         take_small_pages()
@@ -118,11 +117,10 @@ class MegalensExtension(ExtensionApp):
         )
 
     def initialize_handlers(self) -> None:
-        """Add the endpoints."""
         self.handlers.extend(handlers())
 
     async def _start_jupyter_server_extension(self, serverapp: Any) -> None:
-        """Jupyter's hook for when the server runs. Gets ready for questions while nobody asks any, where there are recordings to ask about."""
+        """Prepare for questions while nobody asks any, where there are recordings; Jupyter's start hook."""
 
         def get_ready() -> None:
             if self.settings["megalens_registry"].has_recordings():

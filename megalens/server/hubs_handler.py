@@ -35,7 +35,7 @@ class HubsHandler(MegalensHandler):
 
     @property
     def translations(self) -> Translations:
-        """The foreign hubs that this server follows."""
+        """The running translations of foreign hubs."""
         translations: Translations = self.settings["megalens_translations"]
         return translations
 
@@ -110,7 +110,7 @@ class HubsHandler(MegalensHandler):
 
 
 async def _reach(address: str) -> None:
-    """Find out that somebody listens there: what follows is a process, whose silence means nothing."""
+    """Check that the address accepts connections: the process that follows cannot report a silent one."""
     host, _, port = address.removeprefix("ws://").rpartition(":")
     try:
         opening = asyncio.open_connection(host.strip("[]"), int(port))
@@ -154,7 +154,7 @@ async def _greet(address: str, token: str) -> Hello:
 
 
 async def _leave(connection: ClientConnection) -> None:
-    """Say goodbye and read what was under way, so that the close is not stuck behind it."""
+    """Send the shutdown message and read what is under way, so that the close is not stuck behind it."""
     with contextlib.suppress(ConnectionClosed, asyncio.TimeoutError):
         await connection.send(encode_message({"type": "goodbye", "reason": "leaving"}))
         while True:

@@ -1,4 +1,4 @@
-"""Which recordings lie in the run folders."""
+"""The recordings in the run folders."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _TELLING = ("model", "layout", "config", "versions")
 
 # What the table of runs says of each beside its entry: the loss that came last, and the settings.
 class RunSummaries:
-    """Summaries of recorded runs, remembered while their files stay as they are. Its methods read files: call them in a worker thread."""
+    """Summaries of recorded runs, cached by their files' stamps. Its methods read files: use a worker thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._known: dict[str, tuple[float, tuple[int, int] | None, dict[str, Any]]] = {}
 
     def of(self, folder: RunFolder) -> dict[str, Any]:
-        """Return ``{loss, settings}`` of a run.
+        """Return ``{loss, settings}`` of a run, for a growing recording at most ten seconds old.
 
-        A recording that grows is read anew every ten seconds at most. ``loss`` is ``{name, step, value}`` or null; a value that is not finite is text.
+        ``loss`` is ``{name, step, value}`` or null; a value that is not finite is text.
         """
         now = time.monotonic()
         stamp = _stamp(folder)
@@ -52,7 +52,7 @@ class RunSummaries:
 
 
 def settings_of(header: Mapping[str, Any]) -> dict[str, str | int | float | bool | None]:
-    """Return what a run was set to, by dotted name: model, layout, tracing and versions; at most 200, short."""
+    """Return a run's settings by dotted name: model, layout, tracing and versions; at most 200, short."""
     found: dict[str, str | int | float | bool | None] = {}
     for name, value in _flat([(part, header.get(part)) for part in _TELLING]):
         if len(found) == _MOST_SETTINGS:
@@ -114,19 +114,7 @@ def _stamp(folder: RunFolder) -> tuple[int, int] | None:
 class RecordedRuns:
     """The recordings of the run folders. Its methods read files, one thread at a time.
 
-    Parameters
-    ----------
-    root : Path
-        The Jupyter server's root folder, resolved.
-    run_folders : iterable of str
-        Folders that hold run folders, relative to the root or absolute.
-    log : logging.Logger
-        Where trouble is told.
-
-    Attributes
-    ----------
-    left_out : list of str
-        Sentences on what the last :meth:`find` left out.
+    ``left_out`` has sentences about what the last :meth:`find` left out.
     """
 
     def __init__(self, root: Path, run_folders: Iterable[str], log: logging.Logger) -> None:
@@ -139,7 +127,7 @@ class RecordedRuns:
         self._headers: dict[Path, tuple[tuple[int, int, int], RunFolder | ClientError]] = {}
 
     def find(self, also: Iterable[Path]) -> tuple[dict[str, RunFolder], list[Path]]:
-        """Return the recordings by their runs, and the folders that are none; ``also`` are run folders that lie elsewhere."""
+        """Return the recordings by their runs, and the other folders; ``also`` are run folders elsewhere."""
         left_out: list[str] = []
         found: dict[str, RunFolder] = {}
         others = []
@@ -162,22 +150,21 @@ class RecordedRuns:
         return found, others
 
     def may_delete(self, folder: Path) -> bool:
-        """Whether a folder lies in the run folders, is none of them, and no link."""
+        """Whether a folder is inside a run folder, and no link."""
         place = folder.resolve()
         return not folder.is_symlink() and place not in self._within and self._is_within(place)
 
     def forget(self, folder: Path) -> None:
-        """Forget what is known of a folder that was deleted."""
         self._headers.pop(folder, None)
 
     def called(self, place: Path) -> str:
-        """Return how sentences call a folder: by where it lies and not where it leads."""
+        """Return the folder's name for sentences: its own path, not a link's target."""
         with contextlib.suppress(ValueError):
             place = place.relative_to(self._root)
         return shown_text(place.name if place.is_absolute() else place.as_posix(), 200)
 
     def relative(self, path: Path) -> str | None:
-        """Return a folder's path from the root; None for one that lies elsewhere or cannot be sent."""
+        """Return a folder's path from the root; None for one outside of it, or that cannot be sent."""
         try:
             text = path.resolve().relative_to(self._root).as_posix()
             # A name that is no UTF-8 text cannot be sent.
@@ -187,7 +174,7 @@ class RecordedRuns:
         return text
 
     def _places(self, left_out: list[str]) -> Iterator[Path]:
-        """Give the folders in which runs may lie, and note which cannot be looked into."""
+        """Yield the folders that may have runs, and note those that cannot be read."""
         for folder in self._folders:
             try:
                 entries = sorted(folder.iterdir())
@@ -214,7 +201,7 @@ class RecordedRuns:
         return any(place.is_relative_to(folder) for folder in self._within)
 
     def _header(self, place: Path) -> RunFolder | None:
-        """Return the run of a folder, or None where it holds none; raises ClientError or OSError where nobody can tell."""
+        """Return the run of a folder, or None; raises ClientError or OSError where that cannot be known."""
         stamp = file_stamp(place / "run.json")
         if stamp is None:
             return None

@@ -1,4 +1,4 @@
-"""Runs that are trees of raw-moment files: opened by a user, or found where run folders are."""
+"""Runs that are trees of raw-moment files: opened by a user, or found next to run folders."""
 
 from __future__ import annotations
 
@@ -26,24 +26,17 @@ _KNOWN_SECONDS = 5.0
 
 @dataclass
 class ServedStatistics:
-    """One tree.
-
-    Attributes
-    ----------
-    tree : StatisticsTree
-        Its files. Its id is made of its place, so that it is the same after the server was started again.
-    """
+    """One tree. Its id follows from its path, so that it survives a restart of the server."""
 
     tree: StatisticsTree
     _times: tuple[float, float, float] = (float("-inf"), 0.0, 0.0)
 
     @property
     def id(self) -> str:
-        """Run id."""
         return self.tree.id
 
     def times(self) -> tuple[float, float]:
-        """Return when it was begun and when last written, as far as files tell; asked of the disk every few seconds."""
+        """Return when it was begun and last written, by its files, at most seconds old."""
         now = time.monotonic()
         if now - self._times[0] > _KNOWN_SECONDS:
             with contextlib.suppress(OSError, ClientError):
@@ -53,23 +46,17 @@ class ServedStatistics:
         return self._times[1:]
 
     def hello(self, name: str) -> Hello:
-        """Return a ``hello`` that says as much as is known: no model, no flags."""
+        """Return a minimal ``hello``: no model, no flags."""
         return bare_hello({"id": self.id, "name": name, "started": self.times()[0]})
 
     def status(self, step: int) -> Status:
-        """Return a ``status``."""
         return {"type": "status", "state": "finished", "step": max(step, 0), "producers": [], "viewers": 0}
 
 
 class StatisticsRuns:
-    """The trees that the server knows, for as long as it runs. Its methods read files: call them in a worker thread.
+    """The trees that the server knows while it runs. Its methods read files: call them in a worker thread.
 
-    Parameters
-    ----------
-    root : Path
-        The server's root, resolved.
-    hidden : callable
-        Whether Jupyter would hide a path, which is given relative to the root.
+    ``hidden`` says whether Jupyter would hide a path, which is given relative to the root.
     """
 
     def __init__(self, root: Path, hidden: Callable[[str], bool]) -> None:
@@ -80,12 +67,9 @@ class StatisticsRuns:
         self._looked: set[Path] = set()
 
     def open(self, path: Any) -> tuple[list[ServedStatistics], list[str]]:
-        """Take in the runs of a tree that a user names; return them, and sentences on the folders that were left out since they may not be looked into.
+        """Add the runs of a tree that a user names; return them, and sentences about unreadable folders.
 
-        Raises
-        ------
-        ServerError
-            400 for what is no path, 403 for one that leads out of the root, 404 for one where no statistics are.
+        Raises ``ServerError``: 400 for no path, 403 for one out of the root, 404 for one without statistics.
         """
         place, said = self.resolve(path)
         closed: list[OSError] = []
@@ -113,7 +97,7 @@ class StatisticsRuns:
         return runs, self._left_out(closed)
 
     def look(self, places: Iterable[Path]) -> None:
-        """Take in the trees right below some folders."""
+        """Add the trees right below some folders."""
         for place in places:
             home = place / RAW_MOMENTS_FOLDER
             # One folder that may not be looked into hides no other.
@@ -131,12 +115,11 @@ class StatisticsRuns:
                 self._looked.add(home)
 
     def all(self) -> list[ServedStatistics]:
-        """Return the runs whose files are still there, those too that may not be looked into any more."""
+        """Return the runs whose files still exist, also unreadable ones."""
         with self._lock:
             return [run for run in self._runs.values() if _is_there(run.tree.root)]
 
     def get(self, run_id: str) -> ServedStatistics | None:
-        """Return one run."""
         with self._lock:
             return self._runs.get(run_id)
 
@@ -151,7 +134,7 @@ class StatisticsRuns:
         return [replace(tree, within=within) for tree in inside]
 
     def resolve(self, path: Any) -> tuple[Path, str]:
-        """Return the place of a path that a user names, and how sentences call it. Raises as :meth:`open` for what is no path below the root."""
+        """Return a user's path, and its name for sentences; raises as :meth:`open`."""
         if not isinstance(path, str) or len(path) > _MOST_PATH or "\0" in path:
             raise ServerError(
                 400, "bad-parameter", "path must be the text of a path below the server's root.", "path"

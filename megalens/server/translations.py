@@ -1,4 +1,4 @@
-"""The foreign hubs that a person connected to from the panel: one child process of the Jupyter server each."""
+"""Foreign hubs that a person connected to from the panel: a child process of the Jupyter server each."""
 
 from __future__ import annotations
 
@@ -26,8 +26,6 @@ _END_SECONDS = 10
 
 @dataclass(eq=False)
 class _Translation:
-    """One process that translates."""
-
     address: str
     process: subprocess.Popen[str]
     lines: deque[str] = field(default_factory=lambda: deque(maxlen=20))
@@ -46,12 +44,10 @@ class Translations:
     def start(
         self, address: str, dialect: str, config: dict[str, Any] | None, prompts: list[str], tokens: int
     ) -> str:
-        """Translate the hub at ``address``, unless that is done already, and return the id of the run.
+        """Translate the hub at ``address``, unless that runs already, and return the id of the run.
 
-        Raises
-        ------
-        ServerError
-            400 for what the dialect cannot do, 409 when there are too many, 502 when it ended at once.
+        Raises ``ServerError``: 400 for what the dialect cannot do, 409 for too many, 502 when it ended at
+        once.
         """
         with self._lock:
             self._all = [each for each in self._all if each.process.poll() is None]

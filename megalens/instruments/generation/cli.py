@@ -23,7 +23,6 @@ _EXIT_CODES = "Exit codes: 0 ended by Ctrl-C or SIGTERM, 1 an error of Megalens 
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command to the parser of ``megalens``."""
     parser = commands.add_parser(
         "serve",
         help="serve a model that writes text while it is watched",

@@ -1,4 +1,4 @@
-"""Directions of a trait in the residual stream, one a layer, from prompts that show it and prompts that do not."""
+"""Directions of a trait in the residual stream, one a layer, from prompts with and without it."""
 
 from __future__ import annotations
 
@@ -30,18 +30,21 @@ def contrast_vectors(
     adapter: IAdapter | None = None,
     batch: int = 16,
 ) -> Tensor:
-    """Return the difference of mean hidden states, layer by layer: mean over ``positive`` minus mean over ``negative``.
+    """Return the difference of mean hidden states, layer by layer: mean over ``positive`` minus mean over
+    ``negative``.
 
-    This is how persona vectors are taken (Chen, Arditi, Sleight, Evans and Lindsey, "Persona vectors: monitoring and controlling character
-    traits in language models", arXiv 2507.21509, 2025, section 2), and steering vectors before them (Rimsky et al., "Steering Llama 2 via
-    contrastive activation addition", arXiv 2312.06681, 2023). A prompt's states are averaged over the chosen positions first, so that
-    each prompt counts alike, long or short. For the means of two groups the direction is the one along which they differ most in
-    the mean; what else differs between the prompts is in it too, so let them differ in the trait alone.
+    This is how persona vectors are taken (Chen, Arditi, Sleight, Evans and Lindsey, "Persona vectors:
+    monitoring and controlling character traits in language models", arXiv 2507.21509, 2025, section 2), and
+    steering vectors before them (Rimsky et al., "Steering Llama 2 via contrastive activation addition", arXiv
+    2312.06681, 2023). A prompt's states are averaged over the chosen positions first, so that each prompt
+    counts alike, long or short. The direction is the one along which the means of the groups differ; what
+    else differs between the prompts is in it too, so let them differ in the trait alone.
 
     Parameters
     ----------
     model : torch.nn.Module
-        Any model that :func:`megalens.trace` can trace. It is called without gradients and in evaluation mode, and left as it was.
+        Any model that :func:`megalens.trace` can trace. It runs without gradients in evaluation mode, which
+        is reset after.
     positive, negative : iterable of str, of ids or of tensors
         Prompts; text needs a ``tokenizer``. Prompts of one length are run together, so none is ever padded.
     positions : Positions
@@ -56,12 +59,14 @@ def contrast_vectors(
     Returns
     -------
     torch.Tensor
-        float32 ``[layers, hidden]`` on the CPU, not scaled: its length is how far the groups are apart. :class:`Projection` scales to length one itself.
+        float32 ``[layers, hidden]`` on the CPU, not scaled: its length is the distance of the groups.
+        :class:`Projection` scales to length one itself.
 
     Raises
     ------
     TracerError
-        When a group is empty, a prompt has no such positions, a process holds some of the layers only, or a state is not finite.
+        When a group is empty, a prompt has no such positions, a process has some of the layers only, or a
+        state is not finite.
     """
     if batch < 1:
         raise TracerError(f"batch must be a whole number from 1, got {batch!r:.50}.")
@@ -100,7 +105,7 @@ def contrast_vectors(
 
 
 def save_vectors(path: str | Path, vectors: Tensor, metadata: Mapping[str, Any] | None = None) -> Path:
-    """Write vectors to a ``.safetensors`` file that ``Projection`` and ``AddVector`` can be given.
+    """Write vectors to a ``.safetensors`` file for ``Projection`` and ``AddVector``.
 
     Parameters
     ----------
@@ -109,7 +114,7 @@ def save_vectors(path: str | Path, vectors: Tensor, metadata: Mapping[str, Any] 
     vectors : torch.Tensor
         ``[layers, features]`` or ``[layers, vectors, features]``.
     metadata : mapping, optional
-        What they are of, kept in the file as text.
+        A description, stored in the file as text.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What a perturbation changes: the model reads the clean text without and with it, in one pass each. Rows of the stream ``effects``."""
+"""The effect of a perturbation on the reading of the clean text, in one pass each: the stream ``effects``."""
 
 from __future__ import annotations
 
@@ -29,25 +29,12 @@ _MOST_VALUES = 1 << 26
 def compared(
     job: GenerationJob, model: LanguageModel, points: ModelPoints, folders: Sequence[Path]
 ) -> Iterator[dict[str, Any]]:
-    """Compare a generation with its control, then do its sweep. Ends early once it is cancelled.
+    """Compare a generation with its control, then run its sweep, until it is cancelled.
 
-    The clean text is read anew, in one pass, without and with the perturbation. For each point of a sweep text is written, too, until it differs from the clean one.
-
-    Parameters
-    ----------
-    job : GenerationJob
-        It and its control are written. What cannot be done is said of it, and how far a sweep is.
-    model : LanguageModel
-        In evaluation mode, untraced and unperturbed.
-    points : ModelPoints
-        Where the model's layers are.
-    folders : sequence of Path
-        Where vector files may lie.
-
-    Yields
-    ------
-    dict
-        Columns by name, all but ``step``. Between two of them the model is clean.
+    The clean text is read in one pass, without and with the perturbation. For each point of a sweep text is
+    written, too, until it differs from the clean one. The model is in evaluation mode and untraced, and clean
+    between two yields, which are columns by name, all but ``step``. ``folders`` may have vector files. What
+    cannot be done is reported in the job.
     """
     control, perturb = job.control, job.perturb
     assert control is not None
@@ -128,7 +115,7 @@ _MOST_AT_ONCE = 1 << 22
 
 @dataclass(frozen=True, eq=False)
 class Effect:
-    """What was changed while one sequence was read.
+    """Changes while one sequence was read.
 
     Attributes
     ----------
@@ -148,14 +135,7 @@ class Effect:
 class EffectReader:
     """Has the model read texts without and with perturbations, padded as its prompts are.
 
-    Parameters
-    ----------
-    model : LanguageModel
-        The model, in evaluation mode.
-    points : ModelPoints
-        Where its layers are.
-    texts : sequence of list of int
-        Token ids of each sequence, none empty and none longer than what the model reads at once.
+    ``texts`` are token ids, none empty and none longer than the context.
     """
 
     def __init__(self, model: LanguageModel, points: ModelPoints, texts: Sequence[Sequence[int]]) -> None:
@@ -171,19 +151,11 @@ class EffectReader:
     def compare(
         self, count: int, armed: Callable[[int], AbstractContextManager[object]]
     ) -> Iterator[tuple[int, int, list[Effect]]]:
-        """Compare with one perturbation after another; the clean text is read once, or once for each of the groups in which many sequences are read.
+        """Compare ``count`` perturbations with the clean text, which is read once for each group of
+        sequences.
 
-        Parameters
-        ----------
-        count : int
-            How many perturbations.
-        armed : callable
-            Gives the context in which a perturbation is on, by its number.
-
-        Yields
-        ------
-        number, sequence, effects
-            Of the perturbation, the first sequence, and the effects on it and those that follow. Between two of them the model is clean.
+        ``armed`` returns the context with a perturbation on, by its number. Yields that number, the first
+        sequence, and the effects on it and those that follow; the model is clean between two yields.
         """
         for first, last in self._groups:
             texts = self._texts[first:last]
@@ -209,7 +181,7 @@ class EffectReader:
 
 
 def first_difference(clean: Sequence[int], other: Sequence[int]) -> int:
-    """Return the first position at which two texts differ, also by one of them being over; -1 where they do not."""
+    """Return the first position at which two texts differ, also by the end of one; -1 where they do not."""
     for at, (one, two) in enumerate(zip(clean, other, strict=False)):
         if one != two:
             return at
@@ -225,22 +197,11 @@ def effect_columns(
     positions: bool,
     **same: Any,
 ) -> dict[str, Any]:
-    """Return rows of the stream, as columns by name: of each sequence those over all positions, after those of each position.
+    """Return columns of the stream: of each sequence the rows over all positions, then those of each
+    position.
 
-    Parameters
-    ----------
-    effects : sequence of Effect
-        Of sequences that follow one another.
-    layers : sequence of int
-        Their layers.
-    first : int
-        The first sequence.
-    divergence : sequence of int
-        Of each of them the first position at which what was written differs, -1 where it does not.
-    positions : bool
-        Whether there are rows of each position.
-    **same
-        The other columns, the same in every row.
+    ``effects`` are of consecutive sequences from ``first``; ``divergence`` is the first position at which
+    what each wrote differs, or -1; ``positions`` adds rows of each position; ``same`` are constant columns.
     """
     parts: list[dict[str, np.ndarray]] = []
     for number, effect in enumerate(effects):
@@ -292,7 +253,7 @@ def _in_parts(measure: Callable[[Tensor, Tensor], Tensor], one: Tensor, two: Ten
 
 
 def kl_divergence(clean: Tensor, noisy: Tensor) -> Tensor:
-    """Return the Kullback-Leibler divergence of the distribution of ``noisy`` logits from that of clean ones, ``[n]`` of ``[n, V]``, nats."""
+    """Return the divergence (nats) of ``noisy`` logits' distributions from clean ones, ``[n]`` of ``[n, V]``."""
     one, two = clean.log_softmax(-1), noisy.log_softmax(-1)
     chances = one.exp()
     # What is impossible adds nothing, where minus infinity from itself is NaN. Rounding must not go below nothing.

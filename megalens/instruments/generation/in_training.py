@@ -15,7 +15,7 @@ __all__ = ["traced"]
 
 
 def traced(model: Any, settings: TraceSettings, place: Place) -> GenerationInstrument | None:
-    """Return the instrument that has the model in training write text; None where the settings do not allow it."""
+    """Return the instrument with which a model in training writes text; None where it is not allowed."""
     if "generate" not in settings.allow or settings.hub is None:
         return None
     if place.world_size > 1:

@@ -1,4 +1,4 @@
-"""One generation that waits, runs or has ended."""
+"""One generation: queued, running or ended."""
 
 from __future__ import annotations
 
@@ -35,12 +35,9 @@ _FIELD = "request"
 def checked_jobs(
     message: Mapping[str, Any], model: LanguageModel, tracer: Tracer, who: str
 ) -> list[GenerationJob]:
-    """Return what is to be done for a request: one generation; or the clean one, then the one under the perturbation. They have no numbers yet.
+    """Return the jobs of a request, without numbers: one, or the clean one before the perturbed one.
 
-    Raises
-    ------
-    ProtocolError
-        With the field at fault.
+    Raises ``ProtocolError`` with the field at fault.
     """
     if tracer.points.place.world_size > 1 and model.alone:
         raise ProtocolError(
@@ -99,7 +96,7 @@ def _prompt(number: int, text: str, request: GenerationRequest, model: LanguageM
 
 
 def _perturb(setting: Perturb, tracer: Tracer, field: str | None = None) -> PerturbPlan:
-    """Return the plan of what is asked for; an error names ``field``, or what of the perturbation is wrong."""
+    """Return the plan of a perturbation; an error names ``field``, or its wrong part."""
     if "perturb" not in tracer.controls:
         raise ProtocolError(
             "refused",
@@ -117,28 +114,26 @@ def _perturb(setting: Perturb, tracer: Tracer, field: str | None = None) -> Pert
 
 @dataclass(eq=False)
 class GenerationJob:
-    """A request with its number, and how it stands. One thread changes it at a time: whoever asked until it runs, then whoever runs it.
+    """A request with its number and state. One thread at a time changes it: the requesting one, then the
+    running one.
 
     Attributes
     ----------
     number : int
         Counted from 1.
-    request : GenerationRequest
-        What was asked for.
     prompts : sequence of list of int
         Token ids of each prompt.
     who : str
         Who asked.
     control : GenerationJob or None
         Of a generation under a perturbation the one without it.
-    perturb : PerturbPlan or None
-        Its perturbation.
     paired : bool
-        Whether it is one of such two: then nothing else that is armed is done to it.
+        Whether it is one of such two: then no other armed perturbation applies.
     cancelled : bool
         Whether it ends now.
     asked_to_end : bool
-        Whether somebody asked for that. Several processes agree on it in their next forward pass; one alone has no need to.
+        Whether somebody asked for that. Several processes agree on it in their next forward pass; one alone
+        has no need to.
     shared : bool
         Whether several processes write it.
     state : str
@@ -146,7 +141,7 @@ class GenerationJob:
     texts : list of list of int
         Of each sequence the prompt and what was written so far.
     progress : str
-        How far it is, while it runs.
+        A sentence while it runs.
     """
 
     number: int
@@ -176,30 +171,30 @@ class GenerationJob:
         return [prompt for prompt in self.prompts for _ in range(self.request.samples)]
 
     def begin(self, step: int) -> None:
-        """Note that it runs, its first pass in ``step``."""
+        """Mark it as running, with its first pass in ``step``."""
         self.state, self.first_step = "running", step
         self.texts = [list(prompt) for prompt in self.sequences]
         self._began = time.monotonic()
 
     def end(self, state: str, message: str = "") -> None:
-        """Note that it is over, and why."""
+        """Mark it as ended, with a reason."""
         self.state, self.progress = state, ""
         if self._began is not None:
             self._seconds = time.monotonic() - self._began
         self.say(message)
 
     def say(self, message: str) -> None:
-        """Add a sentence to what people are told of it."""
+        """Add a sentence to its message for people."""
         if message not in self.message:
             self.message = f"{self.message} {message}".strip()[:_MESSAGE]
 
     def cancel(self) -> None:
-        """Have it end, after the pass that is going on. Any thread."""
+        """End it after the current pass. Any thread."""
         self.asked_to_end = True
         self.cancelled = self.cancelled or not self.shared
 
     def decoding(self, model: LanguageModel, **more: Any) -> Decoding:
-        """Begin to write it, with its seed; ``more`` is for :class:`Decoding`."""
+        """Start writing with its seed; ``more`` is for :class:`Decoding`."""
         request = self.request
         sampler = Sampler(request.temperature, request.top_k, request.top_p, request.seed, model.device)
         stop_tokens = model.end_tokens if request.stop_tokens is None else request.stop_tokens
@@ -208,7 +203,7 @@ class GenerationJob:
         )
 
     def passed(self, done: GenerationPass, step: int) -> None:
-        """Note what a pass wrote, which was in ``step``."""
+        """Add what a pass wrote, which was in ``step``."""
         self.last_step = step
         self.tokens += sum(done.wrote)
         if done.tokens is not None:
@@ -217,7 +212,7 @@ class GenerationJob:
                     text.append(token)
 
     def row(self, step: int, place: int = 0) -> dict[str, list[Any]]:
-        """Return its row of ``generations`` as it stands, at ``step``; what was asked for is in the first one only."""
+        """Return its current row of ``generations`` at ``step``; only the first has the request."""
         runs = self.first_step >= 0
         request, self._told = "" if self._told else json.dumps(self.request.to_message()), True
         values = {

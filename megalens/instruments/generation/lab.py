@@ -1,4 +1,4 @@
-"""A lab: a model that waits for requests to write text, in a thread of its own, in one process or in all those of a job."""
+"""A lab: a model that waits for requests to write text, in a thread of its own, in one process or a job."""
 
 from __future__ import annotations
 
@@ -31,18 +31,10 @@ __all__ = ["Lab", "MegatronLab", "joined_control"]
 
 
 class Lab:
-    """A live run whose model writes text when it is asked. Made by :func:`megalens.serve`.
+    """A live run whose model writes text on request. Made by :func:`megalens.serve`.
 
-    Everything that the run has (``configure``, ``tensors``, the views) it has too; ``with`` closes it at the end.
-
-    Parameters
-    ----------
-    tracer : Tracer
-        Traces the model; its steps are forward passes.
-    instrument : GenerationInstrument
-        Attached to it.
-    connect : callable
-        Attaches to the run, as whoever looks at it.
+    Everything that the run has (``configure``, ``tensors``, the views) it has too; ``with`` closes it at the
+    end.
     """
 
     def __init__(self, tracer: Tracer, instrument: GenerationInstrument, connect: Callable[[], Any]) -> None:
@@ -59,12 +51,11 @@ class Lab:
 
     @property
     def model(self) -> Any:
-        """The module that writes."""
         return self._instrument.model.module
 
     @property
     def run(self) -> Any:
-        """The run, as whoever looks at it has it; attached to on first use."""
+        """The run as a viewer has it; connected to on first use."""
         with self._lock:
             if self._run is None:
                 self._run = self._connect()
@@ -117,16 +108,9 @@ class Lab:
 
 
 class MegatronLab(Lab):
-    """A lab in each process of a job. Every one of them makes it, and waits for it: it is over when rank 0 closes it.
+    """A lab in each process of a job. Each makes it and waits for it: it ends when rank 0 closes it.
 
-    While nothing is asked rank 0 says so to the others, well before anything is given up for that.
-
-    Parameters
-    ----------
-    tracer, instrument, connect
-        As of :class:`Lab`.
-    control : JobControl
-        Of this job, which the model has joined.
+    While idle, rank 0 sends heartbeats to the others, well within any time limit.
     """
 
     def __init__(
@@ -147,7 +131,7 @@ class MegatronLab(Lab):
         Raises
         ------
         LostJobError
-            When a process of the job went, or failed where the others could not go on.
+            When a process of the job went, or failed where the others could not continue.
         """
         super().wait()
         if self._failure is not None:
@@ -245,7 +229,7 @@ class MegatronLab(Lab):
             job.end(state)
 
     def _send_layers(self, stream: str, columns: Mapping[str, Any], step: int) -> None:
-        """Send what only this process knows of a generation: the effects on its stage's layers. Rank 0 sends everything else."""
+        """Send the effects on this stage's layers. Rank 0 sends everything else."""
         place = self.tracer.points.place
         if stream != "effects" or place.pp == 0 or not place.leads or place.dp > 0:
             return
@@ -275,7 +259,7 @@ class MegatronLab(Lab):
 
 
 def joined_control(model: LanguageModel) -> JobControl | None:
-    """Have a model of Megatron-Core computed by all processes of this job from now on, and return how they agree; None where it is whole in this process."""
+    """Join all processes of this job that compute a Megatron-Core model; None where it is complete in one."""
     there = distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
     if not there or not isinstance(model, MegatronLanguageModel):
         return None

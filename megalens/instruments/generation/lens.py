@@ -1,4 +1,4 @@
-"""The logit lens: what each layer's hidden states would predict, as rows of the stream ``lens``."""
+"""The logit lens: predictions from each layer's hidden states, as rows of the stream ``lens``."""
 
 from __future__ import annotations
 
@@ -32,17 +32,8 @@ _HEADS = ("lm_head", "output_layer", "embed_out", "head", "output", "unembed")
 class Readout:
     """Reads hidden states as the model reads those of its last layer.
 
-    Parameters
-    ----------
-    model : torch.nn.Module
-        The model.
-    points : ModelPoints
-        Where its layers are.
-
-    Raises
-    ------
-    GenerationError
-        When this process holds a part of the model only, or the two modules cannot be told; says why.
+    Raises ``GenerationError`` when this process has a part of the model only, or final norm or output layer
+    are ambiguous.
     """
 
     def __init__(self, model: nn.Module, points: ModelPoints) -> None:
@@ -68,7 +59,7 @@ class Readout:
         return self._after(self._head(states))
 
     def differs(self, states: Tensor, logits: Tensor) -> bool:
-        """Return whether the last layer's hidden states give other logits than the model did."""
+        """Return whether the last layer's hidden states give other logits than the model's."""
         found = self(states).float()
         if found.shape != logits.shape:
             return True
@@ -79,7 +70,7 @@ class Readout:
 
 
 def no_lens(model: nn.Module, points: ModelPoints) -> str | None:
-    """Return why hidden states cannot be read, or None where they can."""
+    """Return why hidden states cannot be read, or None."""
     try:
         Readout(model, points)
     except GenerationError as error:
@@ -108,7 +99,6 @@ def _norm(owner: nn.Module) -> nn.Module | None:
 
 
 def _head(body: Any, owner: nn.Module, hidden: int | None) -> Callable[[Tensor], Tensor]:
-    """Return the output layer."""
     give = getattr(body, "get_output_embeddings", None)
     found = give() if callable(give) else None
     if not isinstance(found, nn.Module):
@@ -154,22 +144,8 @@ def _first(output: Any) -> Tensor:
 class LensReader:
     """Reads the hidden states of each pass of one generation.
 
-    Of the last layer the model's own logits are read: they are what its hidden states give. That they are is checked at the first pass.
-
-    Parameters
-    ----------
-    readout : Readout
-        The model's final norm and output layer.
-    hidden : HiddenStates
-        Entered while the model runs.
-    generation : int
-        Its number.
-    texts : Texts
-        The tokenizer.
-    sequences : sequence of list of int
-        Token ids of each sequence's prompt.
-    count : int
-        Candidates to keep.
+    Of the last layer the model's own logits are taken, which is checked at the first pass. ``count`` is the
+    number of candidates; ``hidden`` is entered while the model runs.
     """
 
     def __init__(
@@ -185,26 +161,17 @@ class LensReader:
         self._texts, self._sequences, self._count = texts, sequences, count
 
     def states(self, window: Window | None = None) -> list[Tensor]:
-        """Return what each layer gave in the newest pass, ``[B, n, hidden]``, of the positions of a window: the model's own tensors."""
+        """Return each layer's output in the newest pass, ``[B, n, hidden]``: the model's own tensors."""
         return [self._hidden.of(layer, window) for layer in self._hidden.layers]
 
     @torch.no_grad()
     def rows(
         self, passes: Sequence[PlacedPass], states: Sequence[Sequence[Tensor]]
     ) -> Iterator[dict[str, Any]]:
-        """Give what the layers predicted at the positions that passes read, as columns by name.
+        """Yield the layers' predictions at the positions that passes read, as columns by name.
 
-        Parameters
-        ----------
-        passes : sequence of PlacedPass
-            In their order, all having read as many positions.
-        states : sequence of sequence of torch.Tensor
-            Of each pass, as :meth:`states` gives them.
-
-        Raises
-        ------
-        GenerationError
-            When the last layer's hidden states, read so, do not give the model's logits.
+        All passes have read as many positions; ``states`` are theirs from :meth:`states`. Raises
+        ``GenerationError`` when the last layer's hidden states do not give the model's logits.
         """
         first = passes[0].done
         if first.number == 0 and self._readout.differs(states[0][-1][:, -1:], first.logits[:, -1:]):
@@ -240,7 +207,7 @@ class LensReader:
             yield self._columns(found, sequence[pair], position[pair], token[pair], layers[layer], step[pair])
 
     def _read(self, done: GenerationPass) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return of each position that was read its sequence, its place in the pass, and the token that follows it; -1 where none does."""
+        """Return each read position's sequence, index in the pass, and next token (-1: none)."""
         drawn = [-1] * len(self._sequences) if done.tokens is None else done.tokens.tolist()
         follows = [token if wrote else -1 for token, wrote in zip(drawn, done.wrote, strict=True)]
         if done.number > 0:

@@ -28,15 +28,7 @@ def is_causal(module: nn.Module) -> bool:
 
 
 class HuggingFaceLanguageModel(LanguageModel):
-    """A causal model of Hugging Face.
-
-    Parameters
-    ----------
-    module : torch.nn.Module
-        The model, or what wraps it for a training.
-    texts : Texts
-        Its tokenizer.
-    """
+    """A causal model of Hugging Face, or what wraps it for a training."""
 
     def __init__(self, module: nn.Module, texts: Texts) -> None:
         inner: Any = unwrapped(module)
@@ -60,7 +52,6 @@ class HuggingFaceLanguageModel(LanguageModel):
         )
 
     def begin(self, prompts: Sequence[Sequence[int]], tokens: int = 0) -> Reading:
-        """Prepare to read prompts."""
         pad = self._pad if self.vocabulary is None or 0 <= self._pad < self.vocabulary else 0
         return _HuggingFaceReading(
             self.module, PaddedPrompts.of(prompts, self.device, pad), self._takes_places
@@ -94,15 +85,7 @@ class _HuggingFaceReading(Reading):
 
 
 class DemoLanguageModel(LanguageModel):
-    """The model of :mod:`megalens.demo`. Beyond its longest sequence it reads the newest positions only, as its own ``generate`` does.
-
-    Parameters
-    ----------
-    module : torch.nn.Module
-        The model, or what wraps it for a training.
-    texts : Texts
-        Its tokenizer.
-    """
+    """The model of :mod:`megalens.demo`. Beyond its context it reads the newest positions only."""
 
     def __init__(self, module: torch.nn.Module, texts: Texts) -> None:
         inner = unwrapped(module)
@@ -113,7 +96,6 @@ class DemoLanguageModel(LanguageModel):
         )
 
     def begin(self, prompts: Sequence[Sequence[int]], tokens: int = 0) -> Reading:
-        """Prepare to read prompts."""
         return _DemoReading(self, PaddedPrompts.of(prompts, self.device), self._config.layers)
 
 
@@ -145,19 +127,12 @@ class _DemoReading(Reading):
 
 
 def as_language_model(model: Any, tokenizer: Any = None) -> LanguageModel:
-    """Return the language model that a module is.
+    """Return the language model of a module.
 
-    Parameters
-    ----------
-    model : torch.nn.Module or LanguageModel
-        Of Hugging Face, of Megatron-Core (also the list of its one chunk), of :mod:`megalens.demo`, or any causal module that gives logits ``[B, S, vocabulary]`` for ids ``[B, S]``.
-    tokenizer : optional
-        With ``encode(text)`` and ``decode(ids)``. The demo's model over bytes needs none.
-
-    Raises
-    ------
-    GenerationError
-        When it is none, or has no tokenizer.
+    The module is of Hugging Face, of Megatron-Core (also the list of its one chunk), of :mod:`megalens.demo`,
+    or any causal module from ids to logits ``[B, S, vocabulary]``. A tokenizer has ``encode(text)`` and
+    ``decode(ids)``; the demo's model over bytes needs none. Raises ``GenerationError`` when it is no such
+    module, or has no tokenizer.
     """
     if isinstance(model, LanguageModel):
         return model

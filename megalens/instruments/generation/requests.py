@@ -1,4 +1,4 @@
-"""What a run gets of this instrument: to have its model write text, and what it wrote. The first argument of each is the run."""
+"""A run's methods of this instrument: have its model write text, and read what it wrote."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def save_direction(
     path : str or Path
         The file. To be read its folder must be among the run's ``vectors_folders``.
     vectors : array
-        ``[hidden]`` for all layers alike, or ``[layers, hidden]``; of numpy, of torch or lists. Written as float32 and not scaled.
+        ``[hidden]`` for all layers alike, or ``[layers, hidden]``; of numpy, of torch or lists. Written as
+        float32 and not scaled.
     metadata : mapping, optional
         What it is of, kept in the file as text.
 
@@ -127,7 +128,7 @@ def group_direction(
 
 
 def _traced(run: Run, flag: str, layer: int, number: int, part: str | None) -> tuple[str, int]:
-    """Return the compressor of a generation's rows, and the features of the tensor before it."""
+    """Return the compressor of a generation's rows, and the features of the uncompressed tensor."""
     steps = run.generation(number).tokens()["tensor_step"]
     rows = run.tensors(flag, layers=layer, part=part, steps=int(steps.max()), phase="generate")
     [row] = rows.slice(0, 1).select(["compressor", "source_shape"]).to_pylist()
@@ -187,7 +188,8 @@ def generate(
     timeout: float | None = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> Generation:
-    """Have the model write text: of a lab (:func:`megalens.serve`), or of a training that allows it (``allow=["generate"]``), between two steps.
+    """Have the model write text: of a lab (:func:`megalens.serve`), or of a training that allows it
+    (``allow=["generate"]``), between two steps.
 
     Parameters
     ----------
@@ -198,7 +200,8 @@ def generate(
     temperature : float
         Logits are divided by it; 0 always takes the most probable token.
     top_k, top_p : int, float
-        Draw from the k most probable tokens, from the fewest that reach the probability p together; 0 and 1 leave all.
+        Draw from the k most probable tokens, from the fewest that reach the probability p together; 0 and 1
+        leave all.
     seed : int
         The same seed draws the same tokens.
     samples : int
@@ -214,11 +217,13 @@ def generate(
     lens : int
         Candidates to read from each layer's hidden state (logit lens).
     perturb : Perturbation or mapping, optional
-        Write the text twice, clean and perturbed, and compare: a kind such as ``Noise1(0.1)`` (between layers), or by site as in :meth:`perturb`; or a whole ``Perturb`` object, with ``sites`` and ``seed``.
+        Write the text twice, clean and perturbed, and compare: a kind such as ``Noise1(0.1)`` (between
+        layers), or by site as in :meth:`perturb`; or a whole ``Perturb`` object, with ``sites`` and ``seed``.
     layers : optional
         Layers of the perturbation that do not say their own; all when absent.
     sweep : mapping, optional
-        Repeat the perturbation with other settings: ``{"coefficient": [0.01, 0.1, 1.0]}``, ``{"layers": ["0", "1", "2-3"]}`` or ``{"site": ["system", "calculation"]}``.
+        Repeat the perturbation with other settings: ``{"coefficient": [0.01, 0.1, 1.0]}``, ``{"layers": ["0",
+        "1", "2-3"]}`` or ``{"site": ["system", "calculation"]}``.
     wait : bool
         Whether to return when all is written, or at once.
     timeout : float, optional
@@ -297,7 +302,8 @@ def direction(
     *,
     part: str | None = None,
 ) -> NDArray[np.float32]:
-    """Return the way to a group of tokens: the mean of their vectors less the mean of all others'. :func:`megalens.save_direction` saves it.
+    """Return the way to a group of tokens: the mean of their vectors less the mean of all others'.
+    :func:`megalens.save_direction` saves it.
 
     Parameters
     ----------
@@ -308,15 +314,17 @@ def direction(
     generation : int or sequence of int
         Generations whose tokens are compared.
     tokens : sequence
-        The group, as pairs (sequence, position); of several generations as triples (generation, sequence, position).
+        The group, as pairs (sequence, position); of several generations as triples (generation, sequence,
+        position).
     part : str, optional
         Named part; the first that there is when absent.
 
     Returns
     -------
     numpy.ndarray
-        float32 ``[features]``, as many as the tensor has. Where means of tiles were kept, each feature of a tile has its tile's mean: what is known of the direction. Positions that
-        were not read, and vectors that are not finite, are left out.
+        float32 ``[features]``, as many as the tensor has. Where means of tiles were kept, each feature of a
+        tile has its tile's mean: what is known of the direction. Positions that were not read, and vectors
+        that are not finite, are left out.
 
     Raises
     ------
@@ -333,7 +341,7 @@ def _request_of(
     sweep: Mapping[str, Sequence[Any]] | None,
     **asked: Any,
 ) -> GenerationRequest:
-    """Return the request that a person's arguments mean; errors are in the words of the call."""
+    """Return the request of a person's arguments; errors are in the words of the call."""
     message: dict[str, Any] = {"prompts": [prompts] if isinstance(prompts, str) else prompts, **asked}
     for name in ("prompts", "stop", "stop_tokens"):
         value = message.get(name)

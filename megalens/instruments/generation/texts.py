@@ -1,4 +1,4 @@
-"""Texts of token ids, whatever the tokenizer is."""
+"""Texts of token ids, for any tokenizer."""
 
 from __future__ import annotations
 
@@ -23,17 +23,18 @@ class ITextStream(Protocol):
     """The text of one sequence as its tokens come."""
 
     def push(self, token: int) -> str:
-        """Return what a token adds to the text: nothing while its bytes are no whole character, then all of it."""
+        """Return what a token adds to the text: nothing until its bytes complete a character."""
         ...
 
 
 class Texts:
-    """Text to ids and back. Ids that no tokenizer knows have a piece that says so, and no text.
+    """Text to ids and back. Unknown ids have a piece that says so, and no text.
 
     Parameters
     ----------
     tokenizer : Any
-        With ``encode(text)`` and ``decode([id, …])``: of Hugging Face or of the library tokenizers, or one's own. One's own may say the bytes of an id, ``token_bytes(id)``.
+        With ``encode(text)`` and ``decode([id, …])``: of Hugging Face or of the library tokenizers, or one's
+        own, which may have ``token_bytes(id)``.
 
     Raises
     ------
@@ -61,12 +62,9 @@ class Texts:
         """Text of one id by itself; bytes that are no whole character as ``<0xE2>``."""
 
     def encode(self, text: str) -> list[int]:
-        """Return the ids of a text, with the special tokens that the tokenizer begins texts with.
+        """Return the ids of a text, with the tokenizer's special tokens at the beginning.
 
-        Raises
-        ------
-        GenerationError
-            When the text has half a character, or the tokenizer makes nothing of it.
+        Raises ``GenerationError`` for half a character, and where the tokenizer returns nothing.
         """
         try:
             text.encode()
@@ -90,12 +88,11 @@ class Texts:
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of a sequence as it streams, without the bytes at its end that are no whole character."""
+        """Return the text of a sequence as it streams, without an incomplete character at its end."""
         stream = self.stream()
         return "".join(stream.push(token) for token in ids)
 
     def stream(self) -> ITextStream:
-        """Begin a text."""
         if self._bytes is not None:
             return _ByteStream(self._bytes, self._silent, self._drops_space)
         return _WindowStream(self._decode, self._silent)
@@ -116,7 +113,7 @@ class Texts:
 
 
 class _ByteStream:
-    """Of a tokenizer whose tokens are bytes."""
+    """The text of a tokenizer whose tokens are bytes."""
 
     def __init__(
         self, bytes_of: Callable[[int], bytes | None], silent: frozenset[int], drops_space: bool
@@ -136,7 +133,7 @@ class _ByteStream:
 
 
 class _WindowStream:
-    """Of any other tokenizer: what the last tokens are decoded to with the new one, after what they were without it."""
+    """The text of other tokenizers: the decoded last tokens with the new one, minus those without it."""
 
     def __init__(self, decode: Callable[[Sequence[int]], str], silent: frozenset[int]) -> None:
         self._decode, self._silent = decode, silent
@@ -165,7 +162,7 @@ def _flat(ids: Any) -> Any:
 
 
 def _shown(data: bytes) -> str:
-    """Return bytes as text, those that are no character as ``<0xE2>``."""
+    """Return bytes as text, invalid ones as ``<0xE2>``."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -181,7 +178,7 @@ codecs.register_error("megalens.instruments.generation.hex", _hex)
 
 
 def _unknown(tokenizer: Any, token: int) -> str:
-    """Return what stands for an id that is decoded to nothing."""
+    """Return the piece of an id that is decoded to nothing."""
     named = getattr(tokenizer, "convert_ids_to_tokens", None)
     try:
         name = named(token) if callable(named) else None
@@ -191,7 +188,7 @@ def _unknown(tokenizer: Any, token: int) -> str:
 
 
 def _bytes_of(tokenizer: Any) -> Callable[[int], bytes | None] | None:
-    """Return what gives the bytes of an id, None for one that is not known; None where the tokenizer does not tell them."""
+    """Return the function from an id to its bytes (None: unknown), or None where it does not exist."""
     own = getattr(tokenizer, "token_bytes", None)
     if callable(own):
         return lambda token: _own_bytes(own, token)
@@ -238,7 +235,7 @@ def _backend(tokenizer: Any) -> Any:
 
 
 def _decoders(tokenizer: Any) -> list[dict[str, Any]]:
-    """Return what the library tokenizers does to make text of tokens, one after another; nothing of any other tokenizer."""
+    """Return the library tokenizers' decoder steps; nothing of other tokenizers."""
     backend = _backend(tokenizer)
     if not (hasattr(backend, "to_str") and hasattr(backend, "get_added_tokens_decoder")):
         return []
@@ -252,7 +249,7 @@ def _decoders(tokenizer: Any) -> list[dict[str, Any]]:
 
 
 def _drops_space(tokenizer: Any) -> bool:
-    """Return whether the space that the first word begins with is no part of the text."""
+    """Return whether the space before the first word is no part of the text."""
     return any(
         each["type"] == "Strip" and each.get("content") == " " and each.get("start")
         for each in _decoders(tokenizer)
@@ -261,7 +258,7 @@ def _drops_space(tokenizer: Any) -> bool:
 
 @functools.cache
 def _alphabet() -> dict[str, int]:
-    """Return the byte that each character of a byte-level vocabulary stands for: printable ones for themselves, the others for what follows 255."""
+    """Return each byte-level character's byte: printable ones are their own, others follow 255."""
     kept = [*range(33, 127), *range(161, 173), *range(174, 256)]
     found = {chr(each): each for each in kept}
     others = (each for each in range(256) if each not in kept)

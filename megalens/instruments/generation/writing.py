@@ -1,4 +1,4 @@
-"""One generation as it is written: what is set up for its time, its passes, and what is sent of them."""
+"""Writing one generation: its setup, its passes, and what is sent of them."""
 
 from __future__ import annotations
 
@@ -45,18 +45,8 @@ _MOST_BYTES = 16 << 20
 class GatheredPasses:
     """Gathers passes, makes their rows together, and sends them about 20 times a second.
 
-    Parameters
-    ----------
-    send : callable
-        Takes a stream, columns by name and the newest step among them.
-    rows : TokenRows
-        Makes rows of tokens.
-    lens : LensReader or None
-        Makes rows of the logit lens.
-    say : callable
-        Takes a sentence for the user.
-    tensors : callable
-        Hands over what the passes' tensors gave.
+    ``send`` takes a stream, columns by name and the newest step; ``tensors`` flushes the passes' traced
+    tensors.
     """
 
     def __init__(
@@ -74,7 +64,7 @@ class GatheredPasses:
         self._sent = self._passed = 0.0
 
     def add(self, done: PlacedPass, window: Window | None) -> None:
-        """Take a pass that is over, and send what waits where that is due: at once after the prompts were read."""
+        """Take a finished pass, and send what is due: at once after the prompts were read."""
         kept = done.done
         now = time.monotonic()
         due = kept.number == 0 or now - self._sent >= _SECONDS or now - self._passed >= _APART
@@ -95,7 +85,7 @@ class GatheredPasses:
         self._passed = time.monotonic()
 
     def flush(self) -> None:
-        """Send what waits."""
+        """Send what is gathered."""
         passes, states, self._passes, self._states, self._nbytes = self._passes, self._states, [], [], 0
         # What is sent wakes the thread that sends, which then takes the interpreter: so all is made before.
         made = [*self._made(passes, states)] if passes else []
@@ -107,7 +97,7 @@ class GatheredPasses:
     def _made(
         self, passes: Sequence[PlacedPass], states: Sequence[Sequence[Tensor]]
     ) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Give what there is to send: the stream, and its columns by name."""
+        """Yield streams with their columns by name."""
         yield from (("tokens", each) for each in _together(self._rows.of(passes)))
         if self._lens is not None:
             try:
@@ -119,7 +109,6 @@ class GatheredPasses:
 
 
 def _together(several: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Give the columns of all, where there are any."""
     found = list(several)
     if len(found) > 1:
         yield {name: _joined([columns[name] for columns in found]) for name in found[0]}
@@ -140,20 +129,9 @@ _TOLD_TEXT = 1.0
 
 
 class Writing:
-    """Writes the text of one generation. Whatever is changed for it is afterwards as it was.
+    """Writes the text of one generation, and restores afterwards whatever it changed.
 
-    Parameters
-    ----------
-    job : GenerationJob
-        What is written.
-    model : LanguageModel
-        Who writes.
-    tracer : Tracer
-        Traces the model.
-    send : callable
-        Sends rows: takes a stream, columns by name and the step.
-    say : callable
-        Says how a job stands.
+    ``send`` takes a stream, columns by name and the step; ``say`` reports a job's state.
     """
 
     def __init__(
@@ -169,7 +147,7 @@ class Writing:
         self._points = tracer.points
 
     def run(self, passes: Passes) -> None:
-        """Write, token by token, until it is over or cancelled; under a perturbation compare with the clean control then, and do the sweep."""
+        """Write until the end or a cancellation; under a perturbation compare with the control, then sweep."""
         with self._set_up():
             self._write(passes)
             if self._job.control is not None and not self._job.cancelled:
@@ -177,7 +155,7 @@ class Writing:
 
     @contextlib.contextmanager
     def _set_up(self) -> Iterator[None]:
-        """Have the model, and what is traced of it, as this generation needs it."""
+        """Prepare the model and the tracing for this generation."""
         job, tensors = self._job, self._tracer.tensors
 
         def change(plan: TracingPlan) -> TracingPlan:
@@ -221,7 +199,7 @@ class Writing:
                     self._say(job)
 
     def _lens(self, stack: contextlib.ExitStack) -> LensReader | None:
-        """Return what reads the hidden states of each pass, where that was asked for."""
+        """Return the reader of each pass's hidden states, if it was asked for."""
         job, model = self._job, self._model
         if not job.request.lens:
             return None

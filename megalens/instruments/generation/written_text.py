@@ -1,4 +1,4 @@
-"""A text that a model wrote, with everything that was kept of it: read from the streams of a run, live or recorded."""
+"""A text that a model wrote, with all of its data, from the streams of a live or recorded run."""
 
 from __future__ import annotations
 
@@ -77,14 +77,9 @@ def generation_array(
 
 
 class Generation:
-    """One generation of a run. Made by ``run.generate(…)`` and ``run.generation(number)``; everything is read anew from the run when it is asked for.
+    """One generation of a run. Made by ``run.generate(…)`` and ``run.generation(number)``.
 
-    Parameters
-    ----------
-    run : Run
-        The run.
-    number : int
-        Number of the generation in it, counted from 1.
+    Everything is read from the run when it is asked for. ``number`` counts from 1.
     """
 
     def __init__(self, run: Run, number: int) -> None:
@@ -106,12 +101,12 @@ class Generation:
 
     @property
     def place(self) -> int:
-        """Place in the queue, counted from 1; 0 when it does not wait."""
+        """Position in the queue, counted from 1; 0 when it does not wait."""
         return int(self._newest["place"])
 
     @property
     def message(self) -> str:
-        """Why it failed, or what was done differently from what was asked."""
+        """Why it failed, or how it differs from the request."""
         return str(self._newest["message"])
 
     @property
@@ -121,13 +116,13 @@ class Generation:
 
     @property
     def control(self) -> Generation | None:
-        """Of a generation under a perturbation the clean one with the same seed."""
+        """The clean generation with the same seed, of one under a perturbation."""
         number = int(self._newest["control"])
         return self._of(number) if number else None
 
     @property
     def request(self) -> GenerateRequest:
-        """What was asked for, complete."""
+        """The complete request."""
         text = next((text for text in self._states["request"].to_pylist() if text), "{}")
         return parse_json(text)  # type: ignore[no-any-return]
 
@@ -166,12 +161,12 @@ class Generation:
         return self._rows("tokens", sequence).sort_by(_by("sequence", "position")).to_pandas()
 
     def lens(self, sequence: int | None = None, layers: LayerChoice = None) -> DataFrame:
-        """Return what each layer would predict at each position: the columns of the stream ``lens``. Empty unless it was asked for."""
+        """Return each layer's predictions at each position: the stream ``lens``. Empty unless asked for."""
         rows = self._rows("lens", sequence, layers)
         return rows.sort_by(_by("sequence", "position", "layer")).to_pandas()
 
     def effects(self, sequence: int | None = None, layers: LayerChoice = None) -> DataFrame:
-        """Return what the perturbation changed against the clean control: the columns of the stream ``effects``. Empty without one."""
+        """Return the perturbation's effects against the control: the stream ``effects``. Empty without one."""
         rows = self._rows("effects", sequence, layers)
         return rows.sort_by(_by("point", "sequence", "position", "layer")).to_pandas()
 
@@ -194,8 +189,9 @@ class Generation:
         Returns
         -------
         numpy.ndarray
-            float32 ``[positions, features]``, of attention probabilities ``[heads, positions, positions]``. NaN where a position was not traced: the last token, which the model
-            has not read, and what was left out of the trace.
+            float32 ``[positions, features]``, of attention probabilities ``[heads, positions, positions]``.
+            NaN where a position was not traced: the last token, which the model has not read, and what was
+            left out of the trace.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""What an alarm sets off, as far as the training script allows it."""
+"""The actions of an alarm, as far as the training script allows them."""
 
 from __future__ import annotations
 
@@ -22,11 +22,14 @@ _MOST_TOLD = 20
 
 
 class TrainingStopped(Exception):
-    """An alarm ended the training, as the script asked with ``actions={"stop": True}``. Raised at the end of a step, by ``with monitor.step():``."""
+    """An alarm ended the training, as the script asked with ``actions={"stop": True}``.
+
+    Raised at the end of a step, by ``with monitor.step():``.
+    """
 
 
 class IFound(Protocol):
-    """What is asked of an alarm here: columns of its stream."""
+    """The columns of an alarm that are used here."""
 
     @property
     def rule(self) -> str: ...
@@ -104,12 +107,10 @@ class Action:
 
 
 def actions_from(given: Any) -> tuple[Action, ...]:
-    """Return the actions that a script gave: one, or several, as :class:`Action` or as a mapping of its attributes.
+    """Return the actions that a script gave: one or several, each an :class:`Action` or a mapping of its
+    attributes.
 
-    Raises
-    ------
-    TracerError
-        Naming what is wrong.
+    Raises ``TracerError`` naming what is wrong.
     """
     if given is None:
         return ()
@@ -135,11 +136,11 @@ def actions_from(given: Any) -> tuple[Action, ...]:
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *_: Any) -> None:
-        """Follow nobody elsewhere."""
+        """Return None: no redirect is followed."""
 
 
 def post(url: str, run: str | None, alarms: list[Any], warn: Callable[[str], None]) -> threading.Thread:
-    """Post alarms as JSON, in a thread of its own: nothing waits for it. What fails is said without the address's path."""
+    """Post alarms as JSON from a thread of its own. A failure is reported without the address's path."""
     told = [{k: _plain(v) for k, v in asdict(alarm).items()} for alarm in alarms[:_MOST_TOLD]]
     body = json.dumps({"run": run, "count": len(alarms), "alarms": told}, allow_nan=False).encode()
 

@@ -1,4 +1,4 @@
-"""The command line: ``megalens check``, and ``megalens anomalies`` and ``megalens monitor`` for what TrainerMon wrote."""
+"""``megalens check``, and for what TrainerMon wrote ``megalens anomalies`` and ``megalens monitor``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ _EVERY_SECONDS = 0.5
 
 
 def add_trainermon_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the commands to the parser of ``megalens``."""
     parser = commands.add_parser(
         "anomalies",
         help="put the anomalies that TrainerMon recorded in order",
@@ -173,7 +172,6 @@ def _steps(text: str) -> frozenset[int]:
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command to the parser of ``megalens``."""
     parser = commands.add_parser(
         "check",
         help="judge a recorded run by rules",
@@ -263,13 +261,12 @@ def _say(alarm: Any, as_json: bool) -> None:
 
 
 class _Progress:
-    """Says on a terminal how far it is."""
+    """Prints progress on a terminal."""
 
     def __init__(self) -> None:
         self._told = time.monotonic()
 
     def __call__(self, done: int, total: int, what: str) -> None:
-        """Take how much is done."""
         if sys.stderr.isatty() and time.monotonic() - self._told > _EVERY_SECONDS:
             self._told = time.monotonic()
             print(f"{what}: {done:,} of {total:,} steps", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""How many alarms other settings of the rules would have given in what is recorded of a run."""
+"""How many alarms other settings of the rules would have given in a recorded run."""
 
 from __future__ import annotations
 

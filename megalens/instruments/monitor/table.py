@@ -1,4 +1,4 @@
-"""All readings of a step as one table of columns, so that a rule is a few operations over all tensors of all ranks at once."""
+"""All readings of a step as one table, so that a rule is a few operations over all tensors of all ranks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NOTHING = np.full((1, len(MOMENT_COLUMNS)), np.nan)
 
 @dataclass(frozen=True, eq=False)
 class _Chunk:
-    """What stays of the readings of one process and statistic from step to step."""
+    """What is constant from step to step in the readings of one process and statistic."""
 
     stat: str
     rank: int
@@ -52,18 +52,16 @@ class _Chunk:
 
 @dataclass(eq=False)
 class TableLayout:
-    """What the rows of a table are. One serves all steps in which they are the same, so that what follows from them is found out once.
+    """The rows of a table, shared by all steps with the same rows, so that what follows is computed once.
 
     Attributes
     ----------
-    stats, names, shapes : list of str
-        Of each row.
     ranks, stages, micro_batches, counted, place : ndarray
         Of each row; ``place`` as in the stream ``alarms``.
     series : ndarray
         Number of each row's series, the same in every step.
     limits : ndarray
-        Largest exponent of two that the tensor's format holds; NaN where it is not known.
+        Largest exponent of two in the tensor's format; NaN where it is not known.
     """
 
     stats: list[str]
@@ -80,16 +78,13 @@ class TableLayout:
     _found: dict[Any, Any] = field(default_factory=dict)
 
     def rows(self, *stats: str) -> Rows:
-        """Return the rows of statistics."""
         return self.once(("rows", *stats), lambda: np.flatnonzero(np.isin(self._stat_names, stats)))
 
     def ranks_of(self, stat: str) -> list[int]:
-        """Return the ranks that have rows of a statistic."""
         return self.once(("ranks", stat), lambda: np.unique(self.ranks[self.rows(stat)]).tolist())
 
     @cached_property
     def different_names(self) -> int:
-        """How many names there are."""
         return len({*self.names})
 
     def of(self, *stats: str) -> NDArray[np.bool_]:
@@ -98,11 +93,11 @@ class TableLayout:
 
     @cached_property
     def tensors(self) -> NDArray[np.bool_]:
-        """For each row whether it is of a tensor's own values: no number of the training loop, and nothing that is about two tensors."""
+        """Whether each row is of a tensor's own values: no training-loop number, nothing of two tensors."""
         return ~self.of("gradient_direction", "scalar", RANK_SCALAR)
 
     def matching(self, pattern: str) -> NDArray[np.bool_]:
-        """Return for each row whether its name has something that matches."""
+        """Return for each row whether its name matches somewhere."""
         made = re.compile(pattern, re.IGNORECASE)
         return self.once(
             ("matching", pattern), lambda: np.array([bool(made.search(n)) for n in self.names], bool)
@@ -124,7 +119,7 @@ class TableLayout:
         return self.once(("pairs", one, other), find)
 
     def joined(self, one: str, other: str) -> tuple[Rows, NDArray[np.int64], Rows, NDArray[np.int64]]:
-        """Return the rows of two statistics of tensors that have both, on whatever ranks, each with the number of its tensor."""
+        """Return the rows of two statistics of tensors that have both on any ranks, with tensor numbers."""
 
         def find() -> tuple[Rows, NDArray[np.int64], Rows, NDArray[np.int64]]:
             both = {self.names[at] for at in self.rows(one).tolist()}
@@ -139,7 +134,7 @@ class TableLayout:
         return self.once(("joined", one, other), find)
 
     def several(self) -> Rows:
-        """Return the rows of what at least :data:`LEAST_RANKS` ranks report of their own data."""
+        """Return the rows that at least :data:`LEAST_RANKS` ranks report of their own data."""
 
         def find() -> Rows:
             groups = self.groups("tensor")
@@ -152,7 +147,11 @@ class TableLayout:
         return self.once("several", find)
 
     def groups(self, what: str) -> NDArray[np.int64]:
-        """Return the number of each row's group: ``tensor`` (the same tensor and micro-batch on any rank), ``family`` (the same tensor in any layer of a rank), ``set`` (all of a statistic on a rank)."""
+        """Return each row's group number.
+
+        ``tensor``: the same tensor and micro-batch on any rank; ``family``: the same tensor in any layer of a
+        rank; ``set``: all of a statistic on a rank.
+        """
 
         def find() -> NDArray[np.int64]:
             keys: dict[Any, int] = {}
@@ -171,7 +170,7 @@ class TableLayout:
 
     @cached_property
     def all_rows(self) -> Rows:
-        """The rows that stand for all tensors of a set."""
+        """The rows that are sums over all tensors of a set."""
         return np.flatnonzero(np.array([name == ALL for name in self.names], bool))
 
     @cached_property
@@ -179,7 +178,7 @@ class TableLayout:
         return np.array(self.stats)
 
     def once(self, key: Any, find: Callable[[], _Found]) -> _Found:
-        """Return what ``find`` gave when it was first asked for by this key: of what follows from the layout alone."""
+        """Return the cached result of ``find`` under a key: it follows from the layout alone."""
         if key not in self._found:
             self._found[key] = find()
         found: _Found = self._found[key]
@@ -188,20 +187,18 @@ class TableLayout:
 
 @dataclass(eq=False)
 class StepTable:
-    """One step as rules see it: arrays with one entry a tensor, and what was before.
+    """One step as rules see it: arrays with one entry a tensor, and the history.
 
     Attributes
     ----------
     step, samples : int
         As in :class:`StepReadings`.
-    layout : TableLayout
-        What the rows are.
     rows : ndarray
         float64 ``[n, k]``, the columns of :data:`MOMENT_COLUMNS`; rows of scalars have count 1.
     loss_scale : ndarray
         Of each row.
     levels : Levels
-        What its series were before, by quantity: see :meth:`past`.
+        History of the series, by quantity: see :meth:`past`.
     """
 
     step: int
@@ -226,12 +223,12 @@ class StepTable:
     _past: dict[str, Past] = field(default_factory=dict)
 
     def remember(self, key: Any, value: Any) -> list[Any]:
-        """Keep a number or an array for the next steps, and return those of the steps before."""
+        """Store a number or an array for later steps, and return those of earlier ones."""
         self._kept[key] = value
         return self.memory.get(key, [])
 
     def past(self, quantity: str) -> Past:
-        """Return what the series were before this step, of one of the quantities :data:`QUANTITIES`."""
+        """Return the history of the series before this step, of one of :data:`QUANTITIES`."""
         past = self._past.get(quantity)
         if past is None:
             at = QUANTITIES.index(quantity)
@@ -239,7 +236,7 @@ class StepTable:
         return past
 
     def column(self, name: str) -> Column:
-        """Return one of :data:`MOMENT_COLUMNS`; NaN where these rows do not have it."""
+        """Return one of :data:`MOMENT_COLUMNS`; NaN where these rows lack it."""
         at = MOMENT_COLUMNS.index(name) if name in MOMENT_COLUMNS else self.rows.shape[1]
         return self.rows[:, at] if at < self.rows.shape[1] else np.full(len(self.rows), np.nan)
 
@@ -251,7 +248,7 @@ class StepTable:
 
     @cached_property
     def size(self) -> Column:
-        """Power of two of the rms: −inf where all is zero, NaN where nothing says it."""
+        """Power of two of the rms: −inf where all is zero, NaN where unknown."""
         return self._log2(self.rms)
 
     @cached_property
@@ -261,12 +258,14 @@ class StepTable:
 
     @cached_property
     def largest(self) -> Column:
-        """Largest absolute value."""
         return np.maximum(np.abs(self.column("min")), np.abs(self.column("max")))
 
     @cached_property
     def change(self) -> Column:
-        """Power of two of how far mean and standard deviation of a parameter moved since the step before, which is at most the rms of its update; NaN of everything else."""
+        """Power of two of the shift of a parameter's mean and deviation since the last step; else NaN.
+
+        It is at most the rms of the update.
+        """
         found = np.full(len(self.rows), np.nan)
         rows = self.layout.rows("param")
         if len(rows):
@@ -283,7 +282,7 @@ class StepTable:
         return self._log2(found)
 
     def _log2(self, values: Column) -> Column:
-        """Return powers of two, those of all tensors of a set being their mean."""
+        """Return powers of two; of a set's total row their mean."""
         found = np.log2(values)
         found[found == np.inf] = np.nan
         layout = self.layout
@@ -305,7 +304,7 @@ class StepTable:
 
 
 class StepTables:
-    """Makes the tables of step after step, and numbers the series."""
+    """Makes the tables of consecutive steps, and numbers the series."""
 
     def __init__(self) -> None:
         self.levels = Levels(len(QUANTITIES))
@@ -319,7 +318,6 @@ class StepTables:
         self._rate = 0.0
 
     def of(self, step: StepReadings) -> StepTable:
-        """Return the table of a step."""
         scalars = {k: float(v) for k, v in step.scalars.items() if _SCALARS.search(k)}
         given = [each for each in step.readings if len(each.names)]
         parts = [np.asarray(each.rows, np.float64) for each in given]
@@ -347,7 +345,7 @@ class StepTables:
         return table
 
     def keep(self, table: StepTable) -> None:
-        """Note what the next step is compared with."""
+        """Store what the next step is compared with."""
         self._rows[table.layout.series] = table.rows
         self._still[table.layout.series] = table.still
         self._step_of[table.layout.series] = table.step

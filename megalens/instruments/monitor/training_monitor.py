@@ -1,4 +1,4 @@
-"""``megalens.monitor``: the one line that begins it, with a configuration of TrainerMon too."""
+"""``megalens.monitor``: the one line that starts it, also with a configuration of TrainerMon."""
 
 from __future__ import annotations
 
@@ -46,14 +46,9 @@ _WHOLE = ("targets", "module_ranks", "start_step", "collect_times", "dynamic_on"
 
 
 def monitor_options(config: MonitorConfig, warn: Callable[[str], None]) -> dict[str, Any]:
-    """Return the arguments of ``megalens.log_statistics`` that measure what a configuration asks for, at each ``step_interval`` steps.
+    """Return the arguments of ``megalens.log_statistics`` for a checked configuration.
 
-    Parameters
-    ----------
-    config : MonitorConfig
-        Checked.
-    warn : callable
-        Takes a sentence about fields that a monitor does not follow.
+    ``warn`` takes a sentence about fields that a monitor does not follow.
     """
     asked: list[str] = []
     if config.param_distribution:
@@ -82,13 +77,7 @@ def monitor_options(config: MonitorConfig, warn: Callable[[str], None]) -> dict[
 
 
 class TrainerMonRules:
-    """TrainerMon's rules as a rule of one's own: each has its memory of every number of every tensor, rank and micro-batch.
-
-    Parameters
-    ----------
-    rules : list of dict
-        ``alert.rules`` of a configuration, checked.
-    """
+    """TrainerMon's checked ``alert.rules`` as one own rule, with a memory for each number."""
 
     __name__ = "trainermon"
 
@@ -96,7 +85,6 @@ class TrainerMonRules:
         self._rules = RecordedRules(rules_from(rules))
 
     def __call__(self, step: StepReadings, before: Sequence[StepReadings]) -> list[Alarm]:
-        """Judge a step."""
         found = []
         for part in step.readings:
             for name, row in zip(part.names, part.rows.tolist(), strict=True):
@@ -144,29 +132,36 @@ def monitor(
     model, optimizer
         As for :func:`megalens.log_statistics`.
     config : mapping or path, optional
-        A configuration of TrainerMon, or the JSON file that has it: what is measured and how often, and ``alert.rules``, which judge as a rule named ``trainermon`` beside ours. Files are written by
+        A configuration of TrainerMon, or the JSON file that has it: what is measured and how often, and
+        ``alert.rules``, which judge as a rule named ``trainermon`` beside ours. Files are written by
         :class:`megalens.TrainerMon` only.
     tracer : Tracer, optional
         Whose steps these are. Without one a tracer is made and closed with the monitor.
     rules : mapping, function or sequence of functions, optional
-        Settings of the rules: ``{"rules": {"jump": {"threshold": 12}}, "muted": [{"rule": "dead", "name": "*bias"}]}``. Or rules of your own: functions that take a ``StepReadings`` and those of the steps
-        before, and give :class:`~megalens.instruments.monitor.rule.Alarm` objects. Under ``"own"`` of the settings both go together. Rules that installed packages bring by entry points of the group
+        Settings of the rules: ``{"rules": {"jump": {"threshold": 12}}, "muted": [{"rule": "dead", "name":
+        "*bias"}]}``. Or rules of your own: functions that take a ``StepReadings`` and those of the steps
+        before, and give :class:`~megalens.instruments.monitor.rule.Alarm` objects. Under ``"own"`` of the
+        settings both go together. Rules that installed packages bring by entry points of the group
         ``megalens.rules`` judge too.
     actions : Action, mapping or sequence of them, optional
-        What alarms may set off: ``{"checkpoint": save, "stop": True}``; see :class:`~megalens.instruments.monitor.actions.Action`.
+        What alarms may set off: ``{"checkpoint": save, "stop": True}``; see
+        :class:`~megalens.instruments.monitor.actions.Action`.
     black_box : int
-        How many of the last steps are kept as they were measured, and sent when an alarm is raised although the recording is sparse. 0: none.
+        How many of the last steps are kept as they were measured, and sent when an alarm is raised although
+        the recording is sparse. 0: none.
     black_box_bytes : int
         In how much memory at most: of more, the oldest are given up.
     record : str or Path, optional
         Folder of the recording, as for :func:`megalens.trace`.
     **options
-        For :func:`megalens.log_statistics`: every how many steps each statistic is measured, and how the run is called.
+        For :func:`megalens.log_statistics`: every how many steps each statistic is measured, and how the run
+        is called.
 
     Returns
     -------
     TrainingMonitor
-        Use ``with monitor.step():`` (or the tracer's own) around each optimizer step, and close it at the end, or use it in a ``with``.
+        Use ``with monitor.step():`` (or the tracer's own) around each optimizer step, and close it at the
+        end, or use it in a ``with``.
 
     Raises
     ------
@@ -257,7 +252,7 @@ class TrainingMonitor:
 
     @property
     def stopped(self) -> str:
-        """Why the training is to end, on all ranks from the same step on; empty while it goes on."""
+        """Why the training is to end, on all ranks from the same step on; empty while it continues."""
         return self._instrument.stopped
 
     @contextmanager
@@ -267,7 +262,8 @@ class TrainingMonitor:
         Raises
         ------
         TrainingStopped
-            At the end of a step, on all ranks the same, when an alarm has set off the action ``stop``. Only here does a monitor raise into a training; with ``tracer.step()`` ask :attr:`stopped` instead.
+            At the end of a step, on all ranks the same, when an alarm has set off the action ``stop``. Only
+            here does a monitor raise into a training; with ``tracer.step()`` ask :attr:`stopped` instead.
         """
         with self.tracer.step():
             yield
@@ -275,7 +271,7 @@ class TrainingMonitor:
             raise TrainingStopped(self.stopped)
 
     def configure(self, settings: Mapping[str, Any]) -> None:
-        """Change rules, thresholds and what is muted, from the next step on. What is not named stays, None takes one back to its default.
+        """Change rules, thresholds and mutes from the next step on; the rest stays, None is a default.
 
         Raises
         ------
@@ -285,7 +281,7 @@ class TrainingMonitor:
         self.tracer.configure({"flags": {}, "instruments": {"monitor": settings}})
 
     def close(self) -> None:
-        """Take every hook off and, where the tracer is the monitor's own, end the run. Safe twice."""
+        """Remove every hook and, where the tracer is the monitor's own, end the run. Safe twice."""
         self.statistics.close()
         self._leave()
 
@@ -305,7 +301,7 @@ class TrainingMonitor:
 
 
 class _Kept:
-    """A watch that keeps the last alarms for the script."""
+    """A watch that stores the last alarms for the script."""
 
     def __init__(self, watch: Watch) -> None:
         self.alarms: deque[Alarm] = deque(maxlen=_KEPT)
@@ -315,7 +311,6 @@ class _Kept:
         self.to_message, self.schema = watch.to_message, watch.schema
 
     def judge(self, step: StepReadings) -> list[Alarm]:
-        """Return the alarms of a step."""
         found = self._watch.judge(step)
         self.alarms += found
         if self.first is None:

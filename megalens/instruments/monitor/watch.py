@@ -33,16 +33,8 @@ _STRAY_BITS, _STRAY_SIGMAS = 2.0, 8.0
 class Watch:
     """Judges the steps of one run, in their order.
 
-    Parameters
-    ----------
-    settings : WatchSettings, optional
-        Which rules, with which parameters.
-    own : sequence of callable
-        Rules of somebody's own, by name.
-    warn : callable, optional
-        Takes a sentence for the user: a rule that failed.
-    clock : callable
-        Gives the column ``time``.
+    ``own`` are somebody's own rules by name; ``warn`` takes a sentence about a rule that failed; ``clock``
+    gives the column ``time``.
     """
 
     def __init__(
@@ -84,34 +76,28 @@ class Watch:
 
     @property
     def series(self) -> range:
-        """Numbers of the series that it knows."""
+        """Number of known series."""
         return range(len(self._tables.levels))
 
     def columns(self, alarms: Sequence[Alarm]) -> dict[str, list[Any]]:
-        """Return alarms as the columns of their stream."""
         return alarm_columns(alarms)
 
     def configure(self, settings: Any) -> None:
-        """Follow other settings from the next step on, by the settings object; levels stay.
+        """Follow another settings object from the next step on; levels stay.
 
-        Raises
-        ------
-        ProtocolError
-            With the field at fault; then nothing has changed.
+        Raises ``ProtocolError`` with the field at fault; then nothing has changed.
         """
         self.settings = WatchSettings.of(settings, tuple(self._own))
 
     def check(self, settings: Any) -> dict[str, Any]:
-        """Return other settings with every parameter of every rule; nothing changes. Raises as :meth:`configure`."""
+        """Return other settings with every parameter of every rule; raises as :meth:`configure`."""
         own = tuple(self._own)
         return WatchSettings.of(settings, own).to_message(own)
 
     def to_message(self) -> dict[str, Any]:
-        """Return the settings object, with every parameter of every rule."""
         return self.settings.to_message(tuple(self._own))
 
     def schema(self) -> dict[str, Any]:
-        """Return the JSON Schema of the settings object."""
         return WatchSettings.schema(tuple(self._own))
 
     def _find(self, now: StepTable) -> list[tuple[Rule, Finding, np.ndarray]]:
@@ -197,7 +183,7 @@ class Watch:
         return alarms
 
     def _placed(self, alarm: Alarm, now: StepTable) -> Alarm:
-        """Return an alarm of somebody's own rule with what it did not say."""
+        """Return an own rule's alarm with defaults for what it left out."""
         layout = now.layout
         same = [
             at

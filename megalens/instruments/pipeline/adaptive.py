@@ -1,4 +1,4 @@
-"""Chooses the order by what the last steps took, and says why."""
+"""Chooses the order by measured steps, and explains the choice."""
 
 from __future__ import annotations
 
@@ -34,12 +34,11 @@ class Measured:
 
     @property
     def mean(self) -> float:
-        """Mean length of a step."""
         return sum(self.steps) / len(self.steps)
 
     @property
     def error(self) -> float:
-        """By how much the mean may be off: twice its standard error."""
+        """The uncertainty of the mean: twice its standard error."""
         if len(self.steps) < 2:
             return math.inf
         variance = sum((each - self.mean) ** 2 for each in self.steps) / (len(self.steps) - 1)
@@ -47,20 +46,20 @@ class Measured:
 
 
 class Adaptive:
-    """Measures the order that runs, tries what promises more than its own uncertainty, and keeps what is faster by more than that.
+    """Measures the running order, tries what promises more than its own uncertainty, and stays with what is
+    faster.
 
-    A window is ten steps of one order; the two after a change are not counted. On the deciding rank another thread looks at a window that is full: no step waits for it.
+    A window is ten steps of one order; the two after a change are not counted. On the deciding rank another
+    thread looks at a full window: no step waits for it.
 
     Parameters
     ----------
-    layout, stage : Placement, int
-        What the pipeline is like, and this rank's stage.
     board : Board
-        Ranks post on it what their operations take.
+        Ranks post on it the durations of their operations.
     ask : callable
         Takes an order and why it is to be in force.
     say : callable
-        Takes a sentence about what stays as it is.
+        Takes a sentence about an order that stays.
     compare : callable or None
         Simulates plans; None: only the greedy rules are tried.
     rules : bool
@@ -92,7 +91,7 @@ class Adaptive:
         self._settled: Measured | None = None
 
     def step_ended(self, order: OrderChoice, name: str, ms: float, done: Sequence[Done]) -> None:
-        """Take a step: what ran, how long it took on this rank, and its operations."""
+        """Take a step: its order, its duration on this rank, and its operations."""
         now = self._now
         if now is None or now.order != order:
             self._now = now = Measured(order, name)
@@ -132,7 +131,7 @@ class Adaptive:
             self._busy.clear()
 
     def _decide(self, full: Measured) -> None:
-        """Judge what ran against what ran before it, then look for something better. In a thread of the deciding rank."""
+        """Judge what ran against what ran before, then look for better, in a thread of the deciding rank."""
         self._known[full.name] = full
         before = self._incumbent
         if before is not None and before.name != full.name:
@@ -198,7 +197,7 @@ class Adaptive:
         return best[1], best[2]
 
     def _times(self) -> tuple[dict[str, Any] | None, float]:
-        """Return ``PipelineTimes`` by virtual stage, and how long the busiest stage computes in a step, ms; None before all ranks have said theirs."""
+        """Return ``PipelineTimes`` by virtual stage and the busiest stage's ms; None before all ranks posted."""
         layout = self._layout
         forward, inputs, weights = ([0.0] * layout.virtual_stages for _ in range(3))
         busiest = 0.0

@@ -1,4 +1,4 @@
-"""One virtual stage at work: its passes, micro-batch by micro-batch."""
+"""One virtual stage: its passes, micro-batch by micro-batch."""
 
 from __future__ import annotations
 
@@ -24,15 +24,11 @@ Gradients = Sequence[Tensor]
 class StageChunk:
     """Runs the passes of one virtual stage.
 
-    torch's own stage knows how gradients of a stage are computed whole or in two parts, and how DDP and FSDP are kept from reducing them before the last; which pass is the
-    last, and what runs when, is said here.
+    torch's own stage knows how gradients of a stage are computed in one or two parts, and how DDP and FSDP
+    are kept from reducing them before the last; which pass is the last, and what runs when, is decided here.
 
     Parameters
     ----------
-    stage : torch.distributed.pipelining.PipelineStage
-        With the module.
-    virtual : int
-        Virtual stage.
     first, last : bool
         Whether it takes the model's input, and gives its output.
     backward_passes : int
@@ -52,12 +48,11 @@ class StageChunk:
 
     @property
     def module(self) -> nn.Module:
-        """The module."""
         return self.stage.submod  # type: ignore[no-any-return]
 
     @property
     def reduces(self) -> bool:
-        """Whether ranks that hold the same stage talk to each other in its passes, and so have to run them in one order."""
+        """Whether its passes communicate with ranks of the same stage, which then need one order."""
         module = self.module
         return isinstance(module, (DistributedDataParallel, FSDPModule)) or any(
             isinstance(each, DTensor) for each in module.parameters()
@@ -72,7 +67,7 @@ class StageChunk:
             self.module.set_reshard_after_forward(False)
 
     def clear(self) -> None:
-        """Forget the step."""
+        """Drop the step's data."""
         for each in (self._saved, self._losses, self._parts, self.outputs):
             each.clear()
 
@@ -86,16 +81,8 @@ class StageChunk:
     ) -> tuple[Any, ...]:
         """Run a forward pass and return its outputs, with their graph.
 
-        Parameters
-        ----------
-        number : int
-            Micro-batch.
-        inputs, kwargs : tuple, dict
-            What the module is called with.
-        loss : callable, optional
-            Makes the loss of the module's output, on the last virtual stage.
-        keep_output : bool
-            Whether the output is wanted after the step.
+        On the last virtual stage ``loss`` computes the loss of the output; ``keep_output`` retains that for
+        after the step.
         """
         output = self.stage.forward_maybe_with_nosync(*inputs, **kwargs)
         outputs = tuple(output) if isinstance(output, (tuple, list)) else (output,)
@@ -124,14 +111,9 @@ class StageChunk:
         return self._losses.get(number)
 
     def backward(self, number: int, gradients: Gradients) -> Gradients:
-        """Run a whole backward pass and return the gradients of what came from the stage before.
+        """Run a complete backward pass and return the gradients of the input.
 
-        Parameters
-        ----------
-        number : int
-            Micro-batch.
-        gradients : sequence of Tensor
-            Of each output that has a graph.
+        ``gradients`` are of each output that has a graph.
         """
         outputs, inputs, count = self._saved.pop(number)
         self._left -= 1
@@ -144,7 +126,7 @@ class StageChunk:
         return _taking(inputs[:count], found)
 
     def backward_input(self, number: int, gradients: Gradients) -> Gradients:
-        """Compute the gradients of what came from the stage before, and keep what those of the weights need."""
+        """Compute the gradients of the input, and retain what those of the weights need."""
         outputs, inputs, count = self._saved.pop(number)
         if not any(each.requires_grad for each in inputs) or not _has_graph(outputs):
             # Without them there are only those of the weights.
@@ -156,7 +138,6 @@ class StageChunk:
         return _taking(inputs[:count], found)
 
     def backward_weight(self, number: int) -> None:
-        """Compute the gradients of the weights."""
         outputs, gradients, inputs, groups = self._parts.pop(number)
         self._left -= 1
         if groups is not None:
@@ -174,7 +155,7 @@ class StageChunk:
         self._reduce(True)
 
     def _reduce(self, by_hand: bool) -> None:
-        """Have the gradients reduced after the last backward pass; ``by_hand`` where none of DDP's hooks ran in it."""
+        """Reduce the gradients after the last backward pass, ``by_hand`` where none of DDP's hooks ran in it."""
         if self._left:
             return
         module = self.module

@@ -1,4 +1,4 @@
-"""Does a step's operations on one rank, and waits only where nothing else can be done."""
+"""Runs a step's operations on one rank, and waits only where nothing else can be done."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _clock = time.perf_counter_ns
 
 
 class Done(NamedTuple):
-    """An operation that was done: times in ns of ``perf_counter_ns``, and ns that were waited before it."""
+    """A finished operation: times in ns of ``perf_counter_ns``, and ns of waiting before it."""
 
     operation: Operation
     began: int
@@ -40,22 +40,16 @@ class Executor:
 
     Parameters
     ----------
-    layout : Placement
-        What the pipeline is like.
-    stage, rank : int
-        Stage of this rank, and its global rank.
     chunks : mapping of int to StageChunk
         Its virtual stages.
     links : mapping of int to Link
-        By stage, to those that it talks to.
-    inbox : Inbox
-        Where they file messages.
+        By stage.
     timeout : float
-        Seconds after which what does not come ends the step.
+        Seconds after which a missing message ends the step.
     headers : bool
         Whether shapes change from message to message.
     together : Together, optional
-        Where several ranks hold this stage and have to do dynamic orders alike.
+        Where several ranks have this stage and need one dynamic order.
     """
 
     def __init__(
@@ -85,21 +79,10 @@ class Executor:
     # A step.
 
     def run(self, order: IOrder, batch: StepBatch, expected: Mapping[int, Sequence[Key | None]]) -> None:
-        """Do a step.
+        """Run a step; ``expected`` are the messages by stage, in order.
 
-        Parameters
-        ----------
-        order : IOrder
-            What is done when.
-        batch : StepBatch
-            With what.
-        expected : mapping of int to sequence
-            By stage the messages that will come from it, in order.
-
-        Raises
-        ------
-        PipelineError
-            ``waited`` or ``lost``, naming what was waited for; ``failed`` for an error of the model; ``shape``.
+        Raises ``PipelineError``: ``waited`` or ``lost``, naming what was awaited; ``failed`` for an error of
+        the model; ``shape``.
         """
         self.done = []
         watch = self.watch if self.watch is not None and self.watch.follows_passes else None
@@ -133,7 +116,7 @@ class Executor:
     def exchange(
         self, peer_stage: int, part: int, theirs: int, tensors: Sequence[Tensor]
     ) -> Sequence[Tensor]:
-        """Send weights' gradients of a part of the model to the stage with the other copy, and return its ones. The step's messages from there end with them."""
+        """Exchange a part's weight gradients with the stage of the other copy, after all other messages."""
         link = self._links[peer_stage]
         self._inbox.specs["S", part] = spec_of(tensors)
         link.send(("S", theirs, 0), tensors, self._in_headers)
@@ -265,7 +248,7 @@ class Executor:
                 order.arrived(*key)
 
     def _source(self, operation: Operation) -> tuple[Key, int] | None:
-        """Return what an operation needs of another virtual stage, and from which stage it comes."""
+        """Return an operation's input message from another virtual stage, and the sending stage."""
         kind, virtual, number = operation
         if kind == "F" and not self._chunks[virtual].first:
             return ("F", virtual, number), self._layout.stage_of(virtual - 1)
@@ -305,7 +288,7 @@ class Executor:
         return message
 
     def _receive(self, link: Link, key: Key, operation: Operation | None) -> None:
-        """Receive from a link, in a fixed order, until what is needed is there."""
+        """Receive from a link, in a fixed order, until a message is there."""
         if self._inbox.failure is not None:
             raise self._lost(operation, *self._inbox.failure)
         try:
@@ -320,7 +303,7 @@ class Executor:
             link.starve(hungry)
 
     def _wait(self, deadline: float, operation: Operation | None) -> None:
-        """Wait for the inbox to change. With it held."""
+        """Wait for the inbox to change. The caller has the lock."""
         if self._inbox.failure is not None:
             raise self._lost(operation, *self._inbox.failure) from self._inbox.failure[1]
         left = deadline - time.monotonic()
@@ -374,7 +357,7 @@ class Executor:
             tell_sent(self._watched, link, self._giver)
 
     def _giver(self, key: Key) -> int:
-        """Return the chunk that gave a message."""
+        """Return the chunk that produced a message."""
         return self._number.get(key[1] + {"F": -1, "B": 1}.get(key[0], 1 << 20), -1)
 
     def _error(self, code: str, operation: Operation | None, message: str) -> PipelineError:

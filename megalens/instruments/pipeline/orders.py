@@ -1,4 +1,4 @@
-"""In what order a rank does its operations: as a plan says it, or by what has arrived."""
+"""The order of a rank's operations: a plan's, or by what has arrived."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _PREFER = ("breadth", "depth")
 # What a pipeline runs: a plan, or a rule by which each rank chooses.
 @dataclass(frozen=True)
 class GreedyRule:
-    """Greedy: backward passes first, then forward passes, of those whose inputs have arrived.
+    """Backward passes first, then forward passes, of those whose inputs have arrived.
 
     Attributes
     ----------
     prefer : str
         ``breadth`` or ``depth``, of several that are ready.
     in_flight : int or None
-        Micro-batches that may be under way in the pipeline; None: all.
+        Most micro-batches under way in the pipeline; None: all.
     """
 
     prefer: str = "breadth"
@@ -57,7 +57,6 @@ class GreedyRule:
             )
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON."""
         return {"rule": "greedy", "prefer": self.prefer, "in_flight": self.in_flight}
 
 
@@ -65,21 +64,10 @@ OrderChoice = Plan | GreedyRule
 
 
 def choice_of(given: Any, layout: Placement, rule: GreedyRule) -> OrderChoice | str:
-    """Return what somebody asks for, checked; a name that only the planner can make a plan of as it is.
+    """Return a checked order; a name that only the planner can turn into a plan as it is.
 
-    Parameters
-    ----------
-    given : Any
-        ``"greedy"``, the name of a schedule, a plan, the path of one, or what either gives as JSON.
-    layout : Placement
-        What the pipeline is like.
-    rule : GreedyRule
-        What ``"greedy"`` stands for here.
-
-    Raises
-    ------
-    PipelineError
-        For a plan that is not right or not for this pipeline.
+    ``given`` is ``"greedy"`` (which is ``rule``), the name of a schedule, a plan, the path of one, or the
+    JSON of either. Raises ``PipelineError`` for a wrong plan, or one of another pipeline.
     """
     if isinstance(given, GreedyRule):
         return given
@@ -121,48 +109,39 @@ def fits(plan: Plan, layout: Placement) -> None:
 
 
 def choice_from_json(given: Mapping[str, Any]) -> OrderChoice:
-    """Return what another rank posted, which checked it."""
+    """Return the order that another rank has checked and posted."""
     if given.get("rule") == "greedy":
         return GreedyRule(given["prefer"], given["in_flight"])
     return Plan.of(given)
 
 
 def name_of(choice: OrderChoice) -> str:
-    """Return an order in a word or two."""
+    """Return a short name of an order."""
     return choice.schedule if isinstance(choice, Plan) else f"greedy ({choice.prefer} first)"
 
 
 class IOrder(Protocol):
-    """Says what a rank does next."""
+    """Decides what a rank does next."""
 
     dynamic: bool
     """Whether only this rank knows the order."""
 
-    def begin(self) -> None:
-        """Begin a step."""
+    def begin(self) -> None: ...
 
     def arrived(self, letter: str, virtual: int, micro_batch: int) -> None:
-        """Note that what an operation needs is there: activations (``F``) or a gradient (``B``)."""
+        """Note the input of an operation: activations (``F``) or a gradient (``B``)."""
 
     def next(self) -> Operation | None:
-        """Take the operation to be done next; None where something has to arrive before, or nothing is left."""
+        """Take the next operation; None where input is missing, or nothing is left."""
 
-    def ended(self, operation: Operation) -> None:
-        """Note that an operation is done."""
+    def ended(self, operation: Operation) -> None: ...
 
     @property
-    def over(self) -> bool:
-        """Whether nothing is left."""
+    def over(self) -> bool: ...
 
 
 class FixedOrder:
-    """Follows a list; what an operation needs is waited for.
-
-    Parameters
-    ----------
-    operations : sequence of Operation
-        In order.
-    """
+    """Follows a list; an operation's input is waited for."""
 
     dynamic = False
 
@@ -170,43 +149,37 @@ class FixedOrder:
         self._operations, self._at = operations, 0
 
     def begin(self) -> None:
-        """Begin a step."""
         self._at = 0
 
-    def arrived(self, letter: str, virtual: int, micro_batch: int) -> None:
-        """Note that what an operation needs is there."""
+    def arrived(self, letter: str, virtual: int, micro_batch: int) -> None: ...
 
     def next(self) -> Operation | None:
-        """Take the next operation."""
         if self.over:
             return None
         self._at += 1
         return self._operations[self._at - 1]
 
-    def ended(self, operation: Operation) -> None:
-        """Note that it is done."""
+    def ended(self, operation: Operation) -> None: ...
 
     @property
     def over(self) -> bool:
-        """Whether nothing is left."""
         return self._at >= len(self._operations)
 
 
 class GreedyOrder:
-    """Backward passes first, then forward passes, of those whose inputs have arrived; by depth the two take turns while both can be done.
+    """Ready backward passes first, then ready forward passes; by depth both take turns.
 
     Each choice costs the logarithm of what is ready, however many micro-batches there are.
 
     Parameters
     ----------
-    layout : Placement
-        What the pipeline is like.
     held : sequence of int
         The rank's virtual stages, by chunk.
     prefer : str
-        Of several, ``breadth``: all micro-batches of a chunk before the next chunk; ``depth``: all chunks of as many micro-batches as there are stages before further ones.
+        Of several, ``breadth``: all micro-batches of a chunk before the next chunk; ``depth``: all chunks of
+        as many micro-batches as there are stages before further ones.
     in_flight : int or None
-        Micro-batches that may be under way in the pipeline, for its memory.
+        Most micro-batches under way in the pipeline, for its memory.
     training : bool
         Whether there are backward passes.
     """
@@ -234,7 +207,6 @@ class GreedyOrder:
         self.begin()
 
     def begin(self) -> None:
-        """Begin a step."""
         layout = self._layout
         self._last = ""
         passes = sum(len(layout.passing(virtual)) for virtual in self._held)
@@ -251,11 +223,10 @@ class GreedyOrder:
                     self._enter(virtual)
 
     def arrived(self, letter: str, virtual: int, micro_batch: int) -> None:
-        """Note that what an operation needs is there."""
         self._push(Operation(letter, virtual, micro_batch))
 
     def next(self) -> Operation | None:
-        """Take the best of what can be done; None where nothing can."""
+        """Take the best ready operation, or None."""
         first, second = (
             (self._forward, self._backward)
             if self._turns and self._last == "B"
@@ -276,7 +247,6 @@ class GreedyOrder:
         heapq.heapify(ready)
 
     def ended(self, operation: Operation) -> None:
-        """Note that an operation is done."""
         kind, virtual, number = operation
         self._left -= 1
         if kind == "F" and self._training and self._layout.is_last(virtual):
@@ -286,7 +256,6 @@ class GreedyOrder:
 
     @property
     def over(self) -> bool:
-        """Whether nothing is left."""
         return self._left == 0
 
     def _enter(self, virtual: int) -> None:

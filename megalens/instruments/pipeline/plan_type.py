@@ -1,4 +1,4 @@
-"""A plan of a pipeline's step: what each stage does, in order, and where its virtual stages lie."""
+"""A plan of a pipeline's step: the operations of each stage in order, and its virtual stages."""
 
 from __future__ import annotations
 
@@ -23,14 +23,10 @@ PLACEMENTS = ("loop", "v", "two_way")
 
 @dataclass(frozen=True)
 class Placement:
-    """Virtual stages on the stages of a pipeline, as ``protocol/pipeline.schema.json`` says it.
+    """Virtual stages on the stages of a pipeline, as in ``protocol/pipeline.schema.json``.
 
-    Attributes
-    ----------
-    kind : str
-        ``loop``, ``v`` or ``two_way``.
-    stages, chunks, micro_batches : int
-        Stages P, chunks V of a stage, micro-batches M of a step.
+    ``kind`` is ``loop``, ``v`` or ``two_way``; there are P ``stages``, V ``chunks`` of a stage, M
+    ``micro_batches`` of a step.
     """
 
     kind: str
@@ -59,25 +55,23 @@ class Placement:
 
     @property
     def virtual_stages(self) -> int:
-        """How many virtual stages there are."""
         return self.stages * self.chunks
 
     def stage_of(self, virtual: int) -> int:
-        """Return the stage that holds a virtual stage."""
         turn, at = divmod(virtual, self.stages)
         back = self.kind != "loop" and turn % 2 == 1
         return self.stages - 1 - at if back else at
 
     def held_by(self, stage: int) -> tuple[int, ...]:
-        """Return the virtual stages that a stage holds, by chunk."""
+        """Return a stage's virtual stages, by chunk."""
         return tuple(v for v in range(self.virtual_stages) if self.stage_of(v) == stage)
 
     def is_first(self, virtual: int) -> bool:
-        """Whether a virtual stage takes the model's own input."""
+        """Whether a virtual stage takes the model's input."""
         return virtual == 0 or (self.kind == "two_way" and virtual == self.stages)
 
     def is_last(self, virtual: int) -> bool:
-        """Whether a virtual stage gives the model's own output."""
+        """Whether a virtual stage gives the model's output."""
         return virtual == self.virtual_stages - 1 or (self.kind == "two_way" and virtual == self.stages - 1)
 
     def passing(self, virtual: int) -> range:
@@ -92,14 +86,7 @@ class Placement:
 def needed_by(plan: Plan, each: Operation, split: set[tuple[int, int]]) -> list[Operation]:
     """Return what an operation waits for besides those before it on its stage.
 
-    Parameters
-    ----------
-    plan : Plan
-        Whose operation it is.
-    each : Operation
-        The one that waits.
-    split : set of (int, int)
-        Virtual stages and micro-batches whose backward pass is in two parts.
+    ``split`` are the virtual stages and micro-batches with a backward pass in two parts.
     """
     kind, virtual, number = each
     if kind == "F":
@@ -113,12 +100,9 @@ def needed_by(plan: Plan, each: Operation, split: set[tuple[int, int]]) -> list[
 
 
 def check_plan(plan: Plan) -> None:
-    """Raise where a plan is not right.
+    """Raise ``PipelineError`` for a wrong plan, naming operation, stage and micro-batch.
 
-    Raises
-    ------
-    PipelineError
-        ``unknown``, ``misplaced``, ``doubled``, ``missing``, ``order`` or ``cycle``, with operation, stage and micro-batch.
+    Its code is ``unknown``, ``misplaced``, ``doubled``, ``missing``, ``order`` or ``cycle``.
     """
     places: dict[Operation, int] = {}
     for stage in range(plan.layout.stages):
@@ -187,7 +171,7 @@ def _check_there(plan: Plan, virtual: int, number: int, places: dict[Operation, 
 
 
 def _check_cycles(plan: Plan, split: set[tuple[int, int]]) -> None:
-    """Let the stages run in turn, each as far as it comes: linear in the operations."""
+    """Run the stages in turn, each as far as it comes: linear in the operations."""
     done: set[Operation] = set()
     at = [0] * plan.layout.stages
     waiting: dict[Operation, list[int]] = {}
@@ -228,7 +212,6 @@ _SAID = {
 
 
 def words_of(each: Operation) -> str:
-    """Return an operation in words."""
     kind = {
         "F": "forward pass",
         "B": "backward pass",
@@ -250,7 +233,7 @@ class Operation(NamedTuple):
 
     @staticmethod
     def of(word: str) -> Operation:
-        """Return what a word of a plan means; raises ``ValueError`` where it is none."""
+        """Return the operation of a plan's word; raises ``ValueError``."""
         match = _WORD.fullmatch(word)
         if match is None:
             raise ValueError(word)
@@ -259,18 +242,9 @@ class Operation(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """A ``Plan`` of ``protocol/pipeline.schema.json``. That it is right, :func:`check_plan` says.
+    """A ``Plan`` of ``protocol/pipeline.schema.json``, right if :func:`check_plan` accepts it.
 
-    Attributes
-    ----------
-    schedule : str
-        Its name.
-    layout : Placement
-        Stages, chunks, micro-batches, and where which virtual stage lies.
-    order : tuple of str
-        By stage, operations separated by one space.
-    parsed : dict
-        By stage, what :meth:`operations` found so far.
+    ``order`` has the operations by stage, separated by one space; ``parsed`` caches :meth:`operations`.
     """
 
     schedule: str
@@ -280,12 +254,10 @@ class Plan:
 
     @staticmethod
     def of(given: Any) -> Plan:
-        """Return a plan from a mapping, its JSON as bytes, the path of a JSON file, or what :func:`megalens.pipeline.plan` gave.
+        """Return a plan from a mapping, JSON bytes, the path of a JSON file, or
+        :func:`megalens.pipeline.plan`.
 
-        Raises
-        ------
-        PipelineError
-            ``shape``, when it is none.
+        Raises ``PipelineError`` (``shape``) when it is none.
         """
         if isinstance(given, Plan):
             return given
@@ -324,7 +296,7 @@ class Plan:
         return Plan(name, layout, tuple(order))
 
     def operations(self, stage: int) -> list[Operation]:
-        """Return what a stage does, in order, of a plan that :func:`check_plan` took."""
+        """Return a stage's operations in order, of a plan that :func:`check_plan` accepted."""
         found = self.parsed.get(stage)
         if found is None:
             # One pass in C over a text that was checked where it came from.
@@ -333,7 +305,6 @@ class Plan:
         return found
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON."""
         layout = self.layout
         return {
             "schedule": self.schedule,

@@ -1,4 +1,4 @@
-"""What pipelines add to Megalens: nothing but their own names, ``megalens.pipeline`` and ``megalens.split``."""
+"""The entry point of pipelines, which add nothing but ``megalens.pipeline`` and ``megalens.split``."""
 
 from ...slices import Slice
 

@@ -1,4 +1,4 @@
-"""Ranks that hold the same stage do the operations of a dynamic order alike: the first chooses, the others follow."""
+"""One dynamic order on the ranks of a stage: the first chooses, the others follow."""
 
 from __future__ import annotations
 
@@ -21,16 +21,11 @@ _MOST_KEPT = 64
 
 
 class Together:
-    """Tells which operation is next.
+    """Announces the next operation.
 
-    What the first has the input of, the others' neighbours have computed or will: they follow the ranks beside the first.
-
-    Parameters
-    ----------
-    ranks : sequence of int
-        Global ranks that hold one stage and talk to each other in its passes: its tensor-parallel, context-parallel and data-parallel ranks.
-    timeout : float
-        Seconds that connecting may take.
+    When the first rank has an operation's input, the others' neighbours have computed it or will: they follow
+    the first rank's neighbours. ``ranks`` are the tensor-, context- and data-parallel ranks of one stage;
+    connecting may take ``timeout`` seconds.
     """
 
     def __init__(self, ranks: Sequence[int], timeout: float) -> None:
@@ -45,7 +40,7 @@ class Together:
         self._sent: deque[tuple[Any, Tensor]] = deque()
 
     def choose(self, operation: Operation) -> None:
-        """Tell the others, without waiting for them."""
+        """Announce an operation to the others, without waiting."""
         said = torch.tensor([_KINDS.index(operation.kind), operation.virtual, operation.micro_batch])
         for other in self._others:
             self._sent.append((self._group.send([said], other, _TAG), said))
@@ -54,7 +49,7 @@ class Together:
             self._sent.popleft()[0].wait()
 
     def chosen(self, timeout: float) -> Operation:
-        """Return what the first rank does next; raises ``PipelineError`` when it does not say so in time."""
+        """Return the first rank's next operation; raises ``PipelineError`` after the timeout."""
         said = torch.empty(3, dtype=torch.int64)
         try:
             self._group.recv([said], 0, _TAG).wait(timedelta(seconds=timeout))

@@ -1,6 +1,8 @@
-"""The engine's process: V8 with the bundle of ``src/engine`` in it, and nothing else. It is run by its path and imports nothing of this package.
+"""The engine's process: V8 with the bundle of ``src/engine``. It is run by its path and imports nothing of
+this package.
 
-It reads messages from its standard input and writes others to its standard output, as ``protocol/README.md`` says, and ends with its input.
+It reads messages from its standard input and writes others to its standard output, as ``protocol/README.md``
+says, and ends with its input.
 """
 
 from __future__ import annotations
@@ -28,9 +30,9 @@ class FrameError(ValueError):
 
 
 def pack_frame(message: dict[str, Any], body: bytes | memoryview = b"") -> bytes:
-    """Return a message as it crosses the pipe: two lengths (32 bits, little-endian), JSON in ASCII, bytes.
+    """Return a message for the pipe: two lengths (32 bits, little-endian), JSON in ASCII, bytes.
 
-    JSON in ASCII carries every text, lone surrogates too, which UTF-8 refuses.
+    JSON in ASCII has every text, also lone surrogates, which UTF-8 refuses.
     """
     head = json.dumps(message, separators=(",", ":"), allow_nan=False).encode("ascii")
     if len(head) + len(body) > MOST_BYTES:
@@ -81,7 +83,7 @@ class _Engine:
         self.answer(ask, text)
 
     def pump(self) -> list[tuple[dict[str, Any], bytes]]:
-        """Run what is due, and return what the job says."""
+        """Run what is due, and return the job's messages."""
         said = []
         for message in json.loads(self._pump()):
             place = message.pop("bytes", None)
@@ -92,12 +94,7 @@ class _Engine:
 def main(bundle: str, most_memory: str, most_data: str) -> None:
     """Run jobs until the input ends.
 
-    Parameters
-    ----------
-    bundle : str
-        The script to load.
-    most_memory, most_data : str
-        Bounds of V8's heap and of the process's data, in bytes; 0 for none.
+    The bounds of V8's heap and of the process's data are in bytes; 0 for none.
     """
     # What a library prints must not get between messages.
     out = os.fdopen(os.dup(1), "wb")
@@ -138,7 +135,7 @@ def _run(
     inbox: queue.SimpleQueue[tuple[dict[str, Any], bytes]],
     say: Callable[..., None],
 ) -> None:
-    """Run one job: what it says goes out, and when it has nothing to do it is given the next answer."""
+    """Run one job: send its messages, and give it the next answer when it is idle."""
     say({"type": "begun"})
     engine.begin(str(job["name"]), _ascii(job["args"]))
     while True:

@@ -1,4 +1,4 @@
-"""The engine as the rest of the package uses it: one for each process, started on first use."""
+"""The engine as the package uses it: one for each process, started on first use."""
 
 from __future__ import annotations
 
@@ -26,22 +26,17 @@ _LOOK_SECONDS = 0.1
 
 
 class Asked(Protocol):
-    """Answers what a job asks: JSON and bytes."""
+    """Answers a job's questions: JSON and bytes."""
 
     def __call__(self, method: str, body: Mapping[str, Any]) -> tuple[Any, bytes | memoryview]:
-        """Answer one question. An exception with ``message``, ``code`` and ``field`` is handed to the job."""
+        """Answer one question. An exception with ``message``, ``code`` and ``field`` is passed to the job."""
         ...
 
 
 class Engine:
-    """Runs jobs in a child process, one at a time, whichever thread asks. A child that dies or is given up is replaced for the next job.
+    """Runs jobs in a child process, one at a time, from any thread. A dead or abandoned child is replaced.
 
-    Parameters
-    ----------
-    bundle : Path
-        What the child loads.
-    bounds : int
-        ``most_memory`` and ``most_data`` of :class:`EngineProcess`.
+    ``bounds`` are ``most_memory`` and ``most_data`` of :class:`EngineProcess`.
     """
 
     def __init__(self, bundle: Path = BUNDLE, **bounds: int) -> None:
@@ -52,11 +47,10 @@ class Engine:
 
     @property
     def pid(self) -> int | None:
-        """Process id of the child, where there is one."""
         return None if self._process is None else self._process.pid
 
     def warm_up(self) -> None:
-        """Start the child without waiting for it, so that the first job finds it ready. Raises nothing."""
+        """Start the child in advance without waiting for it. Raises nothing."""
         if self._lock.acquire(blocking=False):
             try:
                 self._ready()
@@ -75,20 +69,20 @@ class Engine:
         cancelled: threading.Event | None = None,
         timeout: float = _TIMEOUT,
     ) -> tuple[Any, bytes]:
-        """Run a job and return what it gives: JSON and bytes.
+        """Run a job and return its result: JSON and bytes.
 
         Parameters
         ----------
         name, args : str, mapping
-            As ``src/engine/jobs.ts`` knows it. Texts may hold any character.
+            As ``src/engine/jobs.ts`` knows it. Texts may have any character.
         asked : callable
             Answers the job's questions, in this thread.
         progress : callable, optional
-            Hears how far the job is.
+            Takes the job's progress.
         cancelled : threading.Event, optional
-            Gives the job up once it is set.
+            Cancels the job once it is set.
         timeout : float
-            Seconds that the engine may take, those aside in which it waits for answers.
+            Seconds for the engine, without the time in which it waits for answers.
 
         Raises
         ------
@@ -122,7 +116,7 @@ class Engine:
             process.end()
 
     def forget(self) -> None:
-        """Let go of the child in a forked process, which starts one of its own."""
+        """Drop the child in a forked process, which starts one of its own."""
         process, self._process = self._process, None
         self._lock = threading.Lock()
         if process is not None:
@@ -142,7 +136,7 @@ class Engine:
 
 
 class _JobFailed(Exception):
-    """A job's own error: the engine is as good as before."""
+    """A job's own error: the engine remains usable."""
 
     def __init__(self, error: EngineError) -> None:
         self.error = error
@@ -227,20 +221,7 @@ def run_job(
     cancelled: threading.Event | None = None,
     timeout: float = _TIMEOUT,
 ) -> tuple[Any, bytes]:
-    """Run a job about runs in this process's engine, and return what it gives: JSON and bytes.
-
-    Parameters
-    ----------
-    name, args, progress, cancelled, timeout
-        As for :meth:`Engine.run`.
-    answers : mapping or callable
-        The runs that it may ask, by their ids; None for one that there is not.
-
-    Raises
-    ------
-    EngineError
-        Why it did not finish.
-    """
+    """Run a job about runs in this process's engine; ``answers`` are the runs by id, or None."""
     opened = answers if callable(answers) else answers.get
 
     @cache

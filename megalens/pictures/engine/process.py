@@ -34,9 +34,10 @@ class EngineError(MegalensError, RuntimeError):
     message : str
         One or two sentences for a person.
     code : str
-        Stable machine-readable reason: ``missing`` (this installation lacks the engine or its bundle), ``ended`` (its process was ended),
-        ``memory``, ``timeout``, ``cancelled``, ``too-large`` (a message between the two), ``stuck`` (the job waits for something that cannot come), or
-        ``failed`` (the job's own error).
+        Stable machine-readable reason: ``missing`` (this installation lacks the engine or its bundle),
+        ``ended`` (its process was ended), ``memory``, ``timeout``, ``cancelled``, ``too-large`` (a message
+        between the two), ``stuck`` (the job waits for something that cannot come), or ``failed`` (the job's
+        own error).
     field : str, optional
         What of the job's arguments is at fault.
     """
@@ -49,19 +50,11 @@ class EngineError(MegalensError, RuntimeError):
 
 
 class EngineProcess:
-    """A child with V8 in it. One thread at a time uses it; three threads of its own move bytes, so that neither side waits for the other's pipe.
+    """A child with V8 in it, for one thread at a time.
 
-    Parameters
-    ----------
-    bundle : Path
-        What it loads.
-    most_memory, most_data : int
-        Bounds of V8's heap, and of all its data where the platform has such a bound, in bytes.
-
-    Raises
-    ------
-    EngineError
-        ``missing`` when there is no bundle or no process could be started.
+    Three threads of its own move bytes, so that neither side waits for the other's pipe. Bounds are in bytes:
+    of V8's heap, and of all data where the platform has such a bound. Raises ``EngineError`` (``missing``)
+    without a bundle or process.
     """
 
     def __init__(
@@ -97,34 +90,23 @@ class EngineProcess:
 
     @property
     def pid(self) -> int:
-        """Process id."""
         return self._process.pid
 
     @property
     def alive(self) -> bool:
-        """Whether it runs."""
         return self._process.poll() is None
 
     def send(self, message: dict[str, Any], body: bytes | memoryview = b"") -> None:
-        """Hand a message over without waiting.
-
-        Raises
-        ------
-        EngineError
-            ``too-large``.
-        """
+        """Queue a message without waiting; raises ``EngineError`` (``too-large``)."""
         try:
             self._outbox.put(pack_frame(message, body))
         except FrameError as error:
             raise EngineError(f"{error} Choose fewer layers or steps.", code="too-large") from error
 
     def receive(self, seconds: float) -> Frame | None:
-        """Wait for the next message; None when the time is over.
+        """Wait for the next message; None on timeout.
 
-        Raises
-        ------
-        EngineError
-            ``ended``, ``memory``, ``missing`` or ``too-large``: the process is gone.
+        Raises ``EngineError`` ``ended``, ``memory``, ``missing`` or ``too-large``: the process is gone.
         """
         try:
             frame = self._inbox.get(timeout=max(0.0, seconds))
@@ -137,7 +119,7 @@ class EngineProcess:
         return frame
 
     def end(self) -> None:
-        """End the process, at once where it does not go by itself. Safe twice."""
+        """End the process, by force if needed. Safe twice."""
         self._outbox.put(None)
         try:
             self._process.wait(_END_SECONDS)
@@ -152,7 +134,7 @@ class EngineProcess:
         self._outbox.put(None)
 
     def forget(self) -> None:
-        """Let go of it in a process that was forked off its host's: the pipes stay open there, and must not here."""
+        """Drop it in a fork of its host's process: the pipes stay open there, and must not here."""
         self._process.returncode = 0
         for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
             if pipe is not None:

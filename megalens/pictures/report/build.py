@@ -1,4 +1,4 @@
-"""From a run and a list of views to a file. The whole text of it is made in TypeScript, by the engine's job ``report``."""
+"""From a run and a list of views to a file, whose text the engine's job ``report`` makes in TypeScript."""
 
 from __future__ import annotations
 
@@ -53,10 +53,7 @@ _COLUMNS = ["flag", "step", "layer", "compressor"]
 
 # What was traced of a run, counted: values are most of a recording, and are not read for it.
 def traced_flags(run: Run) -> list[dict[str, Any]]:
-    """Return ``flag``, ``compressor``, ``first``, ``last``, ``steps``, ``layers`` of everything that was traced, by flag.
-
-    ``steps`` counts the distinct steps, ``layers`` lists the layers.
-    """
+    """Return ``flag``, ``compressor``, ``first``, ``last``, ``steps`` (a number), ``layers`` of traced flags."""
     source = rows_of(run)
     schema = source.streams["tensors"].schema
     table = pa.Table.from_batches(
@@ -77,12 +74,9 @@ def traced_flags(run: Run) -> list[dict[str, Any]]:
 
 
 def check_views(run: Run, views: Any) -> list[dict[str, Any]]:
-    """Return the views with every default filled in: of options objects, or of what holds them as ``options``, as widgets do.
+    """Return views, options objects or widgets, with every default filled in.
 
-    Raises
-    ------
-    ReportError
-        Naming the view (``views[1]``) and the field at fault.
+    Raises ``ReportError`` naming the view (``views[1]``) and the field at fault.
     """
     if isinstance(views, Mapping | str) or not hasattr(views, "__iter__"):
         raise ReportError(
@@ -134,30 +128,26 @@ def build_report(
     others: Others | None = None,
     progress: Progress | None = None,
 ) -> bytes:
-    """Freeze views of a run.
+    """Freeze views of a run, and return the file as UTF-8 bytes.
 
     Parameters
     ----------
     run : Run
-        Live or recorded. A live one is frozen as it is now, with all that its recording has where this machine has that.
+        Live or recorded. A live one is frozen as it is now, with its recording where this machine has that.
     views : sequence, optional
-        Options objects, each with ``view``, or widgets; when absent scalars and statistics where there are some, and trend and heatmap of the first
-        traced flag.
+        Options objects, each with ``view``, or widgets; when absent scalars and statistics where there are
+        some, and trend and heatmap of the first traced flag.
     title : str, optional
         Title; the run's name when absent.
     format : {"html", "ipynb"}
         A page that draws without kernel and network, or a notebook with the views' own code.
     folder : str, optional
-        Run folder as a notebook report opens it, relative to where the notebook will lie; ``megalens-runs/<folder>`` when absent.
+        Run folder in a notebook report, relative to the notebook; ``megalens-runs/<folder>`` when absent.
     others : callable, optional
-        Opens a run that a view compares with by its id, or gives None; it is closed here. When absent: the recordings beside this one.
+        Opens a run that a view compares with by its id, or returns None; it is closed here. When absent: the
+        neighbouring recordings.
     progress : callable, optional
         See :data:`Progress`.
-
-    Returns
-    -------
-    bytes
-        UTF-8 text of the file.
 
     Raises
     ------
@@ -196,24 +186,10 @@ def write_report(
     *,
     progress: Progress | None = None,
 ) -> Path:
-    """Freeze views of a run into a file, whole or not at all.
+    """Freeze views of a run into a file, atomically, as :func:`build_report`; return its path.
 
-    Parameters
-    ----------
-    run, views, title, progress
-        As for :func:`build_report`.
-    path : str or path
-        ``….html`` or ``….ipynb``. A file that is there is replaced.
-
-    Returns
-    -------
-    pathlib.Path
-        The file written.
-
-    Raises
-    ------
-    ReportError
-        When the name has another ending, the folder cannot be written, or a view is wrong.
+    Raises ``ReportError`` for an ending other than ``.html`` and ``.ipynb``, an unwritable folder, or a wrong
+    view.
     """
     if not isinstance(path, (str, os.PathLike)):
         raise ReportError(f"path must be the name of a file, got {path!r:.100}.", field="path")
@@ -250,7 +226,7 @@ def write_report(
 
 
 def _settle(run: Run) -> None:
-    """Let what a hub keeps for those who come late arrive, where that is what is read: a run that was just connected to has nothing yet."""
+    """Wait for a hub's backlog where that is what is read: a fresh connection has nothing yet."""
     if isinstance(rows_of(run), RunFolder):
         return
     held = -1

@@ -19,10 +19,11 @@ class Explorer(View):
 
     @property
     def df(self) -> DataFrame:
-        """The rows that the view draws, as the options are now: a ``pandas.DataFrame``, read anew each time.
+        """The rows that the view draws with its current options: a ``pandas.DataFrame``, read at each access.
 
-        They are those of ``run.moments`` with the same grouping, filter and steps, and a column ``value`` with what is drawn: the statistic, or the ratio.
-        It is neither thinned nor smoothed, and not cut to the largest series.
+        They are those of ``run.moments`` with the same grouping, filter and steps, and a column ``value``
+        with what is drawn: the statistic, or the ratio. It is neither thinned nor smoothed, and not cut to
+        the largest series.
         """
         if self._framer is None:
             raise WidgetError("This view was made without a run. Make it with run.explore(…).", "run")
@@ -30,7 +31,7 @@ class Explorer(View):
 
     @classmethod
     def read(cls, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Tell what was measured from what is read of it: no word names both."""
+        """Distinguish the measured stat from the statistic read of it: no word names both."""
         measured, read = (option_schema(cls.view_name, name) for name in ("stat", "statistic"))
         stat, statistic = options.get("stat", measured["default"]), options.get("statistic")
         if stat not in read["enum"]:

@@ -55,7 +55,7 @@ def coarser_shapes(batch: pa.RecordBatch, cells: int) -> list[list[int] | None]:
 
 
 def coarser_rows(batch: pa.RecordBatch, cells: int) -> pa.RecordBatch:
-    """Return rows of ``tensors`` with at most ``cells`` blocks an axis; merged ones keep their largest value."""
+    """Return rows of ``tensors`` with at most ``cells`` blocks an axis; they have the largest value."""
     shapes = coarser_shapes(batch, cells)
     if not any(shapes):
         return batch

@@ -30,7 +30,7 @@ def only_members(body: Mapping[str, Any], known: tuple[str, ...]) -> None:
 
 
 def moment_rows(body: Mapping[str, Any], most_rows: int) -> Callable[[MomentSource], pa.Table]:
-    """Return the function that reads a request's rows; raises ``ClientError`` naming what is wrong with it."""
+    """Return the function that reads a request's rows; raises ``ClientError`` for a wrong one."""
     only_members(body, ("stats", "where", "first", "last", "limit_rows"))
     stats = body.get("stats")
     if (
@@ -51,9 +51,7 @@ def moment_rows(body: Mapping[str, Any], most_rows: int) -> Callable[[MomentSour
 
 
 def moment_groups(body: Mapping[str, Any]) -> Callable[[MomentSource], Groups]:
-    """Return the function that merges a request's groups; raises ``ClientError`` naming what is wrong with
-    it.
-    """
+    """Return the function that merges a request's groups; raises ``ClientError`` for a wrong one."""
     from ..moments import MomentQuery
 
     by = body.get("by", [])
@@ -124,7 +122,7 @@ def _doubts(table: pa.Table) -> pa.Array:
 
 
 def _group_columns(table: pa.Table, by: list[str]) -> pa.Table:
-    """Return groups as they are sent: text keys as dictionaries, the group of each row, what a picture needs."""
+    """Return groups as they are sent: text keys as dictionaries, each row's group, what a picture needs."""
     keys: dict[str, pa.Array] = {}
     changed = np.zeros(max(0, table.num_rows - 1), bool)
     for label in by:

@@ -41,7 +41,7 @@ _CHUNK_VALUES = 1 << 20
 # What rows of the stream ``tensors`` add to a trend: moments of each whole tensor, or of what is selected of
 # its kept values.
 def whole_moments(batch: pa.RecordBatch, names: Sequence[str]) -> Columns | None:
-    """Return moments of whole tensors by name, ``count`` too, one entry a row; None where a row lacks them."""
+    """Return moments of whole tensors by name, one entry a row; None where a row lacks them."""
     if any(name not in batch.schema.names for name in names):
         return None
     columns: Columns = {name: batch.column(name).to_numpy(zero_copy_only=False) for name in names}
@@ -289,9 +289,7 @@ class _LayerRows:
         selection: Selection | None,
         cancelled: threading.Event,
     ) -> _LayerRows | None:
-        """Read all rows: stored values with a selection, else whole tensors' moments; None where a row lacks
-        any.
-        """
+        """Read all rows: stored values with a selection, else whole tensors' moments, or None without these."""
         groups = cls(selection is not None)
         schema = rows.streams["tensors"].schema
         columns = [

@@ -113,7 +113,7 @@ def explored(source: MomentSource, options: Mapping[str, Any], *, live: bool) ->
 
 
 def _columns_of(options: Mapping[str, Any]) -> list[str]:
-    """Return the columns that make a group in this kind of chart; an overview has the total and the families."""
+    """Return the grouping columns of this kind of chart; an overview has the total and the families."""
     if options["kind"] == "layers":
         return ["layer", *(column for column in options["by"] if column != "layer")]
     rows = list(_COLUMNS.get(options["kind"], options["by"]))

@@ -148,7 +148,7 @@ class MomentSource:
         return table
 
     def groups(self, query: MomentQuery) -> MomentGroups:
-        """Return merged groups; raises ``mixed`` when a group would have both inputs and outputs of modules."""
+        """Return merged groups; raises ``mixed`` when inputs and outputs of modules would be in one."""
         with self._lock, self._answering():
             return answer_groups(self._rows, self._stats(), query, self._stop)
 

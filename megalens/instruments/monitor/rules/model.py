@@ -18,7 +18,9 @@ __all__ = ["AttentionCollapse", "Initial", "Repeated", "RouterImbalance"]
 
 @dataclass(frozen=True)
 class Initial(Rule):
-    """A weight begins much larger or smaller than the same weight of other layers, or than its width allows: it was initialised wrongly, or not loaded."""
+    """A weight begins much larger or smaller than the same weight of other layers, or than its width allows:
+    it was initialised wrongly, or not loaded.
+    """
 
     name = "initial"
     title = "Wrong start"
@@ -33,7 +35,7 @@ class Initial(Rule):
     gain: float = 5.0
 
     def find(self, now: StepTable) -> Iterator[Finding]:
-        """Find weights that differ from their siblings, in the first step that is judged."""
+        """Find weights that differ from their siblings, in the first judged step."""
         layout = now.layout
         if now.step > 1:
             return
@@ -88,7 +90,7 @@ def _inputs(shape: str) -> float:
 
 @dataclass(frozen=True)
 class AttentionCollapse(Rule):
-    """Attention looks at one position only: its entropy is nearly 0, and little of the context takes part any more."""
+    """Attention looks at one position only: its entropy is nearly 0, and most of the context is ignored."""
 
     name = "attention"
     title = "Attention collapse"
@@ -99,14 +101,13 @@ class AttentionCollapse(Rule):
     part: float = 0.05
 
     def find(self, now: StepTable) -> Iterator[Finding]:
-        """Find layers whose attention has lost its entropy."""
         rows = now.layout.rows("attention_entropy")
         yield from _fallen(now, rows, self.part, "The attention's entropy is {:.3g}; it was {:.3g}.")
 
 
 @dataclass(frozen=True)
 class RouterImbalance(Rule):
-    """A router sends nearly all tokens to few experts, or cannot tell them apart: the other experts learn nothing."""
+    """A router sends nearly all tokens to few experts, or cannot tell them apart: the others learn nothing."""
 
     name = "router"
     title = "Router imbalance"
@@ -119,7 +120,6 @@ class RouterImbalance(Rule):
     share: float = 0.8
 
     def find(self, now: StepTable) -> Iterator[Finding]:
-        """Find routers that have lost their entropy, and experts that get nearly all tokens."""
         layout = now.layout
         yield from _fallen(
             now, layout.rows("router_entropy"), self.part, "The router's entropy is {:.3g}; it was {:.3g}."
@@ -163,7 +163,11 @@ def _fallen(now: StepTable, rows: np.ndarray, part: float, words: str) -> Iterat
 
 @dataclass(frozen=True)
 class Repeated(Rule):
-    """The same data come again: the samples are those of a step before, the activations are closer to the last ones than two batches ever are, or the loss falls without the noise that it had."""
+    """The same data come again.
+
+    The samples are those of a step before, the activations are closer to the last ones than two batches ever
+    are, or the loss falls without its noise.
+    """
 
     name = "repeated"
     title = "Repeated batch"
@@ -180,7 +184,7 @@ class Repeated(Rule):
     steps: float = 8.0
 
     def find(self, now: StepTable) -> Iterator[Finding]:
-        """Find samples, activations and losses that tell of data that were read again."""
+        """Find samples, activations and losses that show that data were read twice."""
         layout, past = now.layout, now.past("size")
         if now.nonfinite.any():
             return

@@ -21,9 +21,11 @@ _STATES = {"exp_avg": "beta1", "exp_avg_sq": "beta2"}
 
 
 def follows(now: StepTable, stat: str, rank: int) -> tuple[float, float, NDArray[np.intp]] | None:
-    """Return a and b of state = a · state before + b · gradient (or its square), over all tensors of a rank, and their rows; None where it does not hold.
+    """Return a and b of state = a · old state + b · gradient (or its square) of a rank, and the rows; or
+    None.
 
-    Means are linear: that of ``exp_avg`` follows the gradients' means, and that of ``exp_avg_sq`` their mean squares. Of Adam a is beta and b is 1 − beta, times what clipping left.
+    Means are linear: that of ``exp_avg`` follows the gradients' means, and that of ``exp_avg_sq`` their mean
+    squares. Of Adam a is beta and b is 1 − beta, times what clipping left.
     """
     layout = now.layout
     of, grads = layout.pairs(stat, "grad")
@@ -59,7 +61,9 @@ def follows(now: StepTable, stat: str, rank: int) -> tuple[float, float, NDArray
 
 @dataclass(frozen=True)
 class OptimizerState(Rule):
-    """The optimizer's state is new although training is under way, or its betas are unusual or change: what it had learnt is lost, or it averages over the wrong time."""
+    """The optimizer's state is new although training is under way, or its betas are unusual or change: what
+    it had learnt is lost, or it averages over the wrong time.
+    """
 
     name = "optimizer"
     title = "Optimizer state"
@@ -76,7 +80,7 @@ class OptimizerState(Rule):
     change: float = 0.02
 
     def find(self, now: StepTable) -> Iterator[Finding]:
-        """Find betas that are wrong, by the equation that state and gradients obey."""
+        """Find wrong betas, by the equation that state and gradients obey."""
         for stat, beta in _STATES.items():
             for rank in now.layout.ranks_of(stat):
                 found = follows(now, stat, rank)
@@ -113,7 +117,9 @@ class OptimizerState(Rule):
 
 @dataclass(frozen=True)
 class Clipping(Rule):
-    """Gradients were clipped at a norm in the steps before, and larger ones now are not: one broken batch can undo much of the training."""
+    """Gradients were clipped at a norm in the steps before, and larger ones now are not: one broken batch can
+    undo much of the training.
+    """
 
     name = "clipping"
     title = "Not clipped"
@@ -126,7 +132,7 @@ class Clipping(Rule):
     factor: float = 1.2
 
     def find(self, now: StepTable) -> Iterator[Finding]:
-        """Find steps whose gradients the optimizer took whole, above the norm at which it clipped."""
+        """Find steps with unclipped gradients above the norm at which it clipped."""
         for rank in now.layout.ranks_of("exp_avg"):
             found = follows(now, "exp_avg", rank)
             if found is None or now.step <= 2:
@@ -150,7 +156,10 @@ class Clipping(Rule):
 
 @dataclass(frozen=True)
 class UpdateRatio(Rule):
-    """The update is far too large or small beside the weight that it changes: a step of the optimizer replaces the weight, or leaves it practically as it is; or a weight moves further than the optimizer can move it."""
+    """The update is far too large or small beside the weight that it changes: a step of the optimizer
+    replaces the weight, or leaves it practically as it is; or a weight moves further than the optimizer can
+    move it.
+    """
 
     name = "update_ratio"
     title = "Update-to-weight ratio"
@@ -165,7 +174,6 @@ class UpdateRatio(Rule):
     steps: float = 32.0
 
     def find(self, now: StepTable) -> Iterator[Finding]:
-        """Find weights whose update, by Adam's equation, is too large or too small."""
         layout = now.layout
         rate = now.scalars.get("lr", 0.0)
         of, first = layout.pairs("param", "exp_avg")
@@ -198,7 +206,7 @@ class UpdateRatio(Rule):
                 yield Finding(of[rows], "ratio", ratio[rows], limit, words.format)
 
     def _written(self, now: StepTable, rows: NDArray[np.intp]) -> Iterator[Finding]:
-        """Find weights whose extremes moved further than a step of Adam can move any value: something else wrote them."""
+        """Find weights whose extremes moved further than any step of Adam can: something else wrote them."""
         before = now.before[rows]
         moved = np.abs(now.rows[rows, _EXTREMES] - before[:, _EXTREMES]).max(axis=1)
         moved[now.before_step[rows] != now.step - 1] = np.nan

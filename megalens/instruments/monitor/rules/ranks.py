@@ -21,7 +21,7 @@ _EXACT = ("param", "param_origin", "grad", "exp_avg", "exp_avg_sq")
 
 @dataclass(frozen=True)
 class Replicas(Rule):
-    """A copy of a tensor that should be the same on several ranks is not: they train different models from here on."""
+    """A copy of a tensor that should be the same on several ranks is not: they train different models now."""
 
     name = "replicas"
     title = "Replicas differ"
@@ -29,7 +29,6 @@ class Replicas(Rule):
     properties: ClassVar = {}
 
     def find(self, now: StepTable) -> Iterator[Finding]:
-        """Find copies whose moments differ from those of most others."""
         layout = now.layout
         groups = layout.groups("tensor")
         judged = layout.once(
@@ -62,7 +61,7 @@ def _rms(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _usual(values: NDArray[np.float64], groups: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return of each row what most rows of its group are, by the upper median of its second column; of two the first."""
+    """Return what most rows of each row's group are, by the upper median of column 2; of two the first."""
     order = np.lexsort((values[:, 2], values[:, 1], groups))
     sorted_groups = groups[order]
     starts = np.flatnonzero(np.r_[True, sorted_groups[1:] != sorted_groups[:-1]])
@@ -80,7 +79,9 @@ def _usual(values: NDArray[np.float64], groups: NDArray[np.int64]) -> NDArray[np
 
 @dataclass(frozen=True)
 class OddRank(Rule):
-    """One rank reports something else than the others, whose data are alike, or its loss has left theirs for good: its batch, its device or its program is not as theirs."""
+    """One rank reports something else than the others, whose data are alike, or its loss has left theirs for
+    good: its batch, its device or its program is not as theirs.
+    """
 
     name = "odd_rank"
     title = "Odd rank"
@@ -103,7 +104,7 @@ class OddRank(Rule):
     gradient_factor: float = 16384.0
 
     def find(self, now: StepTable) -> Iterator[Finding]:
-        """Find tensors of a rank whose size is far from that on the other ranks, and a rank whose loss has left the others'."""
+        """Find tensors of a rank of deviating size, and a rank whose loss has left the others'."""
         layout = now.layout
         rows = layout.several()
         if not len(rows):
@@ -130,9 +131,11 @@ class OddRank(Rule):
             )
 
     def _losses(self, now: StepTable, rows: NDArray[np.intp]) -> Iterator[Finding]:
-        """Find ranks whose loss, beside the median of all, stays for steps where it never was in the steps before, by more than its noise.
+        """Find ranks whose loss, relative to the median of all, stays where it never was before, beyond its
+        noise.
 
-        Each rank is compared with itself: one whose data are always harder is not odd. And no single step tells, since of a thousand ranks one is always far off.
+        Each rank is compared with itself: one whose data are always harder is not odd. And no single step
+        decides, since of a thousand ranks one is always far off.
         """
         groups = now.layout.groups("tensor")[rows]
         for group in np.unique(groups).tolist():
@@ -166,7 +169,9 @@ _STAYS, _LEAST_BITS, _RISE = 8, 0.05, 4.0
 
 @dataclass(frozen=True)
 class Reduction(Rule):
-    """Gradients after the reduction over data-parallel ranks are not the mean of what the ranks gave: one was left out, or the scale is wrong."""
+    """Gradients after the reduction over data-parallel ranks are not the mean of what the ranks gave: one was
+    left out, or the scale is wrong.
+    """
 
     name = "reduction"
     title = "Wrong reduction"
@@ -180,7 +185,7 @@ class Reduction(Rule):
     tolerance: float = 0.02
 
     def find(self, now: StepTable) -> Iterator[Finding]:
-        """Find ranks whose gradients the reduction left as they were, and a scale that changed."""
+        """Find ranks whose gradients the reduction left unchanged, and a scale that changed."""
         layout = now.layout
         after, before = layout.pairs("grad", "grad_unreduced")
         if not len(before):
@@ -225,7 +230,7 @@ class Reduction(Rule):
             yield from self._changed(scale, usual, after[of][:1])
 
     def _of_shards(self, now: StepTable) -> Iterator[Finding]:
-        """Find a scale that changed, over all ranks: of the mean of each tensor's shards beside the mean of what the ranks gave."""
+        """Find a changed scale over all ranks: the mean of each tensor's shards to that of the ranks."""
         after, of_after, before, of_before = now.layout.joined("grad", "grad_unreduced")
         count, mean = now.rows[:, 0], now.rows[:, 1]
         n = int(of_before.max()) + 1
@@ -262,7 +267,9 @@ class Reduction(Rule):
 
 @dataclass(frozen=True)
 class Missing(Rule):
-    """A rank or a micro-batch that always was in a step is not in this one, or fewer values than ever were: a part of the batch was left out."""
+    """A rank or a micro-batch that always was in a step is not in this one, or fewer values than ever were: a
+    part of the batch was left out.
+    """
 
     name = "missing"
     title = "Missing part"
@@ -273,7 +280,6 @@ class Missing(Rule):
     steps: float = 16.0
 
     def find(self, now: StepTable) -> Iterator[Finding]:
-        """Find statistics of which fewer values came than in the steps before."""
         layout = now.layout
         rows = layout.rows("activation")
         for rank in layout.ranks_of("activation"):

@@ -1,4 +1,4 @@
-"""Rules over the values of one tensor: as such (no number, soon none, all zero), and against the level of its last steps."""
+"""Rules over the values of one tensor: as such (not finite, zero), and against its recent level."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _find_least(now: StepTable, factor: float, gradient_factor: float, of_rms: b
 def _off(
     now: StepTable, quantity: str, threshold: float, least: np.ndarray | float, most: float = np.inf
 ) -> np.ndarray:
-    """Return how far each row is off, with its sign, where that is too far; else 0."""
+    """Return each row's signed deviation where it is too large; else 0."""
     past = now.past(quantity)
     limit = np.maximum(least, np.minimum(threshold * past.sigma, most))
     return np.where(np.abs(past.settled) > limit, past.settled, 0.0)
@@ -66,7 +66,9 @@ def _off(
 
 @dataclass(frozen=True)
 class Jump(Rule):
-    """Values are suddenly much larger than they were in the steps before: a broken batch, a flipped bit, or a training that begins to diverge."""
+    """Values are suddenly much larger than they were in the steps before: a broken batch, a flipped bit, or a
+    training that begins to diverge.
+    """
 
     name = "jump"
     title = "Jump"
@@ -81,7 +83,6 @@ class Jump(Rule):
     gradient_factor: float = 16384.0
 
     def find(self, now: StepTable) -> Iterator[Finding]:
-        """Find tensors whose rms or largest value is far above its level."""
         judged = now.layout.tensors
         for quantity, statistic in (("size", "rms"), ("peak", "max_abs"), ("change", "update")):
             least = _least(now, self.factor, self.gradient_factor, quantity == "size")
@@ -101,7 +102,7 @@ class Jump(Rule):
 
 @dataclass(frozen=True)
 class Collapse(Rule):
-    """Values are suddenly much smaller than they were in the steps before: something is left out, scaled wrongly, or was reset."""
+    """Values are suddenly much smaller than in the steps before: left out, scaled wrongly, or reset."""
 
     name = "collapse"
     title = "Collapse"
@@ -116,7 +117,6 @@ class Collapse(Rule):
     gradient_factor: float = 16384.0
 
     def find(self, now: StepTable) -> Iterator[Finding]:
-        """Find tensors whose rms is far below its level."""
         off = _off(now, "size", self.threshold, _least(now, self.factor, self.gradient_factor))
         rows = np.flatnonzero((off < 0) & now.layout.tensors)
         if len(rows):
@@ -125,7 +125,9 @@ class Collapse(Rule):
 
 @dataclass(frozen=True)
 class Drift(Rule):
-    """Values have moved for good to another level, or the loss rises slowly: something changed in the training, or it begins to diverge."""
+    """Values have moved for good to another level, or the loss rises slowly: something changed in the
+    training, or it begins to diverge.
+    """
 
     name = "drift"
     title = "Drift"
@@ -168,7 +170,9 @@ class Drift(Rule):
 
 @dataclass(frozen=True)
 class LossSpike(Rule):
-    """Loss, gradient norm or learning rate is suddenly far off, or the loss stays above what it was: a broken or repeated batch, other data, a schedule that begins anew, or the first sign of a divergence."""
+    """Loss, gradient norm or learning rate is suddenly far off, or the loss stays above what it was: a broken
+    or repeated batch, other data, a schedule that begins anew, or the first sign of a divergence.
+    """
 
     name = "loss"
     title = "Loss spike"
@@ -187,7 +191,6 @@ class LossSpike(Rule):
     rate_factor: float = 3.0
 
     def find(self, now: StepTable) -> Iterator[Finding]:
-        """Find numbers of the training loop that are off."""
         layout = now.layout
         loss = layout.of("scalar") & layout.matching("loss")
         rate = layout.of("scalar") & layout.matching(r"^lr$|learning.rate")
@@ -205,7 +208,7 @@ class LossSpike(Rule):
         yield from self._stays_above(now, loss, rate)
 
     def _begun_anew(self, now: StepTable, rate: np.ndarray) -> Iterator[Finding]:
-        """Find a learning rate that fell at once to less than a third and rises from there: a warm-up that is made again."""
+        """Find a learning rate that fell to less than a third at once and rises: a second warm-up."""
         for at in np.flatnonzero(rate).tolist():
             values = _last(now, at)[-5:]
             fell = len(values) == 5 and values[1] * self.rate_factor < values[0]
@@ -221,7 +224,7 @@ class LossSpike(Rule):
                 )
 
     def _stays_above(self, now: StepTable, loss: np.ndarray, rate: np.ndarray) -> Iterator[Finding]:
-        """Find a loss whose last 8 values are all above the 16 before, by more than its noise, while the learning rate did not rise."""
+        """Find a loss whose last 8 values exceed the 16 before beyond noise, at no rising learning rate."""
         rose = any(
             values[-1] > 1.1 * values.min() or values.max() > 1.1 * values[0]
             for at in np.flatnonzero(rate).tolist()
@@ -249,7 +252,7 @@ class LossSpike(Rule):
 
 
 def _last(now: StepTable, at: int) -> np.ndarray:
-    """Return the last values of a number of the training loop, this step's too."""
+    """Return the last values of a number of the training loop, with this step's."""
     value = float(now.rows[at, 1])
     return np.array([*now.remember(("value", now.layout.names[at]), value), value])
 
@@ -303,7 +306,7 @@ def _times(value: float, level: float) -> str:
 
 @dataclass(frozen=True)
 class NotFinite(Rule):
-    """Values are NaN or infinite: whatever is computed from them is lost, and the cause lies in the first tensor that has them."""
+    """Values are NaN or infinite: what follows from them is lost; the cause is in the first such tensor."""
 
     name = "nonfinite"
     title = "Not finite"
@@ -311,7 +314,6 @@ class NotFinite(Rule):
     properties: ClassVar = {}
 
     def find(self, now: StepTable) -> Iterator[Finding]:
-        """Find tensors with NaN, and with infinity."""
         # Under a loss scale that is being searched, infinite gradients are how it is found: the step is left out.
         searched = now.layout.of("dgrad", "residual_dgrad", "grad_unreduced", "grad_accumulated") & (
             now.loss_scale != 1
@@ -340,7 +342,7 @@ class _Counted:
 
 @dataclass(frozen=True)
 class Overflow(Rule):
-    """The largest value comes close to the largest that the number format holds, and still grows: soon it is infinite."""
+    """The largest value comes close to the largest of the number format and still grows: soon it is infinite."""
 
     name = "overflow"
     title = "Overflow ahead"
@@ -382,7 +384,9 @@ class Overflow(Rule):
 
 @dataclass(frozen=True)
 class Dead(Rule):
-    """A tensor that had values has only zeros, or a parameter that has a gradient is not changed by the update: this part of the model learns nothing."""
+    """A tensor that had values has only zeros, or a parameter that has a gradient is not changed by the
+    update: this part of the model learns nothing.
+    """
 
     name = "dead"
     title = "Dead"
@@ -393,7 +397,6 @@ class Dead(Rule):
     steps: float = 3.0
 
     def find(self, now: StepTable) -> Iterator[Finding]:
-        """Find tensors of zeros and parameters that do not move."""
         past = now.past("size")
         zero = (now.size == -np.inf) & ~now.nonfinite & (now.column("count") > 0)
         # Experts may have no token, and a scalar may be 0.

@@ -1,4 +1,4 @@
-"""Hooks that measure what modules are given and give, gradients, parameters and what the optimizer keeps, of one process."""
+"""Hooks that measure modules' inputs and outputs, gradients, parameters and optimizer state of a process."""
 
 from __future__ import annotations
 
@@ -34,18 +34,14 @@ class CollectiveCalls:
     Parameters
     ----------
     lines : sequence of str
-        Patterns of which one has to be found in the stack of a call, ``path[line]   function`` joined by ``;``. None: every call.
+        Patterns of which one has to be found in the stack of a call, ``path[line]   function`` joined by
+        ``;``. None: every call.
     before : bool
         Whether the tensors are also measured before the call.
     only_stacks : bool
-        Whether nothing is measured, and stacks are kept.
+        Whether nothing is measured, and ``stacks`` gets the stacks of each operation, innermost frame first.
     failed : callable
         Takes an exception of ours, which the training does not see.
-
-    Attributes
-    ----------
-    stacks : dict
-        By operation the stacks from which it was called, innermost frame first, with ``only_stacks``.
     """
 
     def __init__(
@@ -96,12 +92,12 @@ class CollectiveCalls:
         return rows
 
     def close(self) -> None:
-        """Give the functions back. Safe twice."""
+        """Restore the functions. Safe twice."""
         self._hooks.end()
 
 
 def _frames() -> list[str]:
-    """Return where this is called from, innermost first, as ``path[line]   function``."""
+    """Return the call stack, innermost first, as ``path[line]   function``."""
     found, frame = [], inspect.currentframe()
     while frame is not None:
         path = frame.f_code.co_filename
@@ -113,7 +109,7 @@ def _frames() -> list[str]:
 
 @dataclass
 class CallRows:
-    """What was measured of one kind in one step, in the order of the lines.
+    """The measurements of one kind in one step, in the order of the lines.
 
     Attributes
     ----------
@@ -124,7 +120,7 @@ class CallRows:
     rows : list of Tensor or None
         Its row of :func:`~megalens.tracer.moments.measure`, float64 on its device.
     calls : list of int
-        Place of each among all that was measured in the step, as it happened; -1 where it has none.
+        Index of each among all measurements of the step, in time order; -1 where it has none.
     """
 
     places: list[tuple[int, str, int | None]] = field(default_factory=list)
@@ -135,7 +131,6 @@ class CallRows:
     def add(
         self, place: tuple[int, str, int | None], value: Tensor | None, eps: float, call: int = -1
     ) -> None:
-        """Measure a tensor."""
         self.calls.append(call)
         self.places.append(place)
         self.about.append(None if value is None else (tuple(value.shape), value.dtype))
@@ -144,14 +139,14 @@ class CallRows:
 
 @dataclass(frozen=True)
 class StackedRows:
-    """The same with the rows of each device as one tensor, so that they are brought over together.
+    """The same with the rows of each device as one tensor, so that they are copied together.
 
     Attributes
     ----------
     tables : list of Tensor
         float64 ``[n, 11]``, one for each device.
     at : list of tuple or None
-        Which table, and which of its rows, each line is of.
+        Table and row of each line.
     """
 
     places: list[tuple[int, str, int | None]]
@@ -175,13 +170,13 @@ class StackedRows:
         return cls(rows.places, rows.about, rows.calls, [torch.stack(each) for each in devices.values()], at)
 
     def numbers(self) -> list[list[float] | None]:
-        """Return the row of each line; None where there was no tensor. Waits for the device."""
+        """Return the row of each line; None without a tensor. Waits for the device."""
         tables = [table.tolist() for table in self.tables]
         return [None if at is None else tables[at[0]][at[1]] for at in self.at]
 
 
 def measured(value: Tensor, eps: float) -> Tensor:
-    """Return the row of a tensor, taken in float64: six decimals are written of it."""
+    """Return the row of a tensor, in float64: six decimals of it are written."""
     with torch.no_grad():
         here = local_values(value.detach())
         # Parts of a sum over processes are nobody's values.
@@ -189,7 +184,8 @@ def measured(value: Tensor, eps: float) -> Tensor:
 
 
 class CallCollector:
-    """Installs hooks and keeps the rows of the step that goes on. All of it runs in the training thread, and nothing waits for the device.
+    """Installs hooks and stores the rows of the current step, in the training thread and without a device
+    sync.
 
     Parameters
     ----------
@@ -200,7 +196,7 @@ class CallCollector:
     eps : float
         Below which size values count as zeros.
     named : callable
-        Takes a module's or parameter's name and gives the one that is written.
+        Takes a module's or parameter's name and returns the one that is written.
     failed : callable
         Takes an exception of a hook, which the training does not see.
     """
@@ -247,16 +243,11 @@ class CallCollector:
     def watch_gradients(
         self, wanted: Callable[[int, str], bool], *, each: bool, reduction: Reduction | None = None
     ) -> None:
-        """Measure gradients as they are accumulated, before they are reduced: of the last micro-batch, or after each.
+        """Measure gradients before their reduction: of the last micro-batch, or after ``each``.
 
-        Parameters
-        ----------
-        wanted : callable
-            Takes chunk and name of a parameter, and says whether it is measured.
-        each : bool
-            Whether it is done after each micro-batch.
-        reduction : callable, optional
-            Takes a function, calls it with each parameter and its gradient before the reduction, and returns what ends that: for those whose reduction autograd's own hooks do not come before.
+        ``wanted`` takes chunk and name of a parameter. ``reduction`` takes a function, calls it with each
+        parameter and its gradient before the reduction, and returns what ends that, where autograd's hooks
+        would come too late.
         """
         hooks: dict[Tensor, GradientHook] = {}
         for chunk, name, parameter in self.parameters(wanted):
@@ -284,7 +275,6 @@ class CallCollector:
             self._stops.append(reduction(then))
 
     def watch_features(self, targets: Mapping[str, Sequence[str]], order: str) -> None:
-        """Measure attention, kernels and routers; see :class:`FeatureHooks`."""
         self._features = FeatureHooks(
             self._chunks,
             targets,
@@ -296,7 +286,7 @@ class CallCollector:
         )
 
     def parameters(self, wanted: Callable[[int, str], bool]) -> Iterator[tuple[int, str, nn.Parameter]]:
-        """Give the parameters that are trained: chunk, written name and parameter."""
+        """Yield the trained parameters: chunk, written name and parameter."""
         for chunk, model in enumerate(self._chunks):
             names = [
                 name for name, each in model.named_parameters() if each.requires_grad and wanted(chunk, name)
@@ -341,7 +331,7 @@ class CallCollector:
         return hook
 
     def _gradient_hook(self, place: tuple[int, str], each: bool, once: bool) -> GradientHook:
-        """``once``: it is called when all micro-batches are done, not after each."""
+        """Add a hook; ``once``: it is called when all micro-batches are done, not after each."""
 
         def hook(gradient: Tensor | None) -> None:
             if not self.on:
@@ -383,7 +373,7 @@ class CallCollector:
         *,
         numbered: bool = True,
     ) -> CallRows:
-        """Measure something of each parameter now; those of which there is nothing are left out. ``numbered``: whether they have places among the calls."""
+        """Measure a value of each parameter now, None is left out; ``numbered``: with call indices."""
         rows = CallRows()
         for chunk, name, parameter in self.parameters(wanted):
             found = value(parameter)
@@ -392,11 +382,11 @@ class CallCollector:
         return rows
 
     def begin(self) -> None:
-        """Begin to count the calls of the next step."""
+        """Start counting the calls of the next step."""
         self._measured = 0
 
     def take(self) -> dict[str, CallRows | FeatureRows]:
-        """Return what hooks measured in the step, by kind of file, and forget it."""
+        """Return the measurements of the step by kind of file, and forget them."""
         activations = [rows for of in self._forward.values() for _, rows in sorted(of.items())]
         found = {
             "actv": _joined(activations),
@@ -408,7 +398,7 @@ class CallCollector:
         return {**{kind: rows for kind, rows in found.items() if rows.places}, **features}
 
     def close(self) -> None:
-        """Take every hook off. Safe twice."""
+        """Remove every hook. Safe twice."""
         for handle in self._handles:
             handle.remove()
         for stop in self._stops:

@@ -1,4 +1,4 @@
-"""The configuration of TrainerMon: every field, what it may hold, and what becomes of what it may not."""
+"""The configuration of TrainerMon: every field, its valid values, and the handling of invalid ones."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ def _targets(config: MonitorConfig, chunk: int) -> list[str]:
 
 
 def wants_module(config: MonitorConfig, chunk: int, name: str) -> bool:
-    """Whether a module's activations are collected: those of all, or a target's very name."""
+    """Whether a module's activations are collected: of all, or of exact targets."""
     return config.everything or bool({name, squashed(name)} & {*_targets(config, chunk)})
 
 
 def wants_parameter(config: MonitorConfig, chunk: int, name: str) -> bool:
-    """Whether a parameter is collected: its name begins with that of a target, of which there may be none."""
+    """Whether a parameter is collected: its name begins with a target's, or there are no targets."""
     several = _targets(config, chunk) if config.targets else [""]
     return any(name.startswith(each) or squashed(name).startswith(each) for each in several)
 
@@ -79,11 +79,11 @@ class ConfigError(MegalensError):
 
 
 class ConfigTypeError(ConfigError, TypeError):
-    """A field holds something of another type."""
+    """A field has a value of another type."""
 
 
 class ConfigValueError(ConfigError, ValueError):
-    """A field holds a value that it cannot have."""
+    """A field has an invalid value."""
 
 
 class ConfigFileError(ConfigError, RuntimeError):
@@ -99,7 +99,7 @@ class ConfigKeyError(ConfigError, KeyError):
 def _field(
     default: Any, must_be: str, fits: Callable[[Any], bool], error: type[ConfigError] | None = ConfigTypeError
 ) -> Any:
-    """Describe a field. What does not fit raises ``error``; without one it is said, and the default is taken."""
+    """Describe a field. An invalid value raises ``error``; without one a warning, and the default is used."""
     about = {"must_be": must_be, "fits": fits, "error": error}
     if isinstance(default, (dict, list)):
         return field(default_factory=lambda: type(default)(default), metadata=about)
@@ -132,7 +132,7 @@ def _texts(value: Any) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class MonitorConfig:
-    """A configuration that was checked. Its attributes are the fields of the file; ``docs/monitor.md`` says what each does."""
+    """A checked configuration. Its attributes are the fields of the file; ``docs/monitor.md`` describes them."""
 
     targets: Mapping[str, Mapping[str, Any]] = _field(
         {},
@@ -206,12 +206,11 @@ class MonitorConfig:
 
     @property
     def everything(self) -> bool:
-        """Whether activations of all modules are collected, whatever the targets."""
         return bool(self.all_xy) or (self.xy_distribution and not self.targets)
 
     @property
     def appends(self) -> tuple[datetime, datetime] | None:
-        """Between which times a folder is written on."""
+        """The earliest and latest start time of a folder to append to."""
         if not self.append_output:
             return None
         first, last = (read_time(text, "append_output") for text in self.append_output)
@@ -221,21 +220,11 @@ class MonitorConfig:
 def read_config(
     given: Mapping[str, Any] | str | Path | None, warn: Callable[[str], None] = lambda text: None
 ) -> MonitorConfig:
-    """Return a configuration, checked.
+    """Return a checked configuration from its fields or a JSON file; unknown fields are ignored.
 
-    Parameters
-    ----------
-    given : mapping, path or None
-        The fields, or the JSON file that has them. Unknown ones are passed over.
-    warn : callable
-        Takes a sentence about a value that was replaced by the default.
-
-    Raises
-    ------
-    ConfigFileError
-        When the file cannot be read, or a time of ``append_output``.
-    ConfigTypeError, ConfigValueError, ConfigKeyError
-        When a field is wrong. They are also ``TypeError``, ``ValueError`` and ``KeyError``.
+    ``warn`` takes a sentence about a value that was replaced by the default. Raises ``ConfigFileError`` when
+    the file or a time of ``append_output`` cannot be read, and ``ConfigTypeError``, ``ConfigValueError`` or
+    ``ConfigKeyError``, also ``TypeError``, ``ValueError`` and ``KeyError``, for a wrong field.
     """
     raw = _read(given) if isinstance(given, (str, Path)) else given or {}
     if not isinstance(raw, Mapping):
@@ -262,13 +251,7 @@ def read_config(
 
 
 def checked_ops(given: Any, warn: Callable[[str], None] = lambda text: None) -> list[str]:
-    """Return the operations that are collected: those that are known, in their order, then shape and dtype.
-
-    Raises
-    ------
-    ConfigTypeError
-        When they are no list.
-    """
+    """Return the known operations in order, then shape and dtype; raises ``ConfigTypeError`` for no list."""
     if not isinstance(given, list):
         raise ConfigTypeError(f"ops must be a list, got {given!r:.100}.")
     known = list(dict.fromkeys(op for op in given if isinstance(op, str) and op in OPS))
@@ -280,7 +263,7 @@ def checked_ops(given: Any, warn: Callable[[str], None] = lambda text: None) -> 
 
 
 def _check_whole(config: MonitorConfig, warn: Callable[[str], None]) -> None:
-    """Check what one field alone does not tell."""
+    """Check what depends on several fields."""
     if not 1 <= config.step_count_per_record <= 1_000_000:
         raise ConfigValueError(
             f"step_count_per_record must be a whole number from 1 to 1000000, got {config.step_count_per_record}."
@@ -321,13 +304,7 @@ def _read(path: str | Path) -> Any:
 
 
 def read_time(text: Any, where: str) -> datetime:
-    """Return the time in a folder's name, such as ``Nov21_12-20-04``, in the year 2000; ``where`` says in an error whose it is.
-
-    Raises
-    ------
-    ConfigFileError
-        When it is none.
-    """
+    """Return the time of a folder such as ``Nov21_12-20-04``, in the year 2000; raises ``ConfigFileError``."""
     try:
         # February 29 needs a year that has it.
         return datetime.strptime(f"2000 {text}", f"%Y {STAMP}")

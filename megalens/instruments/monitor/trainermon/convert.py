@@ -1,4 +1,4 @@
-"""TrainerMon's CSV files in other formats: TensorBoard's events, one file for each rank and kind, and the SQLite file that msProbe's trend viewer reads."""
+"""TrainerMon's CSV files as TensorBoard events by rank and kind, and as SQLite for msProbe's trend viewer."""
 
 from __future__ import annotations
 
@@ -61,9 +61,11 @@ def csv2tensorboard_by_step(
     *,
     tell: _Told = print,
 ) -> Path:
-    """Write what TrainerMon wrote as CSV files as numbers over steps, and return the folder: ``rank0/actv/events.out.tfevents…`` and so on.
+    """Write TrainerMon's CSV files as numbers over steps, and return the folder:
+    ``rank0/actv/events.out.tfevents…``.
 
-    Tags are ``vp{chunk}:{name}[:micro{n}]/{op}``. Where two files have the same step of a tag, the line of the later folder counts, and it is told.
+    Tags are ``vp{chunk}:{name}[:micro{n}]/{op}``. Where two files have the same step of a tag, the line of
+    the later folder counts, and that is reported.
 
     Parameters
     ----------
@@ -142,7 +144,7 @@ def _mapped(processes: int, tasks: Sequence[_Task]) -> list[str]:
 
 
 def _in_process(tasks: Sequence[_Task]) -> list[str]:
-    """Write these in a process of its own program: one of ``multiprocessing`` would run a script that has no ``if __name__ == "__main__"`` a second time."""
+    """Write these in a process of its own program: ``multiprocessing`` would run an unguarded script twice."""
     done = subprocess.run(
         [sys.executable, "-c", f"from {__name__} import write_tasks; write_tasks()"],
         input=json.dumps([[str(folder), [*map(str, files)]] for folder, files in tasks]).encode(),
@@ -159,7 +161,7 @@ def _in_process(tasks: Sequence[_Task]) -> list[str]:
 
 
 def write_tasks() -> None:
-    """Write what standard input says, and say on standard output what was left out."""
+    """Write the tasks of standard input, and print what was left out."""
     answer: dict[str, Any] = {"problems": [], "error": ""}
     try:
         for folder, files in parse_json(sys.stdin.buffer.read()):
@@ -170,7 +172,7 @@ def write_tasks() -> None:
 
 
 def _write(folder: Path, files: Sequence[Path]) -> list[str]:
-    """Write one rank's files of one kind; what was left out, in sentences."""
+    """Write one rank's files of one kind; return sentences about what was left out."""
     rows, problems = _rows(files)
     old = {*folder.glob(_EVENTS)}
     file = EventFile(folder)
@@ -194,7 +196,7 @@ def _write(folder: Path, files: Sequence[Path]) -> list[str]:
 
 
 def _rows(files: Sequence[Path]) -> tuple[pa.Table, list[str]]:
-    """Return the rows of all files by step, the last one of each place; and what was left out."""
+    """Return the rows of all files by step, the last one of each key, and what was left out."""
     tables, problems = [pa.schema(_PLACE).empty_table()], []
     for path in files:
         table, wrong = read_csv_table(path)
@@ -221,7 +223,7 @@ def _rows(files: Sequence[Path]) -> tuple[pa.Table, list[str]]:
 
 
 def _stretches(steps: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Give begin and end of each step's rows, of many rows in parts."""
+    """Yield begin and end of each step's rows, many rows in parts."""
     bounds = [0, *(np.flatnonzero(np.diff(steps)) + 1).tolist(), len(steps)]
     for begin, end in pairwise(bounds):
         for first in range(begin, end, _AT_ONCE):
@@ -236,20 +238,17 @@ def write_database(
     names: Mapping[str, str] | None = None,
     tell: Callable[[str], object] = lambda _: None,
 ) -> Path:
-    """Write the files below a folder into ``out / DATABASE``; one that is there is replaced once the new one is whole.
+    """Write the files of one output of TrainerMon into ``out / DATABASE``, replacing it at the end.
 
     Parameters
     ----------
-    folder : Path
-        As for ``megalens.open``: one output of TrainerMon.
-    out : Path
-        A folder that is there.
     micro_step : bool
-        Whether the x axis counts micro-batches, one after the other over all steps; else it counts steps, and a target is one micro-batch.
+        Whether the x axis counts micro-batches, one after the other over all steps; else it counts steps, and
+        a target is one micro-batch.
     names : mapping, optional
-        Parts of names and what they become, one after the other.
+        Parts of names and their replacements, in order.
     tell : callable
-        Takes sentences on what was left out.
+        Takes sentences about what was left out.
 
     Raises
     ------
@@ -285,7 +284,7 @@ def _read(path: Path, tell: Callable[[str], object]) -> pa.Table:
 
 
 def _longest(paths: Iterator[Path]) -> dict[int, int]:
-    """Return how many micro-batches each step has at most."""
+    """Return the most micro-batches of each step."""
     most: dict[int, int] = {}
     for path in paths:
         table, _ = read_csv_table(path)
@@ -400,7 +399,7 @@ class _Writer:
 
 
 def _tags(name: str) -> Iterator[tuple[str, str]]:
-    """Give the parts of a name: a number goes with the part before it, as a layer."""
+    """Yield the parts of a name: a number goes with the part before it, as a layer."""
     parts = name.split(".")
     for at, part in enumerate(parts):
         if part.isdecimal() and at:
@@ -410,7 +409,7 @@ def _tags(name: str) -> Iterator[tuple[str, str]]:
 
 
 def _bounded(values: np.ndarray) -> list[float | None]:
-    """Return numbers within what the viewer takes: infinities stand just outside of it, NaN is nothing."""
+    """Return numbers in the viewer's range: infinities just outside of it, NaN as nothing."""
     return [
         None
         if math.isnan(value)

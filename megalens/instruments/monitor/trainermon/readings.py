@@ -1,4 +1,4 @@
-"""Attention, kernels and routers in a few numbers each, by TrainerMon's definitions; those of statistics (``moments/features.py``) are others."""
+"""Attention, kernels and routers by TrainerMon's definitions, which differ from ``moments/features.py``."""
 
 from __future__ import annotations
 
@@ -41,19 +41,9 @@ _OUTSIDE = 2.0
 # What modules are given and give, by shape and type, and from where they are called: the contents of
 # ``module_struct.json`` and ``stack_info.csv``.
 class ModuleStructure:
-    """Looks at the first passes of a model.
+    """Records the first passes of a model in ``found``, by ``chunk:name``, in the order of the modules' ends.
 
-    Parameters
-    ----------
-    chunks : sequence of torch.nn.Module
-        The model, or its chunks of a virtual pipeline.
-    named : callable
-        Takes a module's name and gives the one that is written.
-
-    Attributes
-    ----------
-    found : dict
-        By ``chunk:name``, in the order in which the modules were done.
+    ``named`` takes a module's name and returns the one that is written.
     """
 
     def __init__(self, chunks: Sequence[nn.Module], named: Callable[[str], str]) -> None:
@@ -81,25 +71,13 @@ class ModuleStructure:
         return hook
 
     def close(self) -> None:
-        """Take every hook off. Safe twice."""
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
 
 
 class ModuleStacks:
-    """Notes from where each module is called first.
-
-    Parameters
-    ----------
-    chunks, named
-        As for :class:`ModuleStructure`.
-
-    Attributes
-    ----------
-    found : dict
-        By ``chunk:name``: the innermost call first.
-    """
+    """Records the stack of each module's first call in ``found``, by ``chunk:name``, innermost call first."""
 
     def __init__(self, chunks: Sequence[nn.Module], named: Callable[[str], str]) -> None:
         self.found: dict[str, str] = {}
@@ -120,7 +98,6 @@ class ModuleStacks:
         return hook
 
     def close(self) -> None:
-        """Take every hook off. Safe twice."""
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
@@ -147,7 +124,7 @@ _ITERATIONS = 3
 
 @dataclass
 class FeatureRows:
-    """What was measured of one kind in one step: places as in :class:`CallRows`, and the numbers of each, on its device."""
+    """Measurements of one kind in one step: places as in :class:`CallRows`, and numbers on the device."""
 
     columns: Sequence[str]
     places: list[tuple[int, str, int | None]] = field(default_factory=list)
@@ -155,14 +132,10 @@ class FeatureRows:
 
 
 def attention_numbers(query: Tensor, key: Tensor, order: str) -> Tensor:
-    """Return mean entropy and mean largest value of the rows of causal attention, of the first sample and head.
+    """Return mean entropy and mean maximum of the rows of causal attention, of the first sample and head.
 
-    Parameters
-    ----------
-    query, key : Tensor
-        ``[s, b, h, d]`` or ``[b, s, h, d]``, as ``order`` says.
-    order : str
-        ``s,b,h,d`` or ``b,s,h,d``.
+    ``query`` and ``key`` are ``[s, b, h, d]`` or ``[b, s, h, d]``, as ``order`` (``s,b,h,d`` or ``b,s,h,d``)
+    says.
     """
     if query.dim() != 4 or key.dim() != 4:
         return query.new_zeros(2, dtype=torch.float64)
@@ -174,7 +147,7 @@ def attention_numbers(query: Tensor, key: Tensor, order: str) -> Tensor:
 
 
 def kernel_numbers(weight: Tensor) -> Tensor:
-    """Return ‖W‖ over the largest singular value, and that value as three power iterations find it, from below."""
+    """Return ‖W‖ over the largest singular value, and that value by three power iterations, a lower bound."""
     matrix = weight.detach().double()
     # The same start every time, so that a weight that does not change has the same numbers.
     start = torch.randn(matrix.shape[1], generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -200,7 +173,7 @@ def weight_similarity(weight: Tensor) -> Tensor:
 
 
 def logit_entropy(logits: Tensor) -> Tensor:
-    """Return the mean entropy over tokens of what a router gives."""
+    """Return the mean entropy over tokens of a router's output."""
     if logits.dim() < 2:
         return logits.new_zeros(1, dtype=torch.float64)
     p = logits.detach().double().softmax(-1)
@@ -216,7 +189,8 @@ class FeatureHooks:
     chunks : sequence of torch.nn.Module
         The model, or its chunks of a virtual pipeline.
     targets : mapping
-        By kind, names of modules with their chunk before them: ``0:layers.0.attention``. No name at all is none, but for ``linear_hook``, where it is every kernel.
+        By kind, names of modules after their chunk: ``0:layers.0.attention``. No names select nothing, but
+        for ``linear_hook``, where they select every kernel.
     order : str
         Of the axes of queries and keys.
     micro : callable
@@ -224,7 +198,7 @@ class FeatureHooks:
     last : callable
         Whether such a number is the last of a step.
     named : callable
-        Takes a module's name and gives the one that is written.
+        Takes a module's name and returns the one that is written.
     failed : callable
         Takes an exception of a hook, which the training does not see.
     """
@@ -282,7 +256,7 @@ class FeatureHooks:
             return kernel_numbers(kernel) if kind == "linear_hook" else weight_similarity(kernel)
 
     def take(self) -> dict[str, FeatureRows]:
-        """Return what was measured in the step, by kind of file, and forget it."""
+        """Return the measurements of the step by kind of file, and forget them."""
         found, self._found = self._found, {}
         return {
             kind: FeatureRows(COLUMNS[kind], list(several), list(several.values()))
@@ -290,7 +264,6 @@ class FeatureHooks:
         }
 
     def close(self) -> None:
-        """Take every hook off. Safe twice."""
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
@@ -315,23 +288,12 @@ def _kernel_of(module: nn.Module) -> Tensor | None:
 def update_histograms(
     mean: Tensor, square: Tensor, step: Tensor | float, betas: tuple[float, float], eps: float
 ) -> Tensor | None:
-    """Return how many values of an update, and of a mean over the root of its square, lie in each of 30 bins from -1 to 1; values outside are in none. Waits for nothing.
+    """Return how many values of an update, and of a mean over its square's root, are in 30 bins from -1 to 1.
 
-    Adam divides the mean m̂ by √v̂ + eps (Kingma and Ba, 2015, algorithm 1), m̂ = mean / (1 - β₁ᵗ), v̂ = square / (1 - β₂ᵗ).
-
-    Parameters
-    ----------
-    mean, square : Tensor
-        ``exp_avg`` and ``exp_avg_sq``.
-    step : Tensor or float
-        t, from 1.
-    betas, eps
-        Of the optimizer.
-
-    Returns
-    -------
-    Tensor or None
-        float32 ``[2, 30]``; None of what is a part of a sum over processes.
+    Values outside are in no bin. Waits for nothing. Adam divides the mean m̂ by √v̂ + eps (Kingma and Ba,
+    2015, algorithm 1), m̂ = mean / (1 - β₁ᵗ), v̂ = square / (1 - β₂ᵗ). ``mean`` and ``square`` are
+    ``exp_avg`` and ``exp_avg_sq``, ``step`` is t, from 1. Returns float32 ``[2, 30]``, or None of what is a
+    part of a sum over processes.
     """
     first, second = local_values(mean.detach()), local_values(square.detach())
     if first is None or second is None:
@@ -346,14 +308,9 @@ def update_histograms(
 
 
 class OptimizerReadings:
-    """Reads an optimizer right before its step. Nothing waits for the device.
+    """Reads an optimizer right before its step, without waiting for the device.
 
-    Parameters
-    ----------
-    optimizer
-        Whatever the training calls ``step`` of.
-    main_grad : bool
-        Whether gradients are taken from ``main_grad`` of parameters that have one.
+    ``main_grad``: gradients are taken from ``main_grad`` of parameters that have one.
     """
 
     def __init__(self, optimizer: Any, main_grad: bool = True) -> None:
@@ -366,12 +323,12 @@ class OptimizerReadings:
         return self._held.get(id(parameter), _NONE).owned
 
     def state(self, parameter: nn.Parameter, name: str) -> Tensor | None:
-        """Return what is kept of it under a name, such as ``exp_avg``; None before the first step."""
+        """Return its state of a name, such as ``exp_avg``; None before the first step."""
         found = self._kept(parameter).get(name)
         return found if isinstance(found, Tensor) else None
 
     def gradient(self, parameter: nn.Parameter) -> Tensor | None:
-        """Return the reduced gradient, or the part of it that this rank applies: of others' parts the buffer has what was never reduced."""
+        """Return the reduced gradient, or this rank's part of it: the rest of the buffer is not reduced."""
         gradient, held = gradient_of(parameter, self._main_grad), self._held.get(id(parameter))
         if gradient is None or held is None or not held.owned:
             return gradient
@@ -380,7 +337,7 @@ class OptimizerReadings:
         return gradient if held.part is None else gradient.flatten()[held.part]
 
     def direction(self, parameter: nn.Parameter) -> Tensor | None:
-        """Return the share of the gradient's values that have the sign of ``exp_avg``, as one value: 1 before the first step."""
+        """Return the share of the gradient with the sign of ``exp_avg``, as one value: first 1."""
         gradient = self.gradient(parameter)
         if gradient is None:
             return None
@@ -392,7 +349,7 @@ class OptimizerReadings:
         return (torch.sign(gradient).mul(torch.sign(moment)).double().mean() + 1) / 2
 
     def histograms(self, parameter: nn.Parameter) -> Tensor | None:
-        """Return those of the update that was made last, float32 ``[2, 30]``; see :func:`update_histograms`. None where it is no Adam, or before its first step."""
+        """Return :func:`update_histograms` of the last update; None before the first step or without Adam."""
         mean, square = (self.state(parameter, name) for name in ("exp_avg", "exp_avg_sq"))
         group = self._group(parameter)
         steps = self._kept(parameter).get("step", group.get("step"))
@@ -401,7 +358,6 @@ class OptimizerReadings:
         return update_histograms(mean, square, steps, group["betas"], group.get("eps", 0.0))
 
     def _group(self, parameter: nn.Parameter) -> Mapping[str, Any]:
-        """Return the settings of a parameter."""
         keys = (id(parameter), id(self._held.get(id(parameter), _NONE).tensor))
         if not any(key in self._groups for key in keys):
             # Groups may have been added.

@@ -1,4 +1,4 @@
-"""``megalens.TrainerMon``: the class of msProbe's training monitor, with its configuration, methods and files."""
+"""``megalens.TrainerMon``: the class of msProbe's training monitor, its configuration, methods and files."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _FOLDER = re.compile(r"([\w-]{0,20})-rank(\d{1,5})-")
 
 
 class CommunicationShown(MegalensError):
-    """``cc_log_only`` ends the training once it has shown the communication operations and from where they are called."""
+    """``cc_log_only`` ends the training once the communication operations and their callers were shown."""
 
 
 class StructureWritten(MegalensError):
@@ -72,7 +72,7 @@ class StructureWritten(MegalensError):
 
 @dataclass
 class _Collected:
-    """What the training thread hands to the writing one."""
+    """What the training thread passes to the writing one."""
 
     step: int
     kinds: dict[str, StackedRows | FeatureRows]
@@ -90,11 +90,11 @@ class TrainerMon:
     config_file_path : str or path
         JSON file of the configuration; a mapping of its fields is taken too.
     process_group : optional
-        Ranks of this process's pipeline, for its place among them.
+        Ranks of this process's pipeline.
     params_have_main_grad : bool
         Whether gradients are taken from ``main_grad`` of parameters that have one.
     opt_ty : optional
-        Not looked at.
+        Ignored.
 
     Raises
     ------
@@ -103,7 +103,8 @@ class TrainerMon:
 
     Notes
     -----
-    Files are written below ``$MONITOR_OUTPUT_DIR``, ``./monitor_output`` when it is not set. With ``DYNAMIC_MONITOR=true`` nothing is measured until the file says ``"dynamic_on": true``; it is looked at
+    Files are written below ``$MONITOR_OUTPUT_DIR``, ``./monitor_output`` when it is not set. With
+    ``DYNAMIC_MONITOR=true`` nothing is measured until the file has ``"dynamic_on": true``, which is checked
     after each step of the optimizer. Nothing that is called during training raises or waits for the device.
     """
 
@@ -211,18 +212,18 @@ class TrainerMon:
     def generate_wgrad_metrics(
         self, post_grad_dict: dict[str, Any] | None = None
     ) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, float]]]:
-        """Return the reduced and the unreduced gradients' numbers of the step that was measured last, by tag. Waits for the device."""
+        """Return the last step's numbers of reduced and unreduced gradients by tag. Waits for the device."""
         reduced = self._metrics("grad_reduced")
         if post_grad_dict is not None:
             post_grad_dict.update(reduced)
         return reduced, self._metrics("grad_unreduced")
 
     def generate_xy_metrics(self) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, float]]]:
-        """Return the activations' and their gradients' numbers of the step that was measured last, by tag. Waits for the device."""
+        """Return the last step's numbers of activations and their gradients by tag. Waits for the device."""
         return self._metrics("actv"), self._metrics("actv_grad")
 
     def table(self, kind: str) -> DataFrame:
-        """Return what was collected of a kind, such as ``grad_reduced``, with the configuration's ``format`` ``api``; empty where there is none."""
+        """Return what ``format`` ``api`` collected of a kind, such as ``grad_reduced``; empty without any."""
         return self._inner.table(kind) if isinstance(self._inner, ApiWriter) else DataFrame()
 
     def reload_xy(self, xy_distribution: bool = False) -> None:
@@ -231,7 +232,7 @@ class TrainerMon:
         self._install()
 
     def close(self) -> None:
-        """Take every hook off and wait until all is written. Safe twice; called at the end of the process."""
+        """Remove every hook and wait until all is written. Safe twice; called at the end of the process."""
         self._end()
         if self._thread is not None:
             self._queue.put(None)
@@ -273,7 +274,7 @@ class TrainerMon:
         self._install()
 
     def _place(self, config: MonitorConfig) -> Path | None:
-        """Return the folder of this rank; None where files are to be written on and it has none."""
+        """Return the folder of this rank; None where files are to be appended to and it has none."""
         if config.appends is None:
             return rank_folder(self._root, self.rank, datetime.now())
         first, last = config.appends
@@ -503,7 +504,7 @@ class TrainerMon:
     # Started and stopped by editing the file.
 
     def _look(self) -> None:
-        """Follow the file, where somebody has changed it."""
+        """Reload the file, where somebody has changed it."""
         if not isinstance(self._given, (str, Path)):
             return
         changed = os.stat(self._given).st_mtime
@@ -522,7 +523,7 @@ class TrainerMon:
             self._begin(config, self.step)
 
     def _forget_dynamic_on(self) -> None:
-        """Write into the file that it is over."""
+        """Reset ``dynamic_on`` in the file."""
         if not self._dynamic or not isinstance(self._given, (str, Path)):
             return
         path = Path(self._given)
@@ -539,7 +540,7 @@ def _stacked(rows: CallRows | FeatureRows) -> StackedRows | FeatureRows:
 
 
 def _lines(rows: StackedRows | FeatureRows, ops: Sequence[str]) -> list[Line]:
-    """Return what is written of rows. Waits for the device."""
+    """Return the written lines of rows. Waits for the device."""
     if isinstance(rows, FeatureRows):
         several = [numbers.tolist() for numbers in rows.numbers]
         return [
@@ -560,7 +561,7 @@ def _lines(rows: StackedRows | FeatureRows, ops: Sequence[str]) -> list[Line]:
 
 
 def _joined(lines: Sequence[Line]) -> list[Line]:
-    """Return one line of all that have one name."""
+    """Return one line for all of one name."""
     several: dict[str, list[Line]] = {}
     for line in lines:
         several.setdefault(line.name, []).append(line)
@@ -575,7 +576,7 @@ def _rank_in(group: Any) -> int:
 
 
 def _place_in(group: Any, rank: int) -> tuple[int, list[int]]:
-    """Return this process's place in its pipeline, and the ranks of it."""
+    """Return this process's index in its pipeline, and the ranks of that."""
     if not distributed.is_initialized():
         return 0, [rank]
     mates = distributed.get_process_group_ranks(group or distributed.group.WORLD)

@@ -1,4 +1,4 @@
-"""A split training on disk: a file for each stage and tensor-parallel process, and a manifest that says when all of them are whole."""
+"""A split training on disk: a file for each stage and tensor-parallel process, and a manifest for all."""
 
 from __future__ import annotations
 
@@ -27,18 +27,10 @@ _MANIFEST = "manifest.json"
 
 
 class SplitCheckpoint:
-    """Saves and loads for one process. Every process calls both; the backward processes of replica 0 write, all backward processes read.
+    """Saves and loads for one process. Every process calls both; replica 0's backward processes write, all
+    read.
 
-    Parameters
-    ----------
-    layout, place : SplitLayout, SplitPlace
-        Who does what, and this process.
-    module : torch.nn.Module
-        The stage.
-    update : WeightUpdate or None
-        Of a backward process.
-    notes : SplitNotes
-        How they wait for each other.
+    ``update`` is that of a backward process; ``notes`` coordinate them.
     """
 
     def __init__(
@@ -55,14 +47,9 @@ class SplitCheckpoint:
         self._times = 0
 
     def save(self, folder: str | Path, counts: dict[str, int]) -> None:
-        """Write a checkpoint. What was whole in the folder before stays so until this one is.
+        """Write a checkpoint with some counts to a folder that all processes see.
 
-        Parameters
-        ----------
-        folder : str or Path
-            That all processes see.
-        counts : dict
-            Steps so far, and what else is counted.
+        A complete checkpoint in the folder stays until this one is complete.
         """
         folder, here = Path(folder), self._place
         writers = [each for each in self._backward if each.replica == 0]
@@ -81,7 +68,7 @@ class SplitCheckpoint:
             raise self._error(f"The checkpoint in {folder} could not be written: {fault}", "folder")
 
     def load(self, folder: str | Path) -> dict[str, int]:
-        """Read a checkpoint, and return what was counted. Nothing changes unless all processes could read theirs."""
+        """Read a checkpoint and return its counts. Nothing changes unless all processes could read theirs."""
         folder, here = Path(folder), self._place
         try:
             said: Any = parse_json((folder / _MANIFEST).read_bytes())
@@ -119,7 +106,7 @@ class SplitCheckpoint:
     def _together(
         self, those: Sequence[SplitPlace], work: Callable[[], None], then: Callable[[], None] | None = None
     ) -> str | None:
-        """Have some processes do their work, and the first of them something after it; every process returns what went wrong in any."""
+        """Run ``work`` in some processes, then ``then`` in the first; every process returns any error."""
         self._times += 1
         key, here, first = f"checkpoint/{self._times}", self._place, those[0]
         if any(each.rank == here.rank for each in those):
@@ -225,7 +212,7 @@ def _plain(value: Any) -> Any:
 
 
 def _like(parameter: Tensor, value: Any) -> Any:
-    """Return an optimizer's tensor as the parameter is: cut, where that is a DTensor."""
+    """Return an optimizer's tensor cut as the parameter, where that is a DTensor."""
     if (
         isinstance(value, Tensor)
         and isinstance(parameter, DTensor)

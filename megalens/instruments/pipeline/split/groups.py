@@ -1,4 +1,4 @@
-"""Who is connected to whom: groups of backward processes, and the links of one process."""
+"""Groups of backward processes, and the links of one process."""
 
 from __future__ import annotations
 
@@ -23,18 +23,7 @@ __all__ = ["SplitGroups"]
 class SplitGroups:
     """The groups of one process. Every process makes it, at once.
 
-    Parameters
-    ----------
-    layout : SplitLayout
-        Who does what.
-    rank : int
-        This process.
-    device : torch.device
-        Where its module runs.
-    notes : SplitNotes
-        What devices the others have.
-    timeout : float
-        Seconds that connecting, and later each exchange, may take.
+    ``notes`` tell the others' devices; connecting, and later each exchange, may take ``timeout`` seconds.
     """
 
     def __init__(
@@ -101,7 +90,7 @@ class SplitGroups:
         )
 
     def _group(self, ranks: Sequence[int]) -> Any:
-        """Connect some processes. Those that connect with no others at this point make a group of their own, so that all count alike."""
+        """Connect some processes; those without others make a group of their own, so that all count alike."""
         alone = len(ranks) < 2
         found = self.guarded(
             f"ranks {list(ranks)} to connect",
@@ -115,7 +104,10 @@ class SplitGroups:
         return None if alone else found
 
     def _count_alike(self, notes: SplitNotes) -> None:
-        """Have as many groups as every other process: torch names a group that only its members make by its ranks and by how many groups each of them has."""
+        """Make as many groups as every other process.
+
+        torch names a group that only its members make by its ranks and by how many groups each of them has.
+        """
         notes.say(f"groups/{self._here.rank}", _groups_held())
         counts = [
             notes.hear(f"groups/{each.rank}", f"{each.name} to begin") for each in self._layout.processes
@@ -124,7 +116,7 @@ class SplitGroups:
             self._group([self._here.rank])
 
     def guarded(self, what: str, work: Callable[[], Any]) -> Any:
-        """Do something that processes do together; raises ``SplitError`` where one of them is gone, or late."""
+        """Run collective work; raises ``SplitError`` where a process is gone, or late."""
         try:
             return work()
         except RuntimeError as error:

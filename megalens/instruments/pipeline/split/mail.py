@@ -1,4 +1,4 @@
-"""The messages of one process of a split training: what comes is known beforehand, and each wait ends in time."""
+"""The messages of one process of a split training: all are expected, and each wait ends in time."""
 
 from __future__ import annotations
 
@@ -36,12 +36,7 @@ _made: Counter[str] = Counter()
 class SplitNotes:
     """Notes of one training, by name. Every process makes its trainings in the same order.
 
-    Parameters
-    ----------
-    place : SplitPlace
-        Of this process.
-    timeout : float
-        Seconds that a note may take to come.
+    A note may take ``timeout`` seconds to come.
     """
 
     def __init__(self, place: SplitPlace, timeout: float) -> None:
@@ -52,14 +47,13 @@ class SplitNotes:
         self._store = PrefixStore(f"megalens/instruments/pipeline/split/{number}", store)
 
     def say(self, name: str, value: Any) -> None:
-        """Leave a note."""
         try:
             self._store.set(name, json.dumps(value))
         except (RuntimeError, OSError) as error:
             raise self._gone(name, error) from error
 
     def hear(self, name: str, whose: str) -> Any:
-        """Return a note, waiting for it; ``whose`` is who is to leave it, for the error's words."""
+        """Return a note, waiting for it; ``whose`` names the sender in errors."""
         try:
             self._store.wait([name], timedelta(seconds=self._timeout))
             return parse_json(self._store.get(name))
@@ -67,7 +61,7 @@ class SplitNotes:
             raise self._gone(whose, error) from error
 
     def part(self, world: int) -> None:
-        """Say farewell. Where the store is, it stays until everybody has: others may still read in it."""
+        """Leave. The process with the store waits for everybody: others may still read in it."""
         with contextlib.suppress(SplitError):
             self.say(f"farewell/{self._place.rank}", True)
             if self._place.rank == 0:
@@ -85,24 +79,20 @@ class SplitNotes:
 
 
 class Mail:
-    """Takes and gives messages over the links of one process.
+    """Sends and receives messages over the links of one process.
 
     Parameters
     ----------
-    place : SplitPlace
-        Of this process.
     names : mapping of int to str
-        What people are told of the others, by rank.
+        The others in messages, by rank.
     links : mapping of int to Link
         By rank.
-    inbox : Inbox
-        Where the links file messages.
     device : torch.device
         Where tensors are wanted; they are received where the links receive them.
     headers : bool
         Whether shapes change from message to message.
     timeout : float
-        Seconds after which what does not come is given up.
+        Seconds after which a missing message is given up.
     """
 
     def __init__(
@@ -126,17 +116,17 @@ class Mail:
     # Of activations and gradients both ends know what comes in which order, and the first message says the shapes.
 
     def begin(self, expected: Mapping[int, Iterable[Key]]) -> None:
-        """Say what comes in this step, by rank, in order."""
+        """Set this step's messages by rank, in order."""
         for rank, link in self._links.items():
             link.timed = self.watch is not None
             link.begin(expected.get(rank, ()), self._headers, False)
 
     def knows(self, key: tuple[str, int], tensors: Sequence[Tensor]) -> None:
-        """Say what messages of a kind hold."""
+        """Set the shapes of a kind of message."""
         self._inbox.specs[key] = spec_of(tensors)
 
     def take(self, key: Key, rank: int, what: str) -> tuple[Tensor, ...]:
-        """Return a message, waiting for it; ``what`` it is, for the error's words."""
+        """Return a message, waiting for it; ``what`` names it in errors."""
         before, link = _clock(), self._links[rank]
         if self._inbox.failure is not None:
             raise self._lost(what, *self._inbox.failure)
@@ -159,7 +149,7 @@ class Mail:
         return tuple(each.to(self._device) for each in tensors) if self._staged else tuple(tensors)
 
     def give(self, key: Key, rank: int, tensors: Sequence[Tensor]) -> None:
-        """Post a message, and wait for nobody."""
+        """Post a message without waiting."""
         before = self._links[rank].send(key, self._ready(tensors), self._headers)
         if before is not None:
             raise self.error(
@@ -169,22 +159,19 @@ class Mail:
             )
 
     def post_ahead(self) -> None:
-        """Post the receives that may be."""
         for link in self._links.values():
             link.post_ahead()
 
     # Of weights only the sender knows what comes: every message says it.
 
     def expect(self, keys: Iterable[Key], rank: int) -> None:
-        """Say that more comes from a process, each message with its own header."""
+        """Expect more messages from a process, each with its own header."""
         self._links[rank].begin(keys, True, False)
 
     def send(self, key: Key, rank: int, tensors: Sequence[Tensor]) -> None:
-        """Post a message with a header."""
         self._links[rank].send(key, self._ready(tensors), True)
 
     def drain(self) -> None:
-        """Wait until everything is sent."""
         deadline = time.monotonic() + self._timeout
         what = "its own messages to be taken"
         for rank, link in self._links.items():
@@ -215,7 +202,7 @@ class Mail:
             link.close()
 
     def error(self, code: str, message: str, key: Key | None = None) -> SplitError:
-        """Return an error that says who, and of a message of which micro-batch."""
+        """Return an error with this process, and a message's micro-batch."""
         micro_batch = key[2] if key is not None and key[0] != "S" else None
         return SplitError(
             message,

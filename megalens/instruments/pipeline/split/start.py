@@ -1,4 +1,4 @@
-"""What is looked at before a split training connects anything, or takes a step, and how it begins."""
+"""Checks before a split training connects or takes a step, and its start."""
 
 from __future__ import annotations
 
@@ -43,8 +43,9 @@ def launch(
     Returns
     -------
     dict
-        ``layout``, ``world`` and ``processes``, each with ``rank``, ``role``, ``stage``, ``replica``, ``tensor``, ``host`` and ``device`` (None where no host file says it), ``local_rank`` (its slot; its rank without hosts) and ``env``:
-        the variables ``RANK``, ``WORLD_SIZE`` and ``LOCAL_RANK``.
+        ``layout``, ``world`` and ``processes``, each with ``rank``, ``role``, ``stage``, ``replica``,
+        ``tensor``, ``host`` and ``device`` (None where no host file says it), ``local_rank`` (its slot; its
+        rank without hosts) and ``env``: the variables ``RANK``, ``WORLD_SIZE`` and ``LOCAL_RANK``.
 
     Raises
     ------
@@ -99,7 +100,7 @@ def checked_start(
     timeout: Any,
     seed: Any,
 ) -> None:
-    """Raise ``SplitError`` for the first argument that is none."""
+    """Raise ``SplitError`` for the first wrong argument."""
     for name, value in (("loss_fn", loss_fn), ("optimizer", optimizer)):
         if not callable(value):
             raise SplitError(f"{name} must be callable, got {value!r:.80}.", field=name)
@@ -120,7 +121,7 @@ def checked_start(
 
 
 def checked_stage(stage: Any, layout: SplitLayout) -> int:
-    """Return this process' rank; raises ``SplitError`` where there is none, or the stage is another's or none."""
+    """Return this process' rank; raises ``SplitError`` without one, or for another process' stage."""
     if distributed.is_initialized():
         rank, world = distributed.get_rank(), distributed.get_world_size()
     else:
@@ -152,7 +153,6 @@ def checked_stage(stage: Any, layout: SplitLayout) -> int:
 
 
 def device_for(stage: Any, device: Any) -> torch.device:
-    """Return where a stage runs."""
     if device is None:
         if isinstance(stage, nn.Module):
             return device_of(stage)
@@ -166,7 +166,7 @@ def device_for(stage: Any, device: Any) -> torch.device:
 
 
 def began(backend: str | None, device: torch.device, timeout: float) -> bool:
-    """Make the process group where there is none; returns whether it did."""
+    """Make the process group where there is none, and return whether it did."""
     if device.type == "cuda":
         torch.cuda.set_device(device)
     if distributed.is_initialized():
@@ -183,7 +183,6 @@ def began(backend: str | None, device: torch.device, timeout: float) -> bool:
 
 
 def module_of(stage: Any, place: SplitPlace) -> nn.Module:
-    """Return a stage's module."""
     if isinstance(stage, nn.Module):
         return stage
     module = stage.submod if isinstance(stage, PipelineStage) else stage(place)
@@ -203,7 +202,7 @@ def batch_for(
     micro_batches: int,
     loss_fn: Callable[[Any, Any], Tensor],
 ) -> StepBatch:
-    """Return a step's data in a process by micro-batch; raises ``SplitError`` where it is not what this process takes."""
+    """Return a step's data by micro-batch; raises ``SplitError`` for what this process does not take."""
     if bool(args) != place.first:
         raise SplitError(
             f"step(…) takes the model's input in the processes of stage 0, forward and backward, and in no others; {place.name} got {len(args)} arguments.",

@@ -1,4 +1,4 @@
-"""Weights on their way from backward processes to the forward processes of their stage."""
+"""Weights from backward processes to the forward processes of their stage."""
 
 from __future__ import annotations
 
@@ -26,12 +26,9 @@ _BUCKET_BYTES = 1 << 25
 
 # Which dimension of a weight is cut over tensor-parallel processes.
 def cut_dimension(name: str, tensor: Tensor) -> int:
-    """Return the dimension that is cut, of a DTensor by its placements and else by Megatron's attributes; -1 where every process has the whole.
+    """Return the cut dimension by a DTensor's placements or Megatron's attributes; -1 for a complete tensor.
 
-    Raises
-    ------
-    SplitError
-        Naming the weight, for cuts of another kind.
+    Raises ``SplitError`` naming the weight, for cuts of another kind.
     """
     if isinstance(tensor, DTensor):
         cuts: list[tuple[int, Any]] = [
@@ -54,7 +51,7 @@ def cut_dimension(name: str, tensor: Tensor) -> int:
 
 
 def local_of(tensor: Tensor, placements: tuple[Placement, ...] | None = None) -> Tensor:
-    """Return what this process has of a tensor, as one that shares its memory; of a gradient that other processes have a part of, their sum."""
+    """Return this process's part of a tensor, sharing memory; partial gradients are summed first."""
     if not isinstance(tensor, DTensor):
         return tensor.detach()
     if placements is not None and tensor.placements != placements:
@@ -64,7 +61,7 @@ def local_of(tensor: Tensor, placements: tuple[Placement, ...] | None = None) ->
 
 
 def buckets_of(tensors: Iterable[tuple[int, Tensor]]) -> Iterator[list[int]]:
-    """Yield the numbers of tensors that travel together: one after the other, of one dtype, 32 MiB at most unless one alone is larger."""
+    """Yield the numbers of consecutive tensors of one dtype, at most 32 MiB unless one alone is larger."""
     held: list[int] = []
     dtype: torch.dtype | None = None
     nbytes = 0
@@ -96,19 +93,11 @@ def _odd(name: str, got: str) -> SplitError:
 
 
 class StageWeights:
-    """The weights of one process, and which of the other role's hold the same.
+    """The weights of one process, and the processes of the other role with the same.
 
-    A forward process may stand for several backward ones: then it has their parts side by side. Numbers of weights count parameters in the module's order, then its buffers; these are sent whole in
-    the beginning and after a checkpoint was read, since afterwards both roles see the same data.
-
-    Parameters
-    ----------
-    layout : SplitLayout
-        Who does what.
-    module : torch.nn.Module
-        The stage.
-    mail : Mail
-        To the others.
+    A forward process may serve several backward ones: then it has all of their parts. Weights are numbered in
+    the module's order of parameters, then buffers; these are sent completely at first and after a checkpoint
+    was read, since afterwards both roles see the same data.
     """
 
     def __init__(self, layout: SplitLayout, module: nn.Module, mail: Mail) -> None:
@@ -138,13 +127,7 @@ class StageWeights:
         """Of weights that were sent, or came, last."""
 
     def agree(self, notes: SplitNotes) -> None:
-        """Compare what both roles hold, before anything runs.
-
-        Raises
-        ------
-        SplitError
-            ``shape``, in the forward and in its backward processes, naming the weight.
-        """
+        """Compare both roles' weights before anything runs; raises ``SplitError`` (``shape``) in both."""
         here = self._place
         mine = f"{here.role}/{here.stage}/{here.replica}/{here.tensor}"
         if here.role == "backward":
@@ -195,7 +178,7 @@ class StageWeights:
         return None
 
     def begin_alike(self, groups: SplitGroups) -> None:
-        """Have the backward processes of all replicas begin with the weights of the first."""
+        """Start the backward processes of all replicas with the weights of the first."""
         group = groups.replicas
         if group is None:
             return
@@ -210,13 +193,13 @@ class StageWeights:
     # On their way.
 
     def changed(self, touched: Collection[int] = ()) -> set[int]:
-        """Return the parameters that something has written to since they were sent, with those that the optimizer was given a gradient of."""
+        """Return the parameters written to since they were sent, and those that got a gradient."""
         return set(touched) | {
             n for n in range(self.parameters) if self._held[n]._version != self._versions[n]
         }
 
     def move(self, numbers: Collection[int] | None) -> None:
-        """Send weights, or take them, and wait until they are there."""
+        """Send weights, or receive them, and wait for the end."""
         if self._place.role == "forward":
             self.receive()
         else:
@@ -243,7 +226,7 @@ class StageWeights:
                 self._mail.send(self._key(at), rank, [flat])
 
     def receive(self) -> None:
-        """Take weights from every backward process, each into its part."""
+        """Receive weights from every backward process, each into its part."""
         self._number += 1
         self.moved_bytes = 0
         for at, rank in enumerate(self.others):
@@ -262,13 +245,7 @@ class StageWeights:
     # Are they the same?
 
     def compare(self) -> None:
-        """Compare every parameter with the other role's, by hash, in both.
-
-        Raises
-        ------
-        SplitError
-            ``diverged``, naming the first that differs.
-        """
+        """Compare all parameters with the other role's by hash; raises ``SplitError`` (``diverged``) in both."""
         self._number += 1
         key = self._key(0)
         for at, rank in enumerate(self.others):
@@ -299,7 +276,7 @@ class StageWeights:
         return torch.tensor(rows, dtype=torch.uint8).reshape(-1, _DIGEST_BYTES)
 
     def _part(self, number: int, at: int) -> Tensor:
-        """Return what a process of the other role has of a weight, as a view."""
+        """Return a view of the other process's part of a weight."""
         local = local_of(self._held[number])
         cut = self._joined[number]
         if self._place.role == "backward" or cut < 0:

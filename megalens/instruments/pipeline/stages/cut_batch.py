@@ -44,13 +44,12 @@ def cut_batch(
     Parameters
     ----------
     args, kwargs : tuple, mapping
-        Of the model's first, and of each stage's module. Tensors are cut along their first dimension; what is no tensor goes to each.
+        Of the model's first, and of each stage's module. Tensors are cut along their first dimension; the
+        rest is repeated.
     target : tensor or pytree
         What the loss compares with; None where this rank computes none.
-    micro_batches : int
-        How many.
     args_spec, kwargs_spec
-        How tensors are cut otherwise, as torch's schedules take it.
+        Other cuts of tensors, as torch's schedules take them.
     loss_fn : callable or None
         Takes an output and a part of the target.
     scale : bool
@@ -58,7 +57,7 @@ def cut_batch(
     keep_outputs : bool
         Whether outputs are wanted.
     error : type of StageError
-        What is raised, with the code ``shape``, when something cannot be cut into equal parts.
+        Raised with the code ``shape`` when something cannot be cut into equal parts.
     """
     if args_spec is None:
         _check(args, "The batch", micro_batches, error)

@@ -1,9 +1,11 @@
 """Messages between this rank and one other, both ways.
 
-Messages of one direction keep the order in which they were sent: NCCL matches them by it, and gloo does within a tag. In a fixed order both ends know it, and
-the training thread posts receives ahead, and waits for the one that it needs. In a dynamic one only the sender knows it: each message has a header that says what it is,
-and a thread receives, since a work of gloo is done only once somebody has waited for it. A header also says the shapes, the first time that a message crosses a boundary.
-Another thread waits for what is sent, so that its memory is free as soon as it has gone.
+Messages of one direction stay in the order in which they were sent: NCCL matches them by it, and gloo does
+within a tag. In a fixed order both ends know it, and the training thread posts receives ahead, and waits for
+the one that it needs. In a dynamic one only the sender knows it: each message has a header that describes it,
+and a thread receives, since a work of gloo is done only once somebody has waited for it. A header also has
+the shapes, the first time that a message crosses a boundary. Another thread waits for what is sent, so that
+its memory is free as soon as it has gone.
 """
 
 from __future__ import annotations
@@ -42,18 +44,19 @@ def connect(
     error: type[StageError],
     makes: str,
 ) -> dict[int, Link]:
-    """Return the links of a rank, by the places of the others. Called by all of the ranks together.
+    """Return the links of a rank, by the others' indices. All of the ranks call it together.
 
-    On NCCL, where receives and sends between two ranks would wait for each other on one stream, messages to higher places and to lower ones have a group each, and headers go over gloo.
+    On NCCL, where receives and sends between two ranks would wait for each other on one stream, messages to
+    higher and to lower indices have a group each, and headers go over gloo.
 
     Parameters
     ----------
     ranks : sequence of int
-        Global ranks that are connected, by place.
+        Global ranks that are connected.
     place : int
-        This rank's among them.
+        This rank's index among them.
     peers : iterable of int
-        The places that it talks to; these talk to it, too.
+        The indices of its peers; these have it as a peer, too.
     inbox : Inbox
         Where messages are filed.
     device : torch.device
@@ -65,7 +68,7 @@ def connect(
     error : type of StageError
         What is raised.
     makes : str
-        What every one of them makes, for the error's words.
+        What every one of them makes, for error messages.
     """
     # Older versions of torch have no such argument.
     unsorted: dict[str, Any] = {} if sorted(ranks) == list(ranks) else {"sort_ranks": False}
@@ -111,7 +114,7 @@ def connect(
 
 # What a tracer is told of the messages between stages.
 def tell_received(watch: Any, message: Arrival, before: int, chunk: int, micro_batch: int) -> None:
-    """Tell of what came from another rank, for which this one waited since ``before``, ns."""
+    """Report a message of another rank, for which this one waited since ``before``, ns."""
     if message.peer < 0:
         return
     watch.message(
@@ -128,7 +131,7 @@ def tell_received(watch: Any, message: Arrival, before: int, chunk: int, micro_b
 
 
 def tell_sent(watch: Any, link: Link, chunk_of: Callable[[Key], int]) -> None:
-    """Tell of what a link has sent."""
+    """Report what a link has sent."""
     while link.done:
         key, posted, ended, nbytes, sequence = link.done.popleft()
         watch.message(
@@ -174,8 +177,6 @@ class Link:
 
     Parameters
     ----------
-    inbox : Inbox
-        Where messages are filed.
     peer, at : int
         The other rank, globally and in the groups.
     out, into, control : torch.distributed.ProcessGroup
@@ -183,7 +184,8 @@ class Link:
     device : torch.device
         Where tensors are received.
     ahead : int
-        Receives that may be posted, and messages that a thread may have received, before the training thread has taken those before.
+        Receives that may be posted, and messages that a thread may have received, before the training thread
+        takes them.
     """
 
     def __init__(
@@ -224,7 +226,7 @@ class Link:
     # The training thread.
 
     def greet(self, first: bool, seconds: float) -> None:
-        """Exchange a first message; ``first`` on the end that sends before it receives."""
+        """Exchange a first message; the end with ``first`` sends before it receives."""
         word = torch.zeros(1, device=self._device)
         for sends in (first, not first):
             work = (
@@ -233,7 +235,7 @@ class Link:
             self._wait(work, False, seconds)
 
     def begin(self, expected: Iterable[Key | None], headers: bool, dynamic: bool) -> None:
-        """Say what is to come in this step, in order: None each where headers will say it."""
+        """Set this step's messages, in order: None each where headers will describe them."""
         with self._inbox.lock:
             self._expected.extend(expected)
             self._headers, self._dynamic, self._credit = headers, dynamic, self._ahead
@@ -245,7 +247,7 @@ class Link:
             self._start(self._receive_all)
 
     def post_ahead(self) -> None:
-        """Post receives of messages of which it is known what they hold, as many as may be. In a fixed order."""
+        """Post the allowed receives of messages with known shapes, in a fixed order."""
         while self._expected and len(self._posted) < self._ahead and not self._headers:
             key = self._expected[0]
             spec = None if key is None else self._inbox.specs.get(key[:2])
@@ -255,7 +257,10 @@ class Link:
             self._posted.append(self._post(key, spec, _clock()))
 
     def receive(self, key: Key, seconds: float) -> None:
-        """Receive, in order, until a message has come; in a fixed order. Raises ``TimeoutError`` where none comes in time, and what the group raises where the other is gone."""
+        """Receive in fixed order until a message has come.
+
+        Raises ``TimeoutError``, or what the group raises where the other process is gone.
+        """
         filed = self._inbox.filed
         while key not in filed:
             self.post_ahead()
@@ -265,7 +270,7 @@ class Link:
             self._posted.popleft()
 
     def send(self, key: Key, tensors: Sequence[Tensor], headers: bool) -> Spec | None:
-        """Post a message. Returns what messages of its kind held before where this one differs and no header would say so; then nothing is sent."""
+        """Post a message; return its kind's earlier spec instead where it differs and no header would tell."""
         spec = spec_of(tensors)
         letter, virtual, _ = key
         if letter == "F":
@@ -300,24 +305,23 @@ class Link:
             self._finished_here += 1
 
     def taken(self) -> None:
-        """Let one more message come, since one was taken. With the lock held."""
+        """Allow one more message, since one was taken. The caller has the lock."""
         self._credit += 1
         if self._receives:
             self._go.notify()
 
     def starve(self, hungry: bool) -> None:
-        """Set :attr:`hungry`. With the lock held."""
+        """Set :attr:`hungry`. The caller has the lock."""
         self.hungry = hungry
         if hungry and self._receives:
             self._go.notify()
 
     @property
     def sent(self) -> bool:
-        """Whether everything is sent."""
         return self._finished + self._finished_here == self._numbers[0]
 
     def close(self) -> None:
-        """Have the threads end. Safe twice."""
+        """End the threads. Safe twice."""
         with self._inbox.lock:
             self._closed = True
             self._go.notify_all()

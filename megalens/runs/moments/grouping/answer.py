@@ -152,7 +152,7 @@ class _Answer:
         self._groups = len(order)
 
     def picked(self) -> tuple[dict[str, NDArray[Any]], tuple[int, int]]:
-        """Return the columns of the cells that stay, by group and step, and the totals of groups and steps."""
+        """Return the columns of the cells that stay, by group and step, and the totals of both."""
         parts, counts = self._parts()
         kept, shown, totals = self._pick(Grouped.of(parts, counts))
         columns = chosen_columns(parts, kept)

@@ -206,7 +206,7 @@ class _Numbered:
         )
 
     def _common(self) -> tuple[Whole, Whole]:
-        """Return the cells that have rows of both sides, and each row's number among them; -1 for other rows."""
+        """Return the cells with rows of both sides, and each row's number among them; -1 for other rows."""
         there = np.zeros((2, len(self._found)), bool)
         there[self._below.astype(int), self._number] = True  # type: ignore[union-attr]
         both = there.all(axis=0)

@@ -1,4 +1,4 @@
-"""A question about groups of tensors, checked once: what is measured and read of it, and what makes a group."""
+"""A question about groups of tensors, checked once: the measured stat, the statistic and the grouping."""
 
 from __future__ import annotations
 

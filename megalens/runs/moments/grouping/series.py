@@ -137,7 +137,7 @@ def read_part(cells: Cells, query: MomentQuery) -> Part:
 
 
 def chosen_columns(parts: Sequence[Part], places: Whole) -> dict[str, NDArray[Any]]:
-    """Return the columns of some cells of all parts (at least one), by indices that count through the parts."""
+    """Return the columns of cells by indices that count through all parts (at least one)."""
     order = np.argsort(places, kind="stable")
     starts = np.concatenate([[0], np.cumsum([len(part.step) for part in parts])])
     bounds = np.searchsorted(places[order], starts)

@@ -309,7 +309,7 @@ def _step(record: Mapping[str, Any], line: Callable[[], int]) -> int:
 
 
 def _scale(record: Mapping[str, Any], stat: str) -> tuple[float, int]:
-    """Return the loss scale to divide by (NaN: unknown, may be in the values) and the gradient stage's index."""
+    """Return the loss scale to divide by (NaN: may be in the values, unknown) and the stage's index."""
     if stat not in SCALED_STATS:
         said = "pre_step" if record.get("gradient_stage") == "pre_step" else "pre_clip"
         return 1.0, _STAGES.index(said) if stat == "grad" else 0

@@ -86,7 +86,7 @@ def _rows_sql(
     first: int | None,
     last: int | None,
 ) -> str:
-    """Return the SQL of a stat's rows in a filter and steps. ``names`` has what takes part and added columns."""
+    """Return the SQL of a stat's rows in a filter and steps. ``names``: a table of what takes part."""
     conditions = [f"stat = {stat!r}"]
     if first is not None:
         conditions.append(f"step >= {first:d}")

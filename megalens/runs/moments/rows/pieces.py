@@ -1,4 +1,4 @@
-"""Rows of ``moments`` in pieces, Parquet row groups and batches in memory, read in chunks of complete steps."""
+"""Rows of ``moments`` in pieces, row groups and batches in memory, read in chunks of complete steps."""
 
 from __future__ import annotations
 
