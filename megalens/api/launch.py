@@ -72,7 +72,8 @@ def add_statistics_arguments(parser: argparse.ArgumentParser, group: Any) -> Non
         _FOLDER,
         str,
         "FOLDER",
-        "folder into which statistics are also written as JSON lines (default: --tensorboard-dir, else --save)",
+        "folder into which statistics are also written as JSON lines (default: --tensorboard-dir, else "
+        "--save)",
     )
     for option, (name, kind, metavar, words) in options.items():
         if option in known:
@@ -94,7 +95,7 @@ def statistics_settings(args: argparse.Namespace | None, environment: Mapping[st
     intervals: dict[str, int] = {}
     for stat, (name, _) in _INTERVALS.items():
         every = getattr(args, name, None)
-        # A parser of the script's own says 0 where nothing was given.
+        # The script's own parser has 0 where nothing was given.
         if every is None or (own and every == 0):
             every = _number(environment, f"MEGALENS_{name.upper()}")
         if every is not None and every > 0:
@@ -126,7 +127,7 @@ def _count(text: str) -> int | None:
     return None if text == "all" else int(text)
 
 
-# What trace() takes, how text becomes it, and what the help says.
+# Keyword of trace(), conversion from text, and help.
 _SETTINGS: dict[str, tuple[Callable[[str], Any], str]] = {
     "name": (str, "name of the run"),
     "flags": (
@@ -147,7 +148,8 @@ _SETTINGS: dict[str, tuple[Callable[[str], Any], str]] = {
     ),
     "resume": (
         str,
-        "run folder, or id of a run, whose recording goes on: of a training that restarts from a checkpoint, with the first step",
+        "run folder, or id of a run, whose recording goes on: of a training that restarts from a "
+        "checkpoint, with the first step",
     ),
     "allow": (words_from_text, f"what viewers may do beyond looking, with commas: {', '.join(CONTROLS)}"),
     "budget": (str, "what tracing may cost, such as 1%%"),
@@ -160,7 +162,7 @@ _SETTINGS: dict[str, tuple[Callable[[str], Any], str]] = {
     "linger": (float, "seconds for which the hub stays for viewers once the training is over"),
 }
 
-# Settings of what is traced beside statistics.
+# Settings of tracing that statistics do not have.
 _TRACING = ("flags", "layers", "every", "samples", "adapter")
 
 
@@ -268,12 +270,13 @@ def trace_from(
             tracer.close()
             raise
     else:
-        # Also of a model whose trace points nobody knows.
+        # Also of a model without known trace points.
         options = {name: value for name, value in given.items() if name not in _TRACING}
         tracer = log_statistics(model, optimizer, **options, **wanted).tracer
     if statistics.writes and statistics.folder is None:
         tracer.warn(
-            "Statistics are shown, and recorded where the run is, but not written as JSON lines: give --statistics-log-dir, --tensorboard-dir or --save to have them so."
+            "Statistics are shown, and recorded where the run is, but not written as JSON lines: give "
+            "--statistics-log-dir, --tensorboard-dir or --save to have them so."
         )
     return tracer
 

@@ -141,12 +141,13 @@ def _resumed_folder(resume: str | Path, record: str | Path | None) -> Path:
         if (place / "run.json").is_file():
             return place
     raise TracerError(
-        f"resume={str(resume)!r:.100} is no recording: neither {places[0]!s:.200} nor {places[1]!s:.200} holds a run.json. Give a run folder, or the id of a run in record=…."
+        f"resume={str(resume)!r:.100} is no recording: neither {places[0]!s:.200} nor {places[1]!s:.200} "
+        "holds a run.json. Give a run folder, or the id of a run in record=…."
     )
 
 
 def _placed(points: ModelPoints, place: Place | None) -> ModelPoints:
-    """Return the points with this process's coordinates in the job; without any, every process is a replica."""
+    """Return the points with this process's coordinates in the job; without any it is a replica."""
     distributed = torch.distributed
     if place is not None:
         return replace(points, place=place)

@@ -13,8 +13,6 @@ from .errors import ClientError
 from .moments.grouping.cells import reading_value
 from .query import Selection, half_width, selected
 
-__all__ = ["OF_WHOLE_ONLY", "OLDER", "STATISTICS", "trend"]
-
 _OF_WHOLE = ("mean", "std", "rms", "min", "max", "skewness", "kurtosis", "nonfinite")
 _OF_KEPT = ("mean", "std", "rms", "min", "max", "abs_mean")
 STATISTICS = (*_OF_WHOLE, *(f"kept_{name}" for name in _OF_KEPT))

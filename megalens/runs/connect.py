@@ -15,8 +15,6 @@ from .recorded import RecordedRun
 from .run import Run
 from .run_folder import RunFolder
 
-__all__ = ["connect"]
-
 _LOOK_FOR_SECONDS = 8.0
 
 
@@ -47,7 +45,8 @@ def connect(
     wanted = name_or_id_or_address
     if wanted is not None and not isinstance(wanted, str):
         raise ClientError(
-            f"connect(…) takes a run's name, its id or a ws:// address, got {wanted!r:.100}. megalens.open(…) opens a folder.",
+            f"connect(…) takes a run's name, its id or a ws:// address, got {wanted!r:.100}. "
+            "megalens.open(…) opens a folder.",
             code="bad-parameter",
             field="name",
         )
@@ -69,7 +68,7 @@ def _recording(wanted: str) -> RunFolder | None:
     for home in _homes() if Path(wanted).name == wanted else ():
         if (home / wanted / "run.json").is_file():
             folder = RunFolder(home / wanted)
-            # Somebody may have given the folder another run's name.
+            # The folder may have been renamed to another run's name.
             return folder if folder.id == wanted else None
     return None
 
@@ -96,7 +95,8 @@ def _by_address(address: str, token: str | None, timeout: float) -> Run:
         found = hub.token
     if found is None:
         raise ClientError(
-            f"A token is needed for {address}. It is in the hub's runtime file on the machine that trains: connect(address, token=…).",
+            f"A token is needed for {address}. It is in the hub's runtime file on the machine that trains: "
+            "connect(address, token=…).",
             code="unauthorized",
             field="token",
         )
@@ -156,5 +156,8 @@ def _no_run(wanted: str | None) -> ClientError:
     if (named := _named(wanted)) is not None:
         said += f" The newest recording of that name is opened with megalens.open({named!r})."
     elif recorded:
-        said += f" Recorded in {RUNS_FOLDER}: {', '.join(recorded[:5])}; open one with megalens.open('{RUNS_FOLDER}/{recorded[0]}')."
+        said += (
+            f" Recorded in {RUNS_FOLDER}: {', '.join(recorded[:5])}; open one with "
+            f"megalens.open('{RUNS_FOLDER}/{recorded[0]}')."
+        )
     return ClientError(said)

@@ -35,8 +35,6 @@ from ..protocol.perturbations import perturb_of
 from .errors import ClientError, as_arguments, bad_argument, whole
 from .query import LayerChoice
 
-__all__ = ["Controls", "build_patch", "build_perturb"]
-
 _PEERS = "_perturbation"
 
 
@@ -126,7 +124,8 @@ def build_patch(
     with as_arguments():
         if not asked:
             raise ClientError(
-                "No flag was named. Write run.configure(HiddenStates=Tile(96)), or HiddenStates=False to switch it off.",
+                "No flag was named. Write run.configure(HiddenStates=Tile(96)), or HiddenStates=False to "
+                "switch it off.",
                 code="bad-parameter",
             )
         given = {name: value for name, value in common.items() if value is not None}
@@ -287,7 +286,7 @@ class Controls(ABC):
             ``bad-parameter`` for a plan that is wrong or of another pipeline, and where the script has no
             ``DynamicSchedule(…, tracer=tracer)``. Nothing is changed then.
         """
-        # The first rank hears of it at that step and tells the others for the next one.
+        # The first rank gets it at that step and tells the others for the next one.
         return self.configure(pipeline=order, timeout=timeout) + 1
 
     def pause(self, timeout: float = 30.0) -> int:

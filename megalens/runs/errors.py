@@ -8,10 +8,7 @@ from typing import Any
 
 from ..protocol import MegalensError, ProtocolError, Ranges, is_whole, read_ranges
 
-__all__ = ["ClientError", "as_arguments", "bad_argument", "chosen_ranges", "whole"]
 
-
-# What a person gives to a call, in the form that the code has for it; errors are in the words of the call.
 def chosen_ranges(
     choice: Any, field: str, read: Callable[[Any, str], Ranges | None] = read_ranges
 ) -> Ranges | None:

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from .moments import Progress
     from .run_folder import RunFolder
 
-__all__ = ["ForeignFiles", "foreign_recording"]
-
 
 class _Holds(Protocol):
     def __call__(self, path: Path, within: Path | None = None) -> bool: ...

@@ -7,16 +7,15 @@ from numpy.typing import NDArray
 
 from .errors import ClientError
 
-__all__ = ["trailing_mean", "check_rows", "check_unfolded"]
-
-# A recorder's row group holds 16 MiB and at most one frame more, so that a recording of nothing but zeros is within these too.
+# A recorder's row group has 16 MiB and at most one frame more, so that even a recording of zeros is within
+# this.
 _ANY_BYTES = 128 * 1024 * 1024
 _TIMES = 64
 _ANY_ROWS = 2_000_000
 _ROWS_A_BYTE = 32
 
 
-# How much a file may unfold to: a few bytes of a compressed one can stand for any number.
+# How much a file may decompress to: a few bytes can stand for any number.
 def check_unfolded(name: str, unfolded: int, stored: int) -> None:
     """Raise ``unreadable`` for what unfolds to over 128 MiB and over 64 times what is stored of it."""
     if unfolded > max(_ANY_BYTES, _TIMES * stored):

@@ -13,8 +13,6 @@ from ..protocol import CheckedBody, Stream
 from .moments.grouping.series import keep_extremes, stretches
 from .query import Query
 
-__all__ = ["gap_starts", "line_order", "thin_line", "StreamMemory"]
-
 Whole = NDArray[np.int64]
 Column = NDArray[np.float64]
 

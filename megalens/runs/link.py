@@ -25,8 +25,6 @@ from ..protocol import MAX_HUB_BYTES, SUBPROTOCOL, ProtocolError, encode_message
 from ..protocol.messages_generated import Join, Message
 from .errors import ClientError
 
-__all__ = ["LinkTarget", "Listener", "ViewerLink"]
-
 _LOOK_SECONDS = 1.0
 _FIRST_DELAY, _LONGEST_DELAY = 0.2, 10.0
 # What the library closes with where the other side sent what is no WebSocket, no UTF-8 or too large.
@@ -39,8 +37,8 @@ _QUIET.setLevel(logging.CRITICAL)
 _QUIET.propagate = False
 
 LinkTarget = Callable[[], "tuple[str, str, str | None] | None"]
-"""Returns (address, token, run) of the hub to go to now, or ``None`` when it is gone for good. The run is the one that the hub was found under,
-which it must be; None where a person gave the address."""
+"""Returns (address, token, run) of the current hub, or ``None`` when it is gone for good. The run is the
+expected one; None where a person gave the address."""
 
 
 class Listener(Protocol):
@@ -181,7 +179,8 @@ class ViewerLink:
                 message = connection.recv(_LOOK_SECONDS)
             except TimeoutError:
                 if connection.protocol.state is not State.OPEN:
-                    # The library closed it because of what came, and waits for the other side to do so too, for as long as that likes.
+                    # The library closed it because of invalid data, and would wait for the other side without
+                    # limit.
                     return
                 continue
             except ConnectionClosedOK:

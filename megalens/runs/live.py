@@ -49,8 +49,6 @@ from .status import RunStatus
 if TYPE_CHECKING:
     from .moments import MomentSource
 
-__all__ = ["LiveRun"]
-
 _MOST_BAD = 10
 _MOST_NOTES = 20
 _WAITING: Status = {"type": "status", "state": "waiting", "step": 0}
@@ -275,7 +273,8 @@ class LiveRun(Run):
             )
         if answer is not None and answer["type"] == "configured":
             raise ClientError(
-                f"The change was accepted for step {answer['step']}, but that step did not start within {timeout:g} s. "
+                f"The change was accepted for step {answer['step']}, but that step did not start within "
+                f"{timeout:g} s. "
                 "It applies when training goes on.",
                 code="timeout",
             )
@@ -339,7 +338,7 @@ class LiveRun(Run):
             return answer is not None
         return answer["type"] == "generating" or bool(answer["applied"])
 
-    # What the link tells
+    # Called by the link
 
     def join_message(self, run: str | None) -> Join:
         """Return the ``join`` with where this viewer stopped, unless the hub now has another run."""
@@ -437,7 +436,8 @@ class LiveRun(Run):
             self._known = self._called(said)
             if self._known != said:
                 self._notes.append(
-                    f"This hub says that it is the run {said}, which another hub is. It is called {self._known} here."
+                    f"This hub says that it is the run {said}, which another hub is. It is called "
+                    f"{self._known} here."
                 )
         self._said = said
         if self._known != said:

@@ -20,8 +20,6 @@ from .run_folder import RunFolder
 if TYPE_CHECKING:
     from .moments import Progress
 
-__all__ = ["open_all_runs", "open_run", "Others", "answers_beside", "beside"]
-
 _MOST_NAMED = 10
 
 Others = Callable[[str], Run | None]
@@ -51,7 +49,7 @@ def _places(home: Path | None, run_id: str) -> Iterator[Path]:
         yield home / of / "attempts" / number
     named = Path(run_id).name
     if named == run_id:
-        # Where the hub put it, unless somebody gave the folder another name.
+        # The hub's folder, unless somebody renamed it.
         yield home / run_id
     with suppress(OSError):
         yield from sorted(place for place in home.iterdir() if place.name != run_id)
@@ -129,14 +127,15 @@ def open_run(path: str | os.PathLike[str], progress: Progress | None = None) -> 
             raise
         what = error.message.partition(". ")[0]
         raise ClientError(
-            f"{what}. Give the folder of one recorded run, such as megalens-runs/<run id>, or one of raw moments, such as training_stats.",
+            f"{what}. Give the folder of one recorded run, such as megalens-runs/<run id>, or one of raw "
+            "moments, such as training_stats.",
             code=error.code,
         ) from error
     if len(trees) > 1:
         raise _several(chosen, [tree.label for tree in trees])
     _tell(closed)
     run = StatisticsRun(trees[0], progress)
-    # What is wrong with the files is said now and not at the first question.
+    # Errors in the files are raised now, not at the first question.
     _ = run.moment_source
     return run
 
@@ -205,7 +204,8 @@ def _tell(closed: list[OSError]) -> None:
         # Where the notebook's own call is.
         warnings.warn(
             shown_text(
-                f"{closed[0].filename} cannot be looked into: {closed[0].strerror}.{more} Runs below are left out."
+                f"{closed[0].filename} cannot be looked into: {closed[0].strerror}.{more} Runs below are "
+                "left out."
             ),
             stacklevel=4,
         )
@@ -214,5 +214,6 @@ def _tell(closed: list[OSError]) -> None:
 def _several(chosen: Path, names: list[str]) -> ClientError:
     more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
     return ClientError(
-        f"{chosen.name} holds {len(names)} runs. Open one of them, or all with open_all: {', '.join(names[-_MOST_NAMED:])}{more}."
+        f"{chosen.name} holds {len(names)} runs. Open one of them, or all with open_all: "
+        f"{', '.join(names[-_MOST_NAMED:])}{more}."
     )

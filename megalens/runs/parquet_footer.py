@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from typing import Any, BinaryIO, NamedTuple
 
-__all__ = ["ParquetChunk", "ParquetFooter", "ParquetGroup", "read_footer", "I32", "CutShort", "ThriftReader"]
-
 _MAGIC = b"PAR1"
 _MOST_FOOTER = 64 * 1024 * 1024
 _MOST_LISTED = 500_000
@@ -206,7 +204,7 @@ def _whole(value: bytes | None) -> int | None:
     return int.from_bytes(value, "little", signed=True) if value is not None and len(value) == 8 else None
 
 
-# Numbers of fields as in Parquet's own `parquet.thrift`: those that are read, and all lists, whose elements readers take as what they should be.
+# Field numbers of Parquet's `parquet.thrift`: those that are read, and all lists, which readers trust.
 _STATISTICS = {3: I64, 5: BINARY, 6: BINARY}
 _SIZES = {2: [I64], 3: [I64]}
 _COLUMN = {

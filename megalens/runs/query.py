@@ -15,18 +15,6 @@ import pyarrow.compute as pc
 from ..protocol import LAST_STEP, PASSES, PHASES, Ranges, in_ranges, read_ranges, read_steps
 from .errors import bad_argument, chosen_ranges, whole
 
-__all__ = [
-    "LayerChoice",
-    "Query",
-    "StepChoice",
-    "Selection",
-    "half_of",
-    "half_width",
-    "layout_of",
-    "places_in",
-    "selected",
-]
-
 LayerChoice = int | str | Iterable[int] | None
 StepChoice = int | slice | str | Iterable[int] | None
 

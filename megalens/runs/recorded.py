@@ -19,8 +19,6 @@ from .status import RunStatus
 if TYPE_CHECKING:
     from .moments import MomentSource
 
-__all__ = ["RecordedRun", "earlier_attempts", "rows_before", "run_of_attempt"]
-
 
 # The earlier attempts of a run whose training went back to a checkpoint: each can be opened as a run of its
 # own.
@@ -120,6 +118,7 @@ class RecordedRun(Run):
 
     def _configure(self, patch: ConfigPatch, timeout: float) -> int:
         raise ClientError(
-            f"{self.name} is a recorded run, so nothing of it can be changed. Connect to a live run with connect().",
+            f"{self.name} is a recorded run, so nothing of it can be changed. Connect to a live run with "
+            "connect().",
             code="recorded",
         )

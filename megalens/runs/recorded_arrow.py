@@ -18,8 +18,6 @@ from .query import Query
 from .recorded_parquet import DAMAGE
 from .run_header import unreadable
 
-__all__ = ["ArrowStream", "arrows_identity"]
-
 _LONG = struct.Struct("<q")
 _RECORD_BATCH = 3
 _AS_IT_IS = -1
@@ -72,7 +70,8 @@ class ArrowStream:
     def _messages(self, since: int) -> Iterator[tuple[pa.RecordBatch, int, int]]:
         """Yield the columns of each complete message, checked, its end, and how many bytes it unfolds to."""
         with open_plain(self._path) as file:
-            # What comes while it is read is left to the next reading, so that a message that is not whole is the last one.
+            # What is appended meanwhile is left to the next reading, so that only the last message may be
+            # incomplete.
             size = os.fstat(file.fileno()).st_size
             reader = self._opened(file)
             if reader is None:
@@ -88,7 +87,8 @@ class ArrowStream:
                     batch = reader.read_next_batch()
                     at = file.tell()
                     if at >= size:
-                        # A crash of the machine may leave the last message half written at its full length: all of it is checked.
+                        # A crash of the machine may leave the last message incomplete at its full length: all
+                        # of it is checked.
                         batch.validate(full=True)
                     batch = batch if kept == names else batch.select(kept)
                     batch.validate(full=True)
@@ -110,7 +110,8 @@ class ArrowStream:
         expected = pa.schema([field for field in schema if field.name in names])
         if self._stream.lacking(names) or not reader.schema.equals(expected, check_metadata=False):
             raise unreadable(
-                f"The columns of {file_name(self._path)} are {', '.join(names)[:300]}, and {', '.join(schema.names)} were expected."
+                f"The columns of {file_name(self._path)} are {', '.join(names)[:300]}, and "
+                f"{', '.join(schema.names)} were expected."
             )
         return reader
 

@@ -27,8 +27,6 @@ from .parquet_footer import (
 )
 from .query import Query
 
-__all__ = ["DAMAGE", "FileStamp", "ParquetStream", "opened_parquet"]
-
 DAMAGE = (pa.ArrowException, OSError, ValueError, TypeError, OverflowError, MemoryError)
 """What Python and Arrow answer with where a file is not as it should be."""
 
@@ -39,13 +37,12 @@ _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBL
 # Texts that share their beginnings with the one before: a page of these unfolds by itself.
 _SHARED_BEGINNINGS = 7
 _DATA, _DICTIONARY, _DATA_2 = 0, 2, 3
-# As in Parquet's own `parquet.thrift`: kind, bytes unfolded and stored, and of pages of values how many and their encoding.
+# As in Parquet's `parquet.thrift`: kind, sizes in memory and file, and of values their number and encoding.
 _PAGE = {1: I32, 2: I32, 3: I32, 5: {1: I32, 2: I32}, 8: {1: I32, 4: I32}}
 
 _PIECE_BYTES = 16 * 1024 * 1024
 
 
-# Cutting rows whose texts are places in a dictionary into pieces that hold the texts themselves.
 class TextPieces:
     """Counts the texts of one reading of a file, and cuts batches so that a piece has few MiB of them."""
 
@@ -119,7 +116,7 @@ def check_chunk(file: BinaryIO, name: str, column: ParquetChunk, kind: str, repe
             if text and page.get(encoding) == _SHARED_BEGINNINGS:
                 raise ValueError("its texts must be stored one by one, not by what they share")
         at += length + packed
-    # Beside a value stand the two levels that say where lists begin.
+    # A value has two more levels, which mark where lists begin.
     check_unfolded(name, unfolded + (values * (width + 4) if repeated else 0), stored)
 
 
@@ -195,7 +192,7 @@ class _Footers:
         with self._lock:
             found = self._known.pop(key, None)
             if found is not None:
-                # The one asked for last is let go of last.
+                # The last one used is evicted last.
                 self._known[key] = found
                 return found
         found = _FooterRead(read_footer(file))
@@ -275,7 +272,7 @@ class ParquetStream:
         there = [name for name in columns if name in self._leaves]
         self.check_group(at, there)
         table: pa.Table = self._parquet.read_row_group(at, columns=there)
-        # A text's place may lie outside of its dictionary.
+        # A text's index may be outside of its dictionary.
         table.validate(full=True)
         return table
 
@@ -296,7 +293,7 @@ class ParquetStream:
         filters = query.expression()
         read = list(dict.fromkeys([*columns, *query.columns()]))
         wanted = pa.schema([stream.schema.field(name) for name in columns])
-        # Of texts the places in a dictionary are read, which take four bytes a row however long the texts are.
+        # Texts are read as dictionary indices, four bytes a row however long they are.
         words = [
             self.metadata.schema.column(leaf).path
             for name in read
@@ -308,7 +305,7 @@ class ParquetStream:
             for at in self._groups(query):
                 self.check_group(at, read)
                 for batch in parquet.iter_batches(self._batch_rows(at, read), row_groups=[at], columns=read):
-                    # Texts may be no UTF-8, and their places outside of the dictionary.
+                    # Texts may be no UTF-8, and their indices outside of the dictionary.
                     batch.validate(full=True)
                     kept = batch if filters is None else batch.filter(filters)
                     yield from pieces.cut(kept.select(columns), wanted)
@@ -323,7 +320,7 @@ class ParquetStream:
                 yield at
 
     def _batch_rows(self, at: int, columns: list[str]) -> int:
-        # By what the footer says: more rows are no harm, since all of the group has been checked.
+        # By the footer's statistics: too many rows do no harm, since all of the group has been checked.
         group = self.groups[at]
         size = sum(group.chunks[leaf].unfolded for name in columns for leaf in self._leaves.get(name, ()))
         return max(1, min(_BATCH_ROWS, group.rows * _BATCH_BYTES // max(1, size)))

@@ -22,8 +22,6 @@ from .run_header import query_from_one, rows_from_zero, unreadable
 from .shapes import check_shapes
 from .tensor_places import PLACE_COLUMNS, SegmentFile, TensorPlaces
 
-__all__ = ["KnownFiles", "RecordedStreams", "StreamEnd"]
-
 _TENSORS = "tensors"
 Found = TypeVar("Found")
 
@@ -49,7 +47,7 @@ class StreamEnd(NamedTuple):
 class _KnownEnd(NamedTuple):
     stamp: FileStamp
     end: StreamEnd
-    # Of a file that grows: which one it is, and where its last whole message ends.
+    # Of a tail: its identity, and the end of its last complete message.
     identity: tuple[int, int] = (0, 0)
     read_to: int = 0
 
@@ -89,7 +87,7 @@ class RecordedStreams:
     def bytes(self) -> int:
         total = 0
         for segment in (segment for stream in self._streams for segment in self._segments(stream)):
-            # One that is gone was sealed meanwhile, or given up.
+            # A missing file was sealed meanwhile, or dropped.
             with suppress(FileNotFoundError):
                 total += segment.path.stat().st_size
         return total
@@ -129,7 +127,7 @@ class RecordedStreams:
             try:
                 return self.known.places.update([_file_of(segment) for segment in segments], read)
             except FileNotFoundError as error:
-                # It was sealed meanwhile, or given up.
+                # It was sealed meanwhile, or dropped.
                 before, segments = segments, self._segments(_TENSORS)
                 if segments == before:
                     raise unreadable_file(segments[0].path, error) from error

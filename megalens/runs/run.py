@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
     from .moments import MomentSource
 
-__all__ = ["Run"]
-
 _Self = TypeVar("_Self", bound="Run")
 
 
@@ -169,7 +167,7 @@ class Run(Controls):
         """Whether there are rows of streams, and not statistics alone."""
         return True
 
-    # What the run says
+    # Description of the run
 
     @abstractmethod
     def _read(self, stream: str, query: Query) -> pa.Table:
@@ -455,7 +453,7 @@ class Run(Controls):
         return self._read("audit", Query())
 
     def __getattr__(self, name: str) -> Any:
-        # What a slice gives to a run, such as generate of the generation lab and alarms of the monitor.
+        # Methods of slices, such as generate of the generation lab and alarms of the monitor.
         return run_attributes("run", self, name)
 
     def __dir__(self) -> list[str]:
@@ -468,7 +466,8 @@ class Run(Controls):
     def _request(self, message: Generate | Cancel, timeout: float) -> Generating:
         """Send a request, whose id is chosen here, and return its answer."""
         raise ClientError(
-            f"{self.name} is not live, so its model writes nothing. megalens.serve(model, tokenizer) makes a live one.",
+            f"{self.name} is not live, so its model writes nothing. megalens.serve(model, tokenizer) makes "
+            "a live one.",
             code="recorded",
         )
 

@@ -21,8 +21,6 @@ from .run_words import attempt_words, lacking_words
 from .status import bare_hello
 from .tensor_places import TensorPlaces
 
-__all__ = ["RunFolder"]
-
 _LAYERS_FROM_ONE = 1
 _STATES = ("waiting", "training", "paused", "idle", "finished", "lost")
 
@@ -48,7 +46,7 @@ class RunFolder:
         self.streams = Streams(STREAMS.values())
         self._unreadable = self.streams.learn(self.header.get("announced", {}))
         self.earlier: list[tuple[RunFolder, int]] = []
-        """Of a training that went back to a checkpoint its earlier attempts, oldest first, each with the step from which on later ones have its steps."""
+        """Earlier attempts before a return to a checkpoint, oldest first, each with the step that ends it."""
         self._take_earlier()
         self._files = self._read_with(KnownFiles())
 
@@ -124,7 +122,8 @@ class RunFolder:
             "generation",
             "phase",
         )
-        known: Any = {name: self.header[name] for name in told if name in self.header}  # type: ignore[literal-required]
+        header: Any = self.header
+        known: Any = {name: header[name] for name in told if name in header}
         hello.update(known)
         hello["streams"] = self.streams.declarations()
         return hello_from_zero(hello) if self.header["format"] == _LAYERS_FROM_ONE else hello
@@ -190,7 +189,7 @@ class RunFolder:
                     text = parse_json(row["detail"])["text"]
                     found.append(shown_text(str(text), 500))
         except (ClientError, OSError, ValueError, KeyError, TypeError):
-            # Somebody else's rows; what is wrong with the file itself is said of it.
+            # Rows of another stream; the file's own errors are reported separately.
             pass
         return found
 

@@ -28,8 +28,6 @@ from ..protocol.messages_generated import Hello, RunFile
 from .errors import ClientError
 from .query import Query
 
-__all__ = ["read_header", "unreadable", "hello_from_zero", "query_from_one", "rows_from_zero"]
-
 _FORMAT = 2
 
 
@@ -52,7 +50,7 @@ def rows_from_zero(stream: Stream, batch: pa.RecordBatch) -> pa.RecordBatch:
         return batch
     if "layer" in names:
         layers = batch.column("layer")
-        # Without a check: a damaged file may say any number.
+        # Unchecked: a damaged file may have any number.
         return _with(batch, "layer", pc.subtract(layers, pa.scalar(1, layers.type)))
     if stream.name == "audit" and "detail" in names:
         said = [_detail_from_zero(text) for text in batch.column("detail").to_pylist()]
@@ -111,7 +109,8 @@ def read_header(path: Path) -> RunFile:
     except (FileNotFoundError, NotADirectoryError) as error:
         what = "holds no run.json" if path.exists() else "does not exist"
         raise ClientError(
-            f"{shown_text(path.name or str(path), 200)} {what}. Give the folder of one recorded run, such as megalens-runs/<run id>."
+            f"{shown_text(path.name or str(path), 200)} {what}. Give the folder of one recorded run, such as "
+            "megalens-runs/<run id>."
         ) from error
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
@@ -121,7 +120,8 @@ def read_header(path: Path) -> RunFile:
     found = header.get("format")
     if type(found) is int and found > _FORMAT:
         raise ClientError(
-            f"This run folder is of format {found}; this version of Megalens reads up to format {_FORMAT}. Update megalens.",
+            f"This run folder is of format {found}; this version of Megalens reads up to format {_FORMAT}. "
+            "Update megalens.",
             code="version-mismatch",
             field="format",
         )

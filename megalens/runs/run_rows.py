@@ -18,8 +18,6 @@ from .status import RunStatus
 if TYPE_CHECKING:
     from .moments import MomentSource
 
-__all__ = ["ReceivedRows", "all_rows", "rows_of"]
-
 _CHUNK_ROWS = 500_000
 
 

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ..protocol.messages_generated import FlagSetting, Layout, Mode, Model, Perturb
-__all__ = ["attempt_words", "check_flag", "lacking_words", "run_words", "unknown_flag"]
-
 _MOST_FLAGS = 24
 
 

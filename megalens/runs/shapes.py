@@ -11,8 +11,6 @@ import pyarrow.compute as pc
 from ..protocol import Stream
 from .errors import ClientError
 
-__all__ = ["check_shapes", "entries_of"]
-
 
 def entries_of(shapes: pa.ListArray) -> Any:
     """Return the product of each shape; an empty tensor has 0, a shape of no axes 1."""

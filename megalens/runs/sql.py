@@ -12,8 +12,6 @@ from .errors import ClientError, bad_argument
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["sql_frame"]
-
 
 def sql_frame(rows: StreamRows, query: str) -> DataFrame:
     if not isinstance(query, str):
@@ -23,7 +21,7 @@ def sql_frame(rows: StreamRows, query: str) -> DataFrame:
     from .moments.rows.cache_folder import cache_folder
 
     tables = {name: _StreamScan(rows, name) for name in rows.streams}
-    # What was copied from elsewhere must read the run and nothing else: no file, no network, no variable of the notebook.
+    # A copied query must read the run and nothing else: no file, no network, no variable of the notebook.
     config: dict[str, Any] = {
         "python_enable_replacements": "false",
         "enable_external_access": "false",

@@ -21,8 +21,6 @@ from .status import RunStatus, bare_hello
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["StatisticsRun"]
-
 _LOOK_SECONDS = 0.2
 
 
@@ -119,6 +117,7 @@ class StatisticsRun(Run):
 
     def _configure(self, patch: ConfigPatch, timeout: float) -> int:
         raise ClientError(
-            f"{self.name} is read from files, so nothing of it can be changed. Connect to a live run with connect().",
+            f"{self.name} is read from files, so nothing of it can be changed. Connect to a live run with "
+            "connect().",
             code="recorded",
         )

@@ -11,8 +11,6 @@ from ..protocol import Streams, is_whole
 from .errors import ClientError, bad_argument
 from .query import Query, StepChoice
 
-__all__ = ["Tables"]
-
 
 class Tables:
     """The streams of a run by name: ``run.table("weight_norms", steps=range(10, 20), name="lm_head")``.
@@ -52,7 +50,8 @@ class Tables:
         for column, value in where.items():
             if column not in known:
                 raise ClientError(
-                    f"The stream {stream} has no column {column!r:.100} of text or whole numbers. It has {', '.join(known)}.",
+                    f"The stream {stream} has no column {column!r:.100} of text or whole numbers. It has "
+                    f"{', '.join(known)}.",
                     code="bad-parameter",
                     field=column,
                 )

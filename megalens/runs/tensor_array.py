@@ -18,8 +18,6 @@ from .run_words import check_flag
 if TYPE_CHECKING:
     from .answers.selection import StreamRows
 
-__all__ = ["tensor_array", "with_experts"]
-
 _LEAST = {"layer": -1, "step": 0, "rank": 0, "micro_batch": 0}
 _ORDER = ("layer", "step", "part", "rank", "micro_batch")
 _MOST_NAMED = 200
@@ -50,7 +48,7 @@ def tensor_array(
         found = list(rows.batches("tensors", query, list(_ORDER)))
         return pa.Table.from_batches(found) if found else None
 
-    # Steps that are not asked for are not read, and are told only where there is nothing else to tell.
+    # Other steps are read only where nothing else explains what is missing.
     left = places(layers=wanted["layer"], steps=wanted["step"])
     left = places() if left is None else left
     if left is None:
@@ -82,7 +80,8 @@ def tensor_array(
         wanted[name] = chosen
         left = left.filter(pa.compute.field(name) == chosen)
     query = Query.of(
-        flag=flag, layers=wanted["layer"], steps=wanted["step"], part=wanted["part"], phase=phase, pass_=pass_, rank=wanted["rank"]
+        flag=flag, layers=wanted["layer"], steps=wanted["step"], part=wanted["part"], phase=phase,
+        pass_=pass_, rank=wanted["rank"],
     )  # fmt: skip
     *_, row = (row for batch in rows.batches("tensors", query) for row in _rows(batch, wanted["micro_batch"]))
     values: npt.NDArray[np.float32] = row["values"].values.to_numpy(zero_copy_only=False).astype(np.float32)

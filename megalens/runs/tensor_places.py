@@ -11,8 +11,6 @@ import pyarrow as pa
 from ..protocol import Segment, in_ranges
 from .query import Query
 
-__all__ = ["PLACE_COLUMNS", "SegmentFile", "TensorPlaces"]
-
 PLACE_COLUMNS = ["step", "phase", "pass", "rank", "layer", "flag", "part"]
 _DISTINCT = ["flag", "phase", "pass", "part", "layer", "rank"]
 # What steps are known of.

@@ -18,8 +18,6 @@ from ..runs import ClientError
 from .errors import ServerError
 from .registry import RunRegistry
 
-__all__ = ["MegalensHandler"]
-
 _T = TypeVar("_T")
 _CODES = {
     400: "bad-parameter",

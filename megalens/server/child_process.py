@@ -12,8 +12,6 @@ from typing import Any
 
 import pyarrow as pa
 
-__all__ = ["end_process", "start_process", "give_back_memory", "take_small_pages"]
-
 
 # Where Arrow takes the memory of what this server reads.
 def take_small_pages() -> None:

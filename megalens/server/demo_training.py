@@ -18,8 +18,6 @@ from .base_handler import MegalensHandler
 from .child_process import end_process, start_process
 from .errors import ServerError
 
-__all__ = ["DemoTraining", "DemoHandler"]
-
 _RUN = re.compile(r"run ([A-Za-z0-9][A-Za-z0-9._-]{0,99})")
 _MOST_LINE = 500
 _END_SECONDS = 10
@@ -58,7 +56,7 @@ class DemoTraining:
     """
 
     def __init__(self, folder: Path, allowed: bool, command: list[str] | None = None) -> None:
-        # Nothing of a request reaches this list. Closing its standard input ends it, so it ends with this server however that ends.
+        # No part of a request gets into this list. It ends with its standard input, so also with this server.
         self._command = command or [
             *(sys.executable, "-m", "megalens.demo", "--record", str(folder)),
             *("--linger", "2", "--until-stdin-closes"),
@@ -92,7 +90,8 @@ class DemoTraining:
             raise ServerError(
                 403,
                 "forbidden",
-                "This server may not start the demo. Its administrator can allow it in c.MegalensExtension.allow_demo.",
+                "This server may not start the demo. Its administrator can allow it in "
+                "c.MegalensExtension.allow_demo.",
             )
         with self._lock:
             if self._closed:

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 from ..protocol import MegalensError, shown_text
 
-__all__ = ["ServerError", "closed_words", "some_of"]
-
 _MOST_NAMED = 10
 
 

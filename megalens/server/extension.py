@@ -31,8 +31,6 @@ from .runs_handlers import (
 )
 from .translations import Translations
 
-__all__ = ["MegalensExtension", "handlers"]
-
 # Seconds after the start in which Jupyter itself has enough to do.
 _QUIET_SECONDS = 2.0
 _RUN = r"megalens/api/runs/([^/]+)"
@@ -74,7 +72,10 @@ class MegalensExtension(ExtensionApp):
     allowed_hubs = List(
         Unicode(),
         default_value=[],
-        help="Hubs that a user may connect to by address, as patterns such as 'gpu-*.example.org:4567' or '10.0.0.5:*'. None by default; the hubs of the server's own user are found without it.",
+        help=(
+            "Hubs that a user may connect to by address, as patterns such as 'gpu-*.example.org:4567' or "
+            "'10.0.0.5:*'. None by default; the hubs of the server's own user are found without it."
+        ),
     ).tag(config=True)
     limit_bytes = Int(
         64 * 1024 * 1024,
@@ -83,7 +84,10 @@ class MegalensExtension(ExtensionApp):
 
     limit_rows = Int(
         1_000_000,
-        help="Most rows of statistics that one answer may have; beyond, the browser asks for groups, which the server makes.",
+        help=(
+            "Most rows of statistics that one answer may have; beyond, the browser asks for groups, which "
+            "the server makes."
+        ),
     ).tag(config=True)
 
     allow_demo = Bool(

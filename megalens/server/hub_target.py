@@ -12,8 +12,6 @@ from ..protocol import MAX_TEXT_BYTES, ProtocolError, decode_message, encode_mes
 from ..protocol.messages_generated import Message
 from .errors import ServerError
 
-__all__ = ["HubTarget", "AllowedHubs"]
-
 _MOST_NAME = 200
 
 _ADDRESS = re.compile(r"ws://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9][A-Za-z0-9.-]*):([0-9]{1,5})/?")
@@ -40,7 +38,8 @@ class AllowedHubs:
             raise ServerError(
                 403,
                 "forbidden",
-                f"This server may not connect to {place}. Its administrator can allow it in c.MegalensExtension.allowed_hubs.",
+                f"This server may not connect to {place}. Its administrator can allow it in "
+                "c.MegalensExtension.allowed_hubs.",
                 "address",
             )
         return f"ws://{place}"
@@ -83,7 +82,10 @@ class HubTarget:
 
     def posing_words(self) -> str:
         """Return a sentence about that."""
-        return f"The hub at {self._place} says that it is the run {self.run}, which is another one's. It is listed as {self.id}."
+        return (
+            f"The hub at {self._place} says that it is the run {self.run}, which is another one's. It is "
+            f"listed as {self.id}."
+        )
 
     def shown(self, name: str) -> str:
         """Return the displayed name of its run."""

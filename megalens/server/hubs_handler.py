@@ -21,8 +21,6 @@ from .hub_target import HubTarget
 from .relay import open_hub
 from .translations import DIALECTS, Translations
 
-__all__ = ["HubsHandler"]
-
 _HELLO_SECONDS = 10
 _REACH_SECONDS = 5
 _MOST_CONFIG = 64 * 1024
@@ -49,7 +47,8 @@ class HubsHandler(MegalensHandler):
             raise ServerError(
                 400,
                 "bad-parameter",
-                "The body must be {address, token}, or {address, dialect, config?, prompts?, tokens?} for a foreign hub.",
+                "The body must be {address, token}, or {address, dialect, config?, prompts?, tokens?} for a "
+                "foreign hub.",
             )
         dialect = body.get("dialect", "megalens")
         if dialect != "megalens":

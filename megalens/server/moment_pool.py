@@ -13,8 +13,6 @@ from typing import Any, TypeVar
 from ..runs.moments import MomentSource, load_libraries
 from .errors import ServerError
 
-__all__ = ["MomentPool", "SharedMoments"]
-
 _T = TypeVar("_T")
 Opener = Callable[[str], MomentSource]
 
@@ -71,7 +69,7 @@ class SharedMoments:
 
     async def ask(self, question: Callable[[MomentSource], _T], gone: asyncio.Event | None = None) -> _T:
         """Run a question in a worker thread, one at a time."""
-        # The source answers one at a time: who waits here holds no thread that others could use.
+        # The source answers one at a time: waiting here takes no thread from others.
         async with self._one:
             if gone is not None and gone.is_set():
                 raise ServerError(499, "cancelled", "The request was cancelled.")
@@ -195,7 +193,7 @@ class MomentPool:
             shared.users -= 1
             shared.last_used = asyncio.get_running_loop().time()
             if shared.failed and self._shared.get(run_id) is shared:
-                # Who asks next tries again.
+                # The next request tries anew.
                 del self._shared[run_id]
 
     def __len__(self) -> int:
@@ -225,7 +223,8 @@ class MomentPool:
             raise ServerError(
                 503,
                 "busy",
-                f"The statistics of {_MOST_OPEN} runs are being read already. Close the views of one of them and try again.",
+                f"The statistics of {_MOST_OPEN} runs are being read already. Close the views of one of "
+                "them and try again.",
             )
         self._drop(min(unused, key=lambda shared: shared.last_used).run_id)
 

@@ -17,8 +17,6 @@ from .errors import ServerError
 from .moment_pool import MomentPool, SharedMoments
 from .runs_handlers import ARROW
 
-__all__ = ["MomentGroupsHandler", "MomentRowsHandler", "MomentsHandler", "StatisticsHandler"]
-
 _MOST_WAIT = 30.0
 _OPENING_WAIT = 1.0
 # What is written at once is in memory four times: as rows, as their message, and twice on its way out.

@@ -19,17 +19,14 @@ from ..runs.query import Query
 from .errors import closed_words
 from .run_notes import file_stamp
 
-__all__ = ["RecordedRuns", "RunSummaries"]
-
 _LOOK_EVERY = 10.0
 _MOST_SETTINGS = 200
 _MOST_LETTERS = 200
 _TELLING = ("model", "layout", "config", "versions")
 
 
-# What the table of runs says of each beside its entry: the loss that came last, and the settings.
 class RunSummaries:
-    """Summaries of recorded runs, cached by their files' stamps. Its methods read files: use a worker thread."""
+    """Summaries of recorded runs, cached by file stamp. Its methods read files: use a worker thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -67,7 +64,7 @@ def _flat(parts: list[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
         if isinstance(value, Mapping):
             yield from _flat([(f"{name}.{key}", value[key]) for key in value])
         elif isinstance(value, list):
-            # Places of ranks and the like tell nobody what a run was set to.
+            # Coordinates of ranks and the like are no settings of a run.
             if all(isinstance(each, (str, int, float)) for each in value):
                 yield name, ", ".join(map(str, value))
         elif value is not None:
@@ -76,7 +73,7 @@ def _flat(parts: list[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
 
 def _last_loss(folder: RunFolder) -> dict[str, Any] | None:
     try:
-        # The loss may come every so many steps; the whole is read only where it did not come lately.
+        # The loss may be rare: everything is read only where recent steps have none.
         for first in dict.fromkeys((max(0, folder.step - 1000), 0)):
             table = folder.again().read("scalars", Query(first=first), ["step", "name", "value"])
             names = table["name"].unique().to_pylist()
@@ -97,13 +94,13 @@ def _last_loss(folder: RunFolder) -> dict[str, Any] | None:
                     "value": value if math.isfinite(value) else str(value),
                 }
     except (ClientError, OSError):
-        # Its own description says what cannot be read of a run.
+        # The run's own description reports what cannot be read.
         return None
     return None
 
 
 def _stamp(folder: RunFolder) -> tuple[int, int] | None:
-    # A folder that cannot be listed is told of where the run is opened.
+    # An unlistable folder is reported where the run is opened.
     with contextlib.suppress(OSError):
         for segment in stream_segments(folder.path, "scalars")[-1:]:
             info = segment.path.lstat()
@@ -121,7 +118,7 @@ class RecordedRuns:
         self.left_out: list[str] = []
         self._root = root
         self._folders = [(root / Path(folder).expanduser()) for folder in run_folders]
-        # A folder that the administrator names may be a link; one in it that leads elsewhere is somebody else's choice.
+        # The administrator may name a link; one inside that leads elsewhere is somebody else's choice.
         self._within = [root, *(folder.resolve() for folder in self._folders)]
         self._log = log
         self._headers: dict[Path, tuple[tuple[int, int, int], RunFolder | ClientError]] = {}
@@ -189,12 +186,13 @@ class RecordedRuns:
                         continue
                     if entry.is_symlink() and not self._is_within(entry.resolve()):
                         left_out.append(
-                            f"{self.called(entry)} is a link that leads out of the run folders, and is not followed."
+                            f"{self.called(entry)} is a link that leads out of the run folders, and is not "
+                            "followed."
                         )
                         continue
                     yield entry
                 except OSError as error:
-                    # A link to where nobody may look, which hides no other folder.
+                    # A link to an unreadable folder, which hides no other one.
                     left_out.append(closed_words(self.called(entry), error))
 
     def _is_within(self, place: Path) -> bool:
@@ -208,7 +206,7 @@ class RecordedRuns:
         known = self._headers.get(place)
         if known is None or known[0] != stamp:
             try:
-                # A run that is going on is described anew every few seconds: what is known of its files stays.
+                # A growing run is described anew every few seconds, with what is known of its files.
                 older = known[1] if known is not None else None
                 run: RunFolder | ClientError = (
                     older.again() if isinstance(older, RunFolder) else RunFolder(place)

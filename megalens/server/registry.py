@@ -25,8 +25,6 @@ from .recorded_runs import RecordedRuns, RunSummaries
 from .run_notes import NotesFiles, checked_name, recording_bytes, remove_recording, write_name
 from .statistics_runs import ServedStatistics, StatisticsRuns
 
-__all__ = ["RunRegistry"]
-
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -57,7 +55,7 @@ class RunRegistry:
         self.allowed = AllowedHubs(allowed_hubs)
         self._log = log
         self._lock = threading.RLock()
-        # By the run that it says it is, and its address.
+        # By its reported run and its address.
         self._connected: dict[tuple[str, str], HubTarget] = {}
         self._names: dict[str, str] = {}
         self._announced: dict[str, str] = {}
@@ -127,7 +125,7 @@ class RunRegistry:
         return _opened(found)
 
     def rows(self, run_id: str) -> StreamRows:
-        """Return the source of a recorded run's rows, none of a tree of statistics; raises as :meth:`folder`."""
+        """Return a recorded run's source of rows, none of a tree of statistics; raises as :meth:`folder`."""
         return NoRows() if self.statistics.get(run_id) is not None else self.folder(run_id)
 
     def describe(self, run_id: str, changes: dict[str, Any]) -> dict[str, Any]:
@@ -164,7 +162,8 @@ class RunRegistry:
                 raise ServerError(
                     409,
                     "refused",
-                    "The hub of this run is still there. Delete the recording when the training has ended and nobody looks at it live.",
+                    "The hub of this run is still there. Delete the recording when the training has ended "
+                    "and nobody looks at it live.",
                 )
             if folder is None:
                 raise _no_run(run_id)
@@ -172,7 +171,8 @@ class RunRegistry:
                 raise ServerError(
                     409,
                     "refused",
-                    "This is an earlier attempt of a run, which has its first steps from it. Delete the run to delete both.",
+                    "This is an earlier attempt of a run, which has its first steps from it. Delete the run "
+                    "to delete both.",
                 )
             if not self._recordings.may_delete(folder.path):
                 raise ServerError(
@@ -229,7 +229,7 @@ class RunRegistry:
         """Add a hub that was connected by hand, and return its entry."""
         with self._lock:
             self._connected[target.run, target.address] = target
-            # The same hub may be known already, by its runtime file or another address: who has its token is the same.
+            # The same hub may be known by its runtime file or another address: it has the same token.
             same = [
                 found
                 for found in self._live().values()
@@ -265,7 +265,7 @@ class RunRegistry:
                 hub.id, hub.id, hub.name, hub.address, hub.started, hub.token, hub.ended
             )
             if hub.record:
-                # A killed hub leaves its folder, which may lie outside the folders of the configuration.
+                # A killed hub leaves its folder, maybe outside of the configured folders.
                 self._records[hub.id] = Path(hub.record)
         self._add_connected(found)
         self._seen.update(found)
@@ -299,7 +299,7 @@ class RunRegistry:
 
     def _live_entry(self, target: HubTarget, folder: RunFolder | None) -> dict[str, Any]:
         if folder is not None and folder.closed and (folder.state == "finished" or target.ended is not None):
-            # Its hub is there for those who look on; who comes now reads the whole of it.
+            # Its hub stays for present viewers; new ones read the recording.
             return self._recorded_entry(folder)
         # Its hub may record outside of the folders that are listed.
         path = self._records.get(target.id)

@@ -26,13 +26,11 @@ from .errors import ServerError
 from .hub_target import HubTarget
 from .registry import RunRegistry
 
-__all__ = ["RelayHandler", "open_hub"]
-
-# The hub's own limit for viewers is smaller and answered with a typed error; this one only guards this server's memory.
+# The hub's own limit is smaller and answered with a typed error; this one guards this server's memory.
 _MAX_BROWSER_BYTES = 4 * 1024 * 1024
 _REASON_BYTES = 123
 _BROKEN = 4410
-# What the library closes a connection with that breaks the framing: bad frames, bad UTF-8, too many small ones, too large.
+# The library's close codes of broken framing: bad frames, bad UTF-8, too many small ones, too large.
 _HUB_BROKE = {1002: "frames", 1007: "text", 1008: "frames", 1009: "size"}
 _PASSED_ON = {1000, 1001, 1009, *range(4400, 4500)}
 
@@ -44,7 +42,6 @@ _QUIET.setLevel(logging.CRITICAL)
 _QUIET.propagate = False
 
 
-# Opening a connection to a hub on somebody's behalf.
 async def open_hub(address: str, token: str, subprotocols: Sequence[str]) -> ClientConnection:
     """Connect to a hub, offering the browser's subprotocols.
 
@@ -110,7 +107,7 @@ class RelayHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
     @ws_authenticated
     @authorized(action="execute")  # type: ignore[untyped-decorator]
     async def get(self, *arguments: Any, **named: Any) -> None:  # type: ignore[override]
-        # The library passes what the path holds to open() by itself.
+        # The library passes the path's parts to open() by itself.
         await super().get(*arguments, **named)
 
     def select_subprotocol(self, subprotocols: list[str]) -> str | None:

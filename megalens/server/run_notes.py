@@ -17,16 +17,6 @@ from ..protocol.messages_generated import RunNotes
 from ..runs import RunFolder
 from .errors import ServerError
 
-__all__ = [
-    "NOTES_FILE",
-    "NotesFiles",
-    "checked_name",
-    "file_stamp",
-    "write_name",
-    "recording_bytes",
-    "remove_recording",
-]
-
 NOTES_FILE = "notes.json"
 _MOST_BYTES = 128 * 1024
 _RULES = {
@@ -78,7 +68,7 @@ def remove_recording(folder: Path, streams: Iterable[str]) -> bool:
     }
     ours.add(NOTES_FILE)
     try:
-        # Whatever takes the folder's place after this, the files are deleted where they were looked at.
+        # By descriptor: whatever replaces the folder, the files are deleted where they were checked.
         place = os.open(folder, _PLACE)
         try:
             for name in os.listdir(place):

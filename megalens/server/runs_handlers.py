@@ -23,16 +23,6 @@ from .base_handler import MegalensHandler
 from .errors import ServerError
 from .moment_pool import MomentPool
 
-__all__ = [
-    "IndexHandler",
-    "LinesHandler",
-    "RunHandler",
-    "RunsHandler",
-    "StreamHandler",
-    "SummariesHandler",
-    "ReportHandler",
-]
-
 ARROW = "application/vnd.apache.arrow.stream"
 
 _TYPES = {"html": "text/html; charset=utf-8", "ipynb": "application/x-ipynb+json"}
@@ -79,7 +69,7 @@ class ReportHandler(MegalensHandler):
         try:
             return self._run(run_id)
         except (ServerError, ClientError):
-            # The report says that it is not there.
+            # The report says that it is missing.
             return None
 
     def _run(self, run_id: str) -> Run:

@@ -17,8 +17,6 @@ from ..runs.moments import StatisticsTree, find_trees
 from ..runs.status import bare_hello
 from .errors import ServerError, closed_words, some_of
 
-__all__ = ["ServedStatistics", "StatisticsRuns"]
-
 _MOST_RUNS = 1000
 _MOST_PATH = 4096
 _KNOWN_SECONDS = 5.0
@@ -154,7 +152,7 @@ class StatisticsRuns:
             place = self._root.joinpath(*parts).resolve(strict=True)
         except (OSError, RuntimeError) as error:
             if text.startswith(("/", "~")):
-                # A whole path that is not the root's: whether something is there is not for this server to say.
+                # An absolute path outside of the root: this server must not reveal whether it exists.
                 raise _outside() from error
             raise ServerError(404, "not-found", f"There is nothing at {said:.200}.", "path") from error
         if place != self._root and self._root not in place.parents:
@@ -166,7 +164,7 @@ def _is_there(path: Path) -> bool:
     try:
         return path.exists()
     except PermissionError:
-        # Who asks for it is told why it cannot be read.
+        # Opening it reports why it cannot be read.
         return True
 
 
@@ -174,7 +172,8 @@ def _outside() -> ServerError:
     return ServerError(
         403,
         "forbidden",
-        "This path leads out of the Jupyter server's root folder, and only what is below it is read. Give the path as the file browser shows it, or start Jupyter in a folder above the statistics.",
+        "This path leads out of the Jupyter server's root folder, and only what is below it is read. Give "
+        "the path as the file browser shows it, or start Jupyter in a folder above the statistics.",
         "path",
     )
 

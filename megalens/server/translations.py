@@ -15,8 +15,6 @@ from typing import Any
 from .child_process import end_process, start_process
 from .errors import ServerError
 
-__all__ = ["DIALECTS", "Translations"]
-
 DIALECTS = ("3606", "T1", "T2", "inference")
 _RUN = re.compile(r"run ([A-Za-z0-9][A-Za-z0-9._-]{0,99})")
 _MOST = 8
@@ -34,7 +32,7 @@ class _Translation:
 
 
 class Translations:
-    """All translations of this server. Its methods start and await processes: call them in a worker thread."""
+    """All translations of this server. Its methods await processes: call them in a worker thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -57,7 +55,7 @@ class Translations:
                     raise ServerError(
                         409, "refused", f"At most {_MOST} foreign hubs are followed at once. Leave one first."
                     )
-                # A second connection would take the place of the first at the peer.
+                # A second connection would replace the first at the peer.
                 found = _launch(address, dialect, config, prompts, tokens)
                 self._all.append(found)
         found.known.wait(_START_SECONDS)

@@ -13,11 +13,9 @@ from ...adapters.find import find_adapter
 from ...tracer.errors import TracerError
 from ...tracer.points import IAdapter, ModelPoints, Source
 
-__all__ = ["Positions", "contrast_vectors", "save_vectors"]
-
 Prompt = str | Sequence[int] | Tensor
 Positions = str | int | slice | Sequence[int] | Callable[[Tensor], Tensor]
-"""``"all"``, ``"last"``, a position, a slice, positions, or a function from one prompt's ids ``[S]`` to positions or a mask."""
+"""``"all"``, ``"last"``, a position, a slice, positions, or a function of ids ``[S]`` to either or a mask."""
 
 
 def contrast_vectors(
@@ -76,7 +74,8 @@ def contrast_vectors(
     sources = {layer: found[0] for layer, found in points.flags["HiddenStates"].layers.items()}
     if sorted(sources) != list(range(points.layers)):
         raise TracerError(
-            f"Every layer's hidden states are needed, and this process has those of {len(sources)} out of {points.layers}. "
+            f"Every layer's hidden states are needed, and this process has those of {len(sources)} out of "
+            f"{points.layers}. "
             "Build the vectors in one process."
         )
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
@@ -182,7 +181,8 @@ def _weights(ids: Tensor, positions: Positions) -> Tensor:
         chosen[where if isinstance(where, (int, slice)) else torch.as_tensor(where)] = 1
     except (IndexError, TypeError, ValueError, RuntimeError) as error:
         raise TracerError(
-            f"A prompt of {len(ids)} tokens has no positions {asked!r:.100}. Give 'all', 'last', a position, a slice, positions, "
+            f"A prompt of {len(ids)} tokens has no positions {asked!r:.100}. Give 'all', 'last', a position, "
+            "a slice, positions, "
             "or a function from ids to positions."
         ) from error
     if not bool(chosen.any()):

@@ -1,4 +1,4 @@
-"""The loop over forward passes: read the prompts, then draw and read a token of each sequence until the end."""
+"""The loop over forward passes: read the prompts, then draw and read a token of each sequence."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -15,8 +15,6 @@ from torch import Tensor, nn
 from .errors import GenerationError
 from .language_model import LanguageModel, Reading
 from .texts import ITextStream
-
-__all__ = ["Candidates", "Decoding", "GenerationPass", "IPassHook", "Sampler", "candidates_of", "evaluating"]
 
 
 # From logits to the next token: temperature, top-k and top-p in the order and by the rules of transformers'
@@ -132,7 +130,8 @@ def candidates_of(logits: Tensor, tokens: Tensor, count: int, filtered: Tensor |
 
 
 def _on_host(found: Candidates) -> Candidates:
-    return Candidates(*(None if each is None else each.cpu() for each in vars(found).values()))  # type: ignore[arg-type]
+    moved: Any = (None if each is None else each.cpu() for each in vars(found).values())
+    return Candidates(*moved)
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,7 +250,7 @@ class Decoding:
         self, number: int, offset: int, ids: Tensor, reading: Reading, read: Callable[[], Tensor]
     ) -> GenerationPass:
         self._before(reading)
-        # The caller's own gradients are on again when this is over, and not only when all is.
+        # Gradients are enabled for the caller between passes, not only at the end.
         with torch.no_grad(), self._scope():
             logits = read()
             filtered = tokens = None
@@ -294,7 +293,7 @@ class _Ending:
     def push(self, token: int) -> bool:
         """Return whether the text is over with this token."""
         text = self._tail + self._stream.push(token)
-        # One that began before and ends now begins in what is kept.
+        # A stop text from before that ends now is in the retained part.
         self._tail = text[-self._longest :]
         return any(each in text for each in self._stop)
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,6 @@ from .hidden import HiddenStates
 from .job import GenerationJob
 from .language_model import LanguageModel
 from .sweep import first_differences, generation_perturb, perturbed, sweep_points
-
-__all__ = ["Effect", "EffectReader", "compared", "effect_columns", "first_difference", "kl_divergence"]
 
 _MOST_VALUES = 1 << 26
 """Logits, or hidden states of all layers, that are kept of the clean pass at once."""
@@ -88,7 +87,7 @@ def _swept(
         if number not in differences and not job.cancelled:
             with armed(number) as clock:
                 differences[number] = first_differences(
-                    lambda ends, clock=clock: job.decoding(model, ends=ends, before=clock.count),  # type: ignore[misc]
+                    partial(job.decoding, model, before=clock.count),
                     job.sequences,
                     clean,
                     lambda: job.cancelled,
@@ -253,10 +252,10 @@ def _in_parts(measure: Callable[[Tensor, Tensor], Tensor], one: Tensor, two: Ten
 
 
 def kl_divergence(clean: Tensor, noisy: Tensor) -> Tensor:
-    """Return the divergence (nats) of ``noisy`` logits' distributions from clean ones, ``[n]`` of ``[n, V]``."""
+    """Return the divergence (nats) of ``noisy`` from clean logits' distributions, ``[n]`` of ``[n, V]``."""
     one, two = clean.log_softmax(-1), noisy.log_softmax(-1)
     chances = one.exp()
-    # What is impossible adds nothing, where minus infinity from itself is NaN. Rounding must not go below nothing.
+    # Impossible tokens add nothing, where minus infinity from itself is NaN. Rounding must not go below zero.
     return torch.where(chances > 0, chances * (one - two), torch.zeros_like(chances)).sum(-1).clamp(min=0)
 
 

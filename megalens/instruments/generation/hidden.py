@@ -21,16 +21,6 @@ from ...tracer.tensors.values import Window
 from .errors import GenerationError
 from .token_rows import PassPlace
 
-__all__ = [
-    "ATTENTION",
-    "AttentionAdapter",
-    "HiddenStates",
-    "Passes",
-    "attention_probabilities",
-    "no_attention",
-    "with_attention",
-]
-
 ATTENTION = "RawAttentionScore_mat_mul"
 """The flag that shows them."""
 _EAGER = "eager"
@@ -83,10 +73,14 @@ def attention_probabilities(model: nn.Module) -> Iterator[str]:
     with _eager(model):
         if _implementation(model) != _EAGER:
             raise GenerationError(
-                f"The attention of {type(unwrapped(model)).__name__} is computed with {before}, which gives no probabilities, and cannot be switched. "
+                f"The attention of {type(unwrapped(model)).__name__} is computed with {before}, which gives "
+                "no probabilities, and cannot be switched. "
                 "Load the model with attn_implementation='eager'."
             )
-        yield f"Attention was computed with eager instead of {before}, in every layer, so that its probabilities can be seen; logits differ by rounding."
+        yield (
+            f"Attention was computed with eager instead of {before}, in every layer, so that its "
+            "probabilities can be seen; logits differ by rounding."
+        )
 
 
 def _implementation(model: nn.Module) -> str | None:

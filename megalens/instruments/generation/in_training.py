@@ -11,8 +11,6 @@ from ...tracer.settings import TraceSettings
 if TYPE_CHECKING:
     from .instrument import GenerationInstrument
 
-__all__ = ["traced"]
-
 
 def traced(model: Any, settings: TraceSettings, place: Place) -> GenerationInstrument | None:
     """Return the instrument with which a model in training writes text; None where it is not allowed."""
@@ -20,7 +18,8 @@ def traced(model: Any, settings: TraceSettings, place: Place) -> GenerationInstr
         return None
     if place.world_size > 1:
         raise TracerError(
-            f"allow=['generate'] needs the whole model in one process, and this job has {place.world_size}. Leave it out here, and load a checkpoint with megalens.serve."
+            f"allow=['generate'] needs the whole model in one process, and this job has {place.world_size}. "
+            "Leave it out here, and load a checkpoint with megalens.serve."
         )
     # What few trainings need is not imported by all.
     from .instrument import GenerationInstrument

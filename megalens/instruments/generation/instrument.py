@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from ...tracer import Tracer
     from ...tracer.instrument import Host
 
-__all__ = ["GenerationInstrument"]
-
 _MOST_WAITING = 64
 
 
@@ -108,7 +106,8 @@ class GenerationInstrument(Instrument):
             if len(self._waiting) + len(jobs) > _MOST_WAITING:
                 raise ProtocolError(
                     "refused",
-                    f"{len(self._waiting)} generations wait already. Ask again when some have ended, or cancel one.",
+                    f"{len(self._waiting)} generations wait already. Ask again when some have ended, or "
+                    "cancel one.",
                     expected=f"at most {_MOST_WAITING}",
                     got=str(len(self._waiting) + len(jobs)),
                 )
@@ -144,7 +143,7 @@ class GenerationInstrument(Instrument):
     # Running, in the thread that has the model.
 
     def wait(self, seconds: float | None = None) -> bool | None:
-        """Wait for a request or a change of the tracing, and return True; False at the end, None on timeout."""
+        """Wait for a request or a change of tracing: True; False at the end, None on timeout."""
         with self._changed:
             waited = self._changed.wait_for(
                 lambda: self._waiting or self._change_waits or self._released, seconds
@@ -216,7 +215,10 @@ class GenerationInstrument(Instrument):
             Writing(job, self.model, self._tracer, self.send, self._say).run(passes)
             state, message = "cancelled" if job.cancelled else "finished", ""
         except torch.OutOfMemoryError as error:
-            message = f"The device has not enough memory for this: {str(error)[:200]} Ask for fewer prompts, samples or tokens."
+            message = (
+                f"The device has not enough memory for this: {str(error)[:200]} Ask for fewer prompts, "
+                "samples or tokens."
+            )
         except MegalensError as error:
             message = str(error)
         except Exception as error:  # The model is the user's, and the next request may go well.

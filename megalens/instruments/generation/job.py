@@ -23,8 +23,6 @@ from .sweep import generation_perturb, sweep_points
 if TYPE_CHECKING:
     from ...tracer import Tracer
 
-__all__ = ["MOST_TOKENS", "GenerationJob", "checked_jobs"]
-
 _MESSAGE = 1000
 
 MOST_TOKENS = 1 << 20
@@ -77,7 +75,8 @@ def _prompt(number: int, text: str, request: GenerationRequest, model: LanguageM
         wrong = next(token for token in ids if not 0 <= token < model.vocabulary)
         raise ProtocolError(
             "bad-parameter",
-            f"Token ids of prompt {number} must be 0 to {model.vocabulary - 1}, got {wrong}: the tokenizer is of another vocabulary than the model.",
+            f"Token ids of prompt {number} must be 0 to {model.vocabulary - 1}, got {wrong}: the tokenizer "
+            "is of another vocabulary than the model.",
             field=field,
             expected=f"0 to {model.vocabulary - 1}",
             got=str(wrong),
@@ -90,7 +89,10 @@ def _prompt(number: int, text: str, request: GenerationRequest, model: LanguageM
         )
     left = model.context - len(ids)
     if request.tokens > left and not model.slides:
-        what = f"tokens after prompt {number}, which has {len(ids)} of the {model.context} that the model can read,"
+        what = (
+            f"tokens after prompt {number}, which has {len(ids)} of the {model.context} that the model can "
+            "read,"
+        )
         raise must_be(what, f"0 to {left}", request.tokens, f"{_FIELD}.tokens")
     return ids
 

@@ -27,8 +27,6 @@ from .writing import Writing
 if TYPE_CHECKING:
     from ...tracer import Tracer
 
-__all__ = ["Lab", "MegatronLab", "joined_control"]
-
 
 class Lab:
     """A live run whose model writes text on request. Made by :func:`megalens.serve`.
@@ -169,7 +167,7 @@ class MegatronLab(Lab):
                 control.tell({"do": "changes"})
                 self.tracer.take_changes()
             if control.lost is not None:
-                # It was said of the generation, too.
+                # The generation reports it, too.
                 raise control.lost
         control.tell({"do": "end"})
 

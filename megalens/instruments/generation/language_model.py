@@ -14,8 +14,6 @@ from ...tracer.tensors.values import Window
 from .errors import GenerationError
 from .texts import Texts
 
-__all__ = ["LanguageModel", "PaddedPrompts", "PlainLanguageModel", "Reading", "RereadingReading"]
-
 
 @dataclass(frozen=True, eq=False)
 class PaddedPrompts:
@@ -113,8 +111,6 @@ class LanguageModel(ABC):
         """Prepare to read prompts, none empty, and ``tokens`` more of each. Nothing is computed yet."""
 
 
-# Any causal model of plain PyTorch: ``ids [B, S]`` to ``logits [B, S, vocabulary]``, and nothing kept from
-# pass to pass.
 class PlainLanguageModel(LanguageModel):
     """A module from ids to logits, or an output with ``logits``, without a cache.
 
@@ -172,6 +168,7 @@ def _logits(output: Any, ids: Tensor) -> Tensor:
     if not isinstance(logits, Tensor) or logits.ndim != 3 or logits.shape[:2] != ids.shape:
         came = f"of shape {list(logits.shape)}" if isinstance(logits, Tensor) else type(logits).__name__
         raise GenerationError(
-            f"The model must give logits of shape [{ids.shape[0]}, {ids.shape[1]}, vocabulary] for ids of shape {list(ids.shape)}, got {came}."
+            f"The model must give logits of shape [{ids.shape[0]}, {ids.shape[1]}, vocabulary] for ids of "
+            f"shape {list(ids.shape)}, got {came}."
         )
     return logits

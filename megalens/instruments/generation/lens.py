@@ -18,8 +18,6 @@ from .hidden import HiddenStates
 from .texts import Texts
 from .token_rows import PlacedPass, lists_column
 
-__all__ = ["LensReader", "Readout", "no_lens"]
-
 _MOST_LOGITS = 1 << 24
 """Logits that are looked at together."""
 
@@ -105,11 +103,12 @@ def _head(body: Any, owner: nn.Module, hidden: int | None) -> Callable[[Tensor],
         found = next(_named_heads(body, owner, hidden), None)
     if found is None:
         raise GenerationError(
-            f"The output layer of {type(body).__name__} was not found. It is looked for as one of {', '.join(_HEADS)}."
+            f"The output layer of {type(body).__name__} was not found. It is looked for as one of "
+            f"{', '.join(_HEADS)}."
         )
     head: nn.Module = found
     if getattr(body, "share_embeddings_and_output_weights", False):
-        # Megatron-Core's output layer is given the embedding's weight.
+        # Megatron-Core's output layer is called with the embedding's weight.
         return lambda states: _first(head(states, weight=body.shared_embedding_or_output_weight()))
     return lambda states: _first(head(states))
 
@@ -176,7 +175,8 @@ class LensReader:
         first = passes[0].done
         if first.number == 0 and self._readout.differs(states[0][-1][:, -1:], first.logits[:, -1:]):
             raise GenerationError(
-                "The logit lens cannot read this model: its last hidden states, through its final norm and output layer, give other logits than its own."
+                "The logit lens cannot read this model: its last hidden states, through its final norm and "
+                "output layer, give other logits than its own."
             )
         # All passes side by side are but a larger batch.
         hidden = [_side_by_side(of_layer) for of_layer in zip(*states, strict=True)]

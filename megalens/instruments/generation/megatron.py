@@ -16,8 +16,6 @@ from .language_model import LanguageModel, PaddedPrompts, Reading, RereadingRead
 from .megatron_control import JobControl, is_of_communication
 from .texts import Texts
 
-__all__ = ["MegatronLanguageModel", "is_megatron", "vocabulary_of"]
-
 
 def is_megatron(model: Any) -> bool:
     """Return whether a model, or the list of its chunks, is a GPT model of Megatron-Core."""
@@ -49,14 +47,16 @@ class MegatronLanguageModel(LanguageModel):
         chunks = list(model) if isinstance(model, (list, tuple)) else [model]
         if len(chunks) != 1:
             raise GenerationError(
-                f"Text is written without interleaved pipeline stages: a process must hold 1 model chunk, got {len(chunks)}."
+                "Text is written without interleaved pipeline stages: a process must hold 1 model chunk, "
+                f"got {len(chunks)}."
             )
         self._gpt = _any(unwrapped(chunks[0]))
         self._state = _imported("megatron.core.parallel_state")
         self._parallel = self._state is not None and self._state.model_parallel_is_initialized()
         if self._parallel and self._state.get_context_parallel_world_size() > 1:
             raise GenerationError(
-                f"Text is written without context parallelism: its size must be 1, got {self._state.get_context_parallel_world_size()}."
+                "Text is written without context parallelism: its size must be 1, got "
+                f"{self._state.get_context_parallel_world_size()}."
             )
         width = int(self._gpt.vocab_size)
         super().__init__(
@@ -123,14 +123,14 @@ class MegatronLanguageModel(LanguageModel):
         try:
             output = self._stage(ids, cache)
         except Exception as error:
-            # The others hear of it before anybody goes on.
+            # The others get it before anybody continues.
             failure = error
             self._hand_on_nothing(ids, error)
         control.settle(failure)
         return self._shared(output, places)
 
     def _stage(self, ids: Tensor, cache: Any) -> Tensor:
-        """Compute this pipeline stage: logits ``[B, S, vocabulary]`` in the last one, else the activations."""
+        """Compute this pipeline stage: logits ``[B, S, vocabulary]`` in the last, else activations."""
         batch, length = ids.shape
         first = 0 if cache is None else int(cache.sequence_len_offset)
         positions = torch.arange(first, first + length, device=ids.device).expand(batch, length)
@@ -140,7 +140,7 @@ class MegatronLanguageModel(LanguageModel):
             self._gpt.set_input_tensor(hidden)
         more = {} if cache is None else {"inference_context": cache}
         mask = _future(length, first, ids.device)
-        # Of the whole vocabulary, which tensor-parallel processes have a piece of each.
+        # Of the complete vocabulary, of which each tensor-parallel process has a part.
         output: Tensor = self.module(ids, positions, mask, runtime_gather_output=True, **more)
         if not self._gpt.post_process:
             distributed.send(output.contiguous(), self._state.get_pipeline_model_parallel_next_rank())
@@ -200,7 +200,7 @@ class _CachedReading(Reading):
 
 
 def _future(length: int, first: int, device: torch.device) -> Tensor:
-    """Return a causal mask, bool ``[1, 1, length, first + length]``; attention with its own mask ignores it."""
+    """Return a causal mask, bool ``[1, 1, length, first + length]``; some attention makes its own."""
     mask = torch.ones(length, first + length, dtype=torch.bool, device=device)
     return mask.triu(1 + first)[None, None]
 

@@ -16,8 +16,6 @@ from .errors import GenerationError
 if TYPE_CHECKING:
     from .job import GenerationJob
 
-__all__ = ["JobControl", "LostJobError", "is_of_communication"]
-
 _USUAL_SECONDS = 1800.0
 _LONGER_SECONDS = 30.0
 _MOST_BEAT_SECONDS = 20.0

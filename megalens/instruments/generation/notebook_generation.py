@@ -12,11 +12,9 @@ if TYPE_CHECKING:
     from ...api.notebook import NotebookRun
     from ...pictures.widgets import View
 
-__all__ = ["NotebookGeneration", "generate", "generation", "generations"]
-
 
 class NotebookGeneration(Generation):
-    """A generation that shows itself, made by ``run.generate(…)`` and ``run.generation(number)`` in a cell."""
+    """A generation that shows itself; made by ``run.generate(…)`` and ``run.generation(number)``."""
 
     def __init__(self, notebook: NotebookRun, number: int) -> None:
         super().__init__(notebook.run, number)

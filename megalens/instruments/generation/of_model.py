@@ -17,8 +17,6 @@ from .errors import GenerationError
 from .language_model import LanguageModel, PaddedPrompts, Reading
 from .texts import Texts
 
-__all__ = ["as_language_model"]
-
 
 # Causal models of Hugging Face, with their key-value cache.
 def is_causal(module: nn.Module) -> bool:
@@ -43,9 +41,13 @@ class HuggingFaceLanguageModel(LanguageModel):
             end_tokens=ends or None,
         )
         self._pad = next(
-            (each for name in ("pad_token_id", "eos_token_id") if isinstance(each := getattr(config, name, None), int)),
+            (
+                each
+                for name in ("pad_token_id", "eos_token_id")
+                if isinstance(each := getattr(config, name, None), int)
+            ),
             0,
-        )  # fmt: skip
+        )
         names = inspect.signature(inner.forward).parameters
         self._takes_places = "position_ids" in names or any(
             each.kind is inspect.Parameter.VAR_KEYWORD for each in names.values()
@@ -113,7 +115,7 @@ class _DemoReading(Reading):
         over = self._ids.shape[1] - (self._model.context or 0)
         if over <= 0:
             return self._passed(tokens[:, None], self._cache)
-        # Every place is another one now, so that nothing of the cache holds.
+        # All positions have shifted, so that the cache is invalid.
         self._cache = None
         cache = Cache(self._layers, (self._pads - over).clamp(min=0))
         return self._passed(self._ids[:, over:], cache)[:, -1:]
@@ -142,7 +144,8 @@ def as_language_model(model: Any, tokenizer: Any = None) -> LanguageModel:
         return MegatronLanguageModel(model, _texts(model, tokenizer), vocabulary_of(tokenizer))
     if not isinstance(model, nn.Module):
         raise GenerationError(
-            f"Text is written by a torch.nn.Module or a megalens.instruments.generation.LanguageModel, got a {type(model).__name__}."
+            "Text is written by a torch.nn.Module or a megalens.instruments.generation.LanguageModel, got a "
+            f"{type(model).__name__}."
         )
     # Models that are not asked for are not imported for it.
     from ...demo.model import GPT, ByteTokenizer
@@ -163,6 +166,7 @@ def as_language_model(model: Any, tokenizer: Any = None) -> LanguageModel:
 def _texts(model: Any, tokenizer: Any) -> Texts:
     if tokenizer is None:
         raise GenerationError(
-            f"{type(model).__name__} needs its tokenizer to write text: something with encode(text) and decode(ids)."
+            f"{type(model).__name__} needs its tokenizer to write text: something with encode(text) and "
+            "decode(ids)."
         )
     return Texts(tokenizer)

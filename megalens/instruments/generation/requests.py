@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from ...runs.run import Run
 
-__all__ = ["direction", "generate", "generation", "generations", "save_direction"]
-
 _Vector = npt.NDArray[np.float32]
 _TILES = re.compile(r"Tile\(tiles=(\d+), reduction='mean'\)")
 
@@ -119,7 +117,8 @@ def group_direction(
     if not chosen or not others:
         which = "tokens of the group" if not chosen else "tokens beside the group"
         raise ClientError(
-            f"There are no {which} with finite vectors of {flag} of layer {layer}, and the direction goes from those beside the group to it.",
+            f"There are no {which} with finite vectors of {flag} of layer {layer}, and the direction goes "
+            "from those beside the group to it.",
             code="not-found",
             field="tokens",
         )
@@ -142,7 +141,8 @@ def _widened(direction: _Vector, compressor: str, features: int, flag: str) -> _
     tiles = _TILES.search(compressor)
     if tiles is None:
         raise ClientError(
-            f"{flag} was traced with {compressor}, which keeps no features of it. Trace it with NoOp, or with the mean of tiles.",
+            f"{flag} was traced with {compressor}, which keeps no features of it. Trace it with NoOp, or "
+            "with the mean of tiles.",
             code="bad-parameter",
             field="flag",
         )

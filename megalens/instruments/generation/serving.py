@@ -17,8 +17,6 @@ from .errors import GenerationError
 from .hidden import AttentionAdapter
 from .lab import Lab, MegatronLab, joined_control
 
-__all__ = ["load_folder", "serve"]
-
 _HUB_SECONDS = 30.0
 
 _WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
@@ -48,7 +46,8 @@ def load_folder(
             raise GenerationError(str(error)) from error
     if not (path / "config.json").exists() or not any(any(path.glob(each)) for each in _WEIGHTS):
         raise GenerationError(
-            f"{path.name} holds no model: expected config.json with *.safetensors, as save_pretrained of Hugging Face writes them, or {CONFIG} of the demo."
+            f"{path.name} holds no model: expected config.json with *.safetensors, as save_pretrained of "
+            f"Hugging Face writes them, or {CONFIG} of the demo."
         )
     return _hugging_face(path, tokenizer, device)
 
@@ -58,7 +57,8 @@ def _hugging_face(path: Path, tokenizer: Any, device: torch.device | str) -> Lan
         import transformers
     except ImportError as error:
         raise GenerationError(
-            f"{path.name} holds a model of Hugging Face, and transformers is not installed. pip install transformers"
+            f"{path.name} holds a model of Hugging Face, and transformers is not installed. pip install "
+            "transformers"
         ) from error
     own: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     if tokenizer is None:
@@ -79,7 +79,8 @@ def _hugging_face(path: Path, tokenizer: Any, device: torch.device | str) -> Lan
     size = getattr(tokenizer, "vocab_size", None)
     if model.vocabulary is not None and isinstance(size, int) and size > model.vocabulary:
         raise GenerationError(
-            f"The tokenizer of {path.name} is of another vocabulary than its model: it has {size} tokens, and the model {model.vocabulary}."
+            f"The tokenizer of {path.name} is of another vocabulary than its model: it has {size} tokens, "
+            f"and the model {model.vocabulary}."
         )
     return model
 
@@ -170,7 +171,7 @@ def serve(
         hub_host=hub_host,
         hub_port=hub_port,
     )
-    # Whoever is told of it may ask at once.
+    # A client may send requests at once.
     if control is None or control.leads:
         tracer.connected(_HUB_SECONDS)
 

@@ -18,8 +18,6 @@ from ...tracer.points import ModelPoints
 from .decoding import Decoding
 from .errors import GenerationError
 
-__all__ = ["PassClock", "SweepPoint", "first_differences", "generation_perturb", "perturbed", "sweep_points"]
-
 
 # A perturbation that is on for some passes outside of every step: armed and disarmed here, carried out as
 # every other.
@@ -103,15 +101,15 @@ def sweep_points(request: GenerationRequest) -> list[SweepPoint]:
 
 
 def first_differences(
-    write: Callable[[Callable[[], bool]], Decoding],
+    write: Callable[..., Decoding],
     prompts: Sequence[Sequence[int]],
     clean: Sequence[Sequence[int]],
     ends: Callable[[], bool] = lambda: False,
 ) -> list[int]:
     """Write until every text differs from the clean one; return each first different position, or -1.
 
-    ``write`` starts with the seed of the clean text and takes whether to write nothing more; ``ends`` is
-    whether to stop before.
+    ``write`` starts with the seed of the clean text and takes ``ends``, whether to write nothing more;
+    ``ends`` is whether to stop before.
     """
     found = [-1] * len(clean)
     at = [len(prompt) for prompt in prompts]
@@ -120,7 +118,7 @@ def first_differences(
         return ends() or -1 not in found
 
     try:
-        for done in write(over):
+        for done in write(ends=over):
             tokens = [] if done.tokens is None else done.tokens.tolist()
             for row, token in enumerate(tokens):
                 if done.wrote[row] and found[row] < 0:
@@ -132,7 +130,7 @@ def first_differences(
     except GenerationError:
         # Logits that are no numbers end the text at its next position.
         return [position if first < 0 else first for first, position in zip(found, at, strict=True)]
-    # Where the clean text goes on, it differs there.
+    # Where the clean text continues, it differs there.
     lengths = map(len, clean)
     return [
         position if first < 0 and position < length else first

@@ -11,8 +11,6 @@ from typing import Any, Protocol
 
 from .errors import GenerationError
 
-__all__ = ["ITextStream", "Texts"]
-
 _KNOWN = 1 << 17
 _LOOKED_AT = 16
 """Tokens that a character, with what joins it to the text before, can be made of at most."""
@@ -46,7 +44,8 @@ class Texts:
         for name in ("encode", "decode"):
             if not callable(getattr(tokenizer, name, None)):
                 raise GenerationError(
-                    f"A tokenizer must have encode(text) and decode(ids), got a {type(tokenizer).__name__} without {name}."
+                    f"A tokenizer must have encode(text) and decode(ids), got a {type(tokenizer).__name__} "
+                    f"without {name}."
                 )
         self._tokenizer = tokenizer
         # Those of Hugging Face can fail where two threads use them at once.
@@ -71,7 +70,8 @@ class Texts:
         except UnicodeEncodeError as error:
             half = text[error.start].encode("utf-8", "backslashreplace").decode()
             raise GenerationError(
-                f"The text has half a character ({half}) at {error.start}, which no tokenizer can read. Take it out."
+                f"The text has half a character ({half}) at {error.start}, which no tokenizer can read. Take "
+                "it out."
             ) from None
         try:
             with self._alone:
@@ -79,7 +79,8 @@ class Texts:
             ids = [int(each) for each in _flat(getattr(found, "ids", found))]
         except Exception as error:  # The tokenizer is the user's.
             raise GenerationError(
-                f"The tokenizer ({type(self._tokenizer).__name__}) could not read the text: {str(error)[:200] or type(error).__name__}."
+                f"The tokenizer ({type(self._tokenizer).__name__}) could not read the text: "
+                f"{str(error)[:200] or type(error).__name__}."
             ) from error
         if not ids:
             raise GenerationError(
@@ -149,7 +150,7 @@ class _WindowStream:
         waits = len(self._ids) - self._told
         if now.endswith(_CUT) and waits < _LOOKED_AT:
             return ""
-        # What was told stays as context, since tokens that begin a text may read otherwise.
+        # Reported tokens stay as context, since tokens at the beginning of a text may decode differently.
         self._ids = self._ids[-_LOOKED_AT:] if len(self._ids) > 2 * _LOOKED_AT else self._ids
         self._told = len(self._ids)
         return now[len(before) :]
@@ -242,7 +243,7 @@ def _decoders(tokenizer: Any) -> list[dict[str, Any]]:
     decoder = getattr(backend, "decoder", None)
     if decoder is None:
         return []
-    # The whole tokenizer as text would take its vocabulary along.
+    # The tokenizer's complete JSON would include its vocabulary.
     state = json.loads(decoder.__getstate__())
     steps = state.get("decoders", [state])
     return [each for each in steps if isinstance(each, dict) and "type" in each]

@@ -14,8 +14,6 @@ from ...protocol.arrow_columns import arrow_column
 from .decoding import Candidates, GenerationPass, candidates_of
 from .texts import Texts
 
-__all__ = ["PassPlace", "PlacedPass", "TokenRows", "lists_column"]
-
 _MOST_ROWS = 2048
 """Of one batch."""
 

@@ -28,8 +28,6 @@ from .token_rows import PlacedPass, TokenRows
 if TYPE_CHECKING:
     from ...tracer import Tracer
 
-__all__ = ["GatheredPasses", "Writing"]
-
 _TOLD_EVERY = 0.25
 """Seconds between two rows that say how far a sweep is."""
 
@@ -40,8 +38,6 @@ _APART = 0.03
 _MOST_BYTES = 16 << 20
 
 
-# What was written in several passes, told together: every frame wakes the hub and each viewer, and passes are
-# short.
 class GatheredPasses:
     """Gathers passes, makes their rows together, and sends them about 20 times a second.
 
@@ -103,7 +99,7 @@ class GatheredPasses:
             try:
                 yield from (("lens", each) for each in _together(self._lens.rows(passes, states)))
             except GenerationError as error:
-                # The text goes on without.
+                # The text continues without.
                 self._lens = None
                 self._say(str(error))
 
@@ -147,7 +143,7 @@ class Writing:
         self._points = tracer.points
 
     def run(self, passes: Passes) -> None:
-        """Write until the end or a cancellation; under a perturbation compare with the control, then sweep."""
+        """Write until the end or a cancellation; under a perturbation compare with the control, and sweep."""
         with self._set_up():
             self._write(passes)
             if self._job.control is not None and not self._job.cancelled:

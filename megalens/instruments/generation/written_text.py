@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from ...runs.run import Run
 
-__all__ = ["Generation", "generations_of"]
-
 _SHOWN_CHARACTERS = 400
 
 _NONE = np.empty((0, 0), np.float32)
@@ -53,7 +51,8 @@ def generation_array(
             passes.setdefault((row["step"], row["micro_batch"]), values.reshape(shape)[sequence])
     if not passes:
         raise ClientError(
-            f"Generation {tokens['generation'].iloc[0]} has no rows of {flag} of layer {layer}. Switch it on before: run.configure({flag}=True).",
+            f"Generation {tokens['generation'].iloc[0]} has no rows of {flag} of layer {layer}. Switch it "
+            f"on before: run.configure({flag}=True).",
             code="not-found",
             field="flag",
         )
@@ -87,7 +86,7 @@ class Generation:
         self.number = number
         """Number of the generation in its run."""
 
-    # How it stands.
+    # State.
 
     @property
     def state(self) -> str:
@@ -166,7 +165,7 @@ class Generation:
         return rows.sort_by(_by("sequence", "position", "layer")).to_pandas()
 
     def effects(self, sequence: int | None = None, layers: LayerChoice = None) -> DataFrame:
-        """Return the perturbation's effects against the control: the stream ``effects``. Empty without one."""
+        """Return the perturbation's effects against the control, the stream ``effects``; else empty."""
         rows = self._rows("effects", sequence, layers)
         return rows.sort_by(_by("point", "sequence", "position", "layer")).to_pandas()
 
@@ -203,7 +202,7 @@ class Generation:
             self._run, self.tokens(sequence), flag, whole(layer, "layer", -1), sequence, part
         )
 
-    # While it goes on.
+    # While it runs.
 
     def wait(
         self, timeout: float | None = None, *, progress: Callable[[int, int], object] | None = None

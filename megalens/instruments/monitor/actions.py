@@ -7,13 +7,11 @@ import threading
 import urllib.request
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlsplit
 
 from ...protocol import is_whole
 from ...tracer.errors import TracerError, said
-
-__all__ = ["Action", "TrainingStopped", "actions_from", "post"]
 
 _SEVERITIES = ("note", "warning", "critical")
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -26,16 +24,6 @@ class TrainingStopped(Exception):
 
     Raised at the end of a step, by ``with monitor.step():``.
     """
-
-
-class IFound(Protocol):
-    """The columns of an alarm that are used here."""
-
-    @property
-    def rule(self) -> str: ...
-
-    @property
-    def severity(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -77,7 +65,11 @@ class Action:
     def __post_init__(self) -> None:
         for name, fits, expected in (
             ("severity", self.severity in _SEVERITIES, "critical, warning or note"),
-            ("rules", isinstance(self.rules, tuple) and all(isinstance(r, str) for r in self.rules), "names of rules"),
+            (
+                "rules",
+                isinstance(self.rules, tuple) and all(isinstance(r, str) for r in self.rules),
+                "names of rules",
+            ),
             ("every", is_whole(self.every, 1), "a number of steps from 1"),
             ("raise_tracing", is_whole(self.raise_tracing), "a number of steps from 0"),
             ("pause", isinstance(self.pause, bool), "true or false"),
@@ -88,7 +80,7 @@ class Action:
             if not fits:
                 raise TracerError(f"actions.{name} must be {expected}, got {getattr(self, name)!r:.100}.")
         if self.webhook is not None:
-            # Its path may hold a secret: it is told to nobody.
+            # Its path may have a secret: it is never shown.
             parts = urlsplit(self.webhook) if isinstance(self.webhook, str) else None
             local = parts is not None and parts.scheme == "http" and parts.hostname in _LOOPBACK
             if parts is None or not (local or (parts.scheme == "https" and parts.hostname)):
@@ -145,7 +137,7 @@ def post(url: str, run: str | None, alarms: list[Any], warn: Callable[[str], Non
     body = json.dumps({"run": run, "count": len(alarms), "alarms": told}, allow_nan=False).encode()
 
     def send() -> None:
-        request = urllib.request.Request(url, body, {"Content-Type": "application/json"}, method="POST")  # noqa: S310
+        request = urllib.request.Request(url, body, {"Content-Type": "application/json"})  # noqa: S310
         try:
             with urllib.request.build_opener(_NoRedirect).open(request, timeout=_WEBHOOK_SECONDS) as answer:
                 answer.read(1)

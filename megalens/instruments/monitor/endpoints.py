@@ -20,8 +20,6 @@ from .recorded import count_alarms
 from .rules import RULES
 from .settings import installed_rules
 
-__all__ = ["ENDPOINTS", "AlarmCountsHandler"]
-
 _MOST_SECONDS = 30.0
 
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from ...tracer.instrument import Host
     from ...tracer.tracer import Tracer
 
-__all__ = ["IWatch", "MonitorInstrument"]
-
 STREAM = "alarms"
 _MOST_WAITING = 16
 _MOST_REASON = 1000
@@ -264,7 +262,8 @@ class MonitorInstrument(Instrument):
         elif what == "pause" and action.pause:
             self._tracer.configure({"flags": {}, "mode": {"paused": True}})
         elif what == "stop" and action.stop and not self.stopped:
-            # A change of settings reaches all ranks at one step: a rank that ended alone would leave the others waiting for it.
+            # By a change of settings, which all ranks get at one step: if one rank ended alone, the others
+            # would hang.
             first = alarms[0]
             why = f"Step {first.step}, {first.direction}, {first.name}: {first.sentence}"[:_MOST_REASON]
             self._tracer.configure({"flags": {}, "instruments": {self.name: {"stop": why}}})
@@ -275,7 +274,7 @@ class MonitorInstrument(Instrument):
         return {**self._watch.to_message(), **self._stop("")} if self._settings is None else self._settings
 
     def schema(self) -> Mapping[str, Any]:
-        """Return the JSON Schema of rules, parameters, mutes and, if allowed, the reason to end the training."""
+        """Return the JSON Schema of rules, parameters, mutes and, if allowed, the reason to stop."""
         schema = self._watch.schema()
         stop = {
             "type": "string",

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from ...protocol import RANK_SCALAR
 
-__all__ = ["MODULE_END", "Levels", "Past", "direction_of", "median_of", "module_order", "places"]
-
 MODULE_END = re.compile(r"/(input|output)\d*$")
 """What stands behind the name of a module in the name of a tensor at one of its ends."""
 
@@ -23,7 +21,7 @@ Column = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
 RECENT, WINDOW, BLOCKS = 8, 64, 16
-"""Values of which the median is the level, differences from it of which the median is the usual one, and levels that are kept, one of every :data:`RECENT` values."""
+"""Values of a level's median, deviations of their median, and stored levels, one of :data:`RECENT` values."""
 
 DIRECTIONS = {
     "param_origin": "parameters",
@@ -42,7 +40,7 @@ DIRECTIONS = {
 }
 """By statistic the part of the step in which it comes about; what is not named is of the forward pass."""
 
-# Of each part: whether it comes before, in or after the micro-batches; its place among those of its kind; and whether it runs from the last layer to the first.
+# Of each part: before, in or after the micro-batches; order in its kind; and whether last layer first.
 _PARTS = {
     "parameters": (0, 0, False),
     "forward": (1, 0, False),
@@ -90,7 +88,7 @@ def module_order(by_stat: Mapping[str, Sequence[str]]) -> dict[str, float]:
         ends = "/output" in name
         if path in first:
             before = last[path] + 0.5 if ends else first[path] - 0.25
-        # What no module tells the place of comes after what it was listed after; embeddings first.
+        # A tensor of no module follows its predecessor in the list; embeddings first.
         order[name] = -1.0 if _EMBEDDING.search(name) else before
     given = {name: at for at, name in enumerate(order)}
     ranked = sorted(order, key=lambda name: (order[name], not _EMBEDDING.search(name), given[name]))
@@ -119,7 +117,7 @@ def places(
     top_stage, top_index = (1 << _STAGE_BITS) - 1, (1 << _INDEX_BITS) - 1
     stage = np.where(back == 1, top_stage - stage, stage)
     order = np.where(back == 1, top_index - order, order)
-    # Of the whole step: before the second micro-batch.
+    # Of the complete step: before the second micro-batch.
     micro_batch = np.where(phase == 1, _clipped(micro_batches, _MICRO_BATCH_BITS), 0)
     place: NDArray[np.int64] = phase
     for bits, field in (
@@ -192,7 +190,7 @@ _ARRAYS = ("seen", "_strays", "level", "sigma", "top", "recent", "offs", "blocks
 
 
 class Levels:
-    """Level and deviation of every series, of several quantities in the same arrays: as few calls as for one."""
+    """Level and deviation of every series, of several quantities at once, which costs no more calls."""
 
     def __init__(self, quantities: int) -> None:
         self._quantities = quantities
@@ -252,7 +250,7 @@ class Levels:
         if not len(at):
             return
         seen = self.seen[at]
-        # The first has no level to be off from: it takes the place of the oldest later.
+        # The first has no level to deviate from: the oldest one later replaces it.
         self.offs[at, np.maximum(seen - 1, 0) % WINDOW] = np.abs(values - self.level[at])
         self.recent[at, seen % RECENT] = values
         self.seen[at] = after = seen + 1

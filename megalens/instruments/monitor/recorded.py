@@ -19,8 +19,6 @@ from .watch import Watch
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["count_alarms", "judge_run", "recorded_steps"]
-
 _WINDOW_ROWS = 200_000
 
 Progress = Callable[[int, int, str], object]

@@ -1,4 +1,4 @@
-"""Rules: parameters that people can change, a pure function over a step, and alarms, one the first anomaly."""
+"""Rules: parameters that people can change, a pure function over a step, and alarms."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from ...protocol import StepReadings
 from ...protocol.kinds import Kind
 from .levels import MODULE_END
 from .table import StepTable
-
-__all__ = ["Alarm", "Finding", "OwnRule", "Rule", "Severity", "alarm_columns", "first_serious", "reached"]
 
 Severity = Literal["critical", "warning", "note"]
 
@@ -76,7 +74,7 @@ def _where(alarm: IAlarm) -> tuple[str, str, int]:
 
 @dataclass(frozen=True)
 class Alarm:
-    """One finding of a rule. The attributes are the columns of the stream ``alarms`` and are described there."""
+    """One finding of a rule. The attributes are the columns of the stream ``alarms``."""
 
     step: int
     rule: str

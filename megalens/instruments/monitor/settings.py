@@ -14,8 +14,6 @@ from ...protocol.kinds import kind_from_setting, kind_infos
 from .rule import Alarm, OwnRule, Rule
 from .rules import RULES
 
-__all__ = ["WatchSettings", "installed_rules", "read_rules"]
-
 GROUP = "megalens.rules"
 
 
@@ -44,7 +42,7 @@ def read_rules(given: Any, more: Sequence[OwnRule] = ()) -> tuple[WatchSettings,
 
 
 def installed_rules() -> dict[str, OwnRule]:
-    """Return the rules of installed packages, by name; raises ``ProtocolError`` for one that does not load."""
+    """Return the rules of installed packages, by name; raises ``ProtocolError`` if one does not load."""
     found: dict[str, OwnRule] = {}
     for entry in entry_points(group=GROUP):
         try:
@@ -52,7 +50,8 @@ def installed_rules() -> dict[str, OwnRule]:
         except Exception as error:
             raise ProtocolError(
                 "bad-parameter",
-                f"The rule {entry.name} of the package {entry.value} could not be loaded: {type(error).__name__}: {str(error)[:300]}",
+                f"The rule {entry.name} of the package {entry.value} could not be loaded: "
+                f"{type(error).__name__}: {str(error)[:300]}",
                 field="rules",
             ) from error
         found[_free(entry.name, found)] = rule
@@ -112,7 +111,7 @@ class WatchSettings:
                         RULES, wanted, at, noun="rule", unknown="bad-parameter"
                     )
                 except ProtocolError as error:
-                    # Here parameters stand beside the switch.
+                    # Here parameters are siblings of the switch.
                     error.field = (error.field or at).replace(f"{at}.params", at)
                     raise
             elif setting:

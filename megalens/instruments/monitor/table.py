@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from ...protocol import LEAST_RANKS, MOMENT_COLUMNS, RANK_SCALAR, Readings, StepReadings
 from .levels import Levels, Past, module_order, places
 
-__all__ = ["ALL", "QUANTITIES", "StepTable", "StepTables", "TableLayout"]
-
 Column = NDArray[np.float64]
 Rows = NDArray[np.intp]
 _Found = TypeVar("_Found")
@@ -277,7 +275,7 @@ class StepTable:
             )
             moved = np.hypot(mean - before[:, 1], std - std_before)
             found[rows] = np.where(self.before_step[rows] == self.step - 1, moved, np.nan)
-            # One that stays as it is says nothing of how large updates are.
+            # An unchanged parameter says nothing about the size of updates.
             found[found == 0] = np.nan
         return self._log2(found)
 
@@ -292,7 +290,7 @@ class StepTable:
             there[all_rows] = False
             n = sets.max() + 1
             mean = np.bincount(sets[there], found[there], n) / np.bincount(sets[there], minlength=n)
-            # The mean of those that are left says nothing of the set.
+            # The mean of the rest says nothing about the set.
             mean[sets[self.nonfinite]] = np.nan
             found[all_rows] = mean[sets[all_rows]]
         return found

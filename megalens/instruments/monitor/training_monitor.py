@@ -28,8 +28,6 @@ from .trainermon.config import MonitorConfig, read_config
 from .trainermon.rules import RecordedRules, rules_from, values_of
 from .watch import Watch
 
-__all__ = ["TrainerMonRules", "TrainingMonitor", "monitor"]
-
 _DEFAULTS = {"param": 1, "grad": 1, "activation": 10, "optimizer_state": 1}
 _KEPT = 1000
 _BOX_BYTES = 64 << 20
@@ -70,7 +68,8 @@ def monitor_options(config: MonitorConfig, warn: Callable[[str], None]) -> dict[
     others = [name for name in _WHOLE if getattr(config, name) != getattr(default, name)]
     if others:
         warn(
-            f"A monitor measures the whole model on every rank from its first step on; {', '.join(others)} are for megalens.TrainerMon."
+            f"A monitor measures the whole model on every rank from its first step on; {', '.join(others)} "
+            "are for megalens.TrainerMon."
         )
     options: dict[str, Any] = dict.fromkeys(asked, config.step_interval)
     return {**options, **({"sites": "all"} if config.xy_distribution else {})}
@@ -210,7 +209,7 @@ def monitor(
         optimizer,
         tracer=tracer,
         judge=instrument.take,
-        # What alarms set off comes before the next step; where they set off nothing, and nobody looks, steps of up to a second are judged together.
+        # Actions come before the next step; without actions and viewers, up to a second is judged together.
         at_once=bool(done),
         **intervals,
         **options,
@@ -295,7 +294,7 @@ class TrainingMonitor:
         self._leave()
 
     def _leave(self) -> None:
-        # A tracer of its own has ended, and goes on saying what there was.
+        # Its own tracer has ended, and still reports what there was.
         if not self.statistics.owns_tracer:
             self.tracer.detach(self._instrument)
 

@@ -18,12 +18,10 @@ from .rule import Alarm, Finding, OwnRule, Rule, alarm_columns
 from .settings import WatchSettings
 from .table import QUANTITIES, StepTable, StepTables
 
-__all__ = ["Watch"]
-
 MOST_ALARMS = 1000
 """Rows of the stream in one step; what is more is counted in one row."""
 
-# What lasts is said once: an alarm comes again after so many judged steps without it.
+# A lasting finding is reported once, until it was absent for so many judged steps.
 _QUIET = 16
 _HISTORY = 8
 # What is so far off does not enter a level.
@@ -57,7 +55,8 @@ class Watch:
     def judge(self, step: StepReadings) -> list[Alarm]:
         """Return the alarms of a step, in the order of its computation."""
         self._judged += 1
-        # Rules reckon with NaN and infinity. Asked for once, because every rule that asked for itself would take longer over that than over a row of numbers.
+        # Rules compute with NaN and infinity. Set once, because each rule's own context costs more than its
+        # numbers.
         with np.errstate(all="ignore"):
             now = self._tables.of(step)
             alarms = self._alarms(now, step, self._find(now))

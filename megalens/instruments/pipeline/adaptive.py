@@ -13,15 +13,13 @@ from .executor import Done
 from .orders import GreedyRule, OrderChoice, name_of
 from .plan_type import Placement, Plan
 
-__all__ = ["Adaptive", "Compare", "Measured"]
-
 Compare = Callable[[Placement, Mapping[str, Any], Plan | None], Sequence[tuple[Mapping[str, Any], float]]]
-"""Takes a layout, ``PipelineTimes``, and the plan that runs where one does; gives plans with the ms that a step is simulated to take, that plan first."""
+"""Takes a layout, ``PipelineTimes``, and a running plan; returns plans with simulated ms, that one first."""
 
 _WINDOW, _SETTLE = 10, 2
 _SIGMAS = 2.0
 _DRIFT, _LEAST = 3.0, 0.02
-"""Of a change that is taken for one of the machine: so many times the uncertainty, which is taken for no less than this share of a step."""
+"""A change beyond this multiple of the uncertainty, at least this share of a step, is the machine's."""
 
 
 @dataclass
@@ -101,7 +99,7 @@ class Adaptive:
             self._skip -= 1
             return
         if len(now.steps) >= _WINDOW:
-            # The window goes on until it has been looked at.
+            # The window continues until it has been judged.
             del now.steps[0]
         now.steps.append(ms)
         for (kind, virtual, _), began, ended, _ in done:
@@ -140,7 +138,8 @@ class Adaptive:
                 self._tried.add(full.name)
                 self._ask(
                     before.order,
-                    f"{_took(full)}, which is not faster than {_took(before)} by more than their uncertainty, {unsure:.3g} ms",
+                    f"{_took(full)}, which is not faster than {_took(before)} by more than their "
+                    f"uncertainty, {unsure:.3g} ms",
                 )
                 return
             self._say(f"{full.name} stays: {_took(full)}, and {_took(before)}")
@@ -150,7 +149,8 @@ class Adaptive:
             full.error, settled.error, _LEAST * full.mean
         ):
             self._say(
-                f"Steps of {full.name} took {settled.mean:.3g} ms and now take {full.mean:.3g}: other orders are looked at anew"
+                f"Steps of {full.name} took {settled.mean:.3g} ms and now take {full.mean:.3g}: other orders "
+                "are looked at anew"
             )
             self._tried.clear()
             self._settled = None
@@ -158,7 +158,8 @@ class Adaptive:
         if found is None:
             if self._settled is None:
                 self._say(
-                    f"The order stays {full.name}, of which {_took(full)}: nothing else promises more than the uncertainty"
+                    f"The order stays {full.name}, of which {_took(full)}: nothing else promises more than "
+                    "the uncertainty"
                 )
                 self._settled = full
             return
@@ -174,7 +175,8 @@ class Adaptive:
         if self._compare is not None:
             running = full.order if isinstance(full.order, Plan) else None
             plans = list(self._compare(self._layout, times, running))
-            # By how much the simulation is off for what was measured, it may be off for others; a rule cannot be simulated.
+            # The simulation's error for the measured plan may also be that of others; a rule cannot be
+            # simulated.
             simulated = plans[0][1] if running is not None and plans else full.mean
             scale = full.mean / simulated if simulated > 0 else 1.0
             unsure = math.hypot(
@@ -184,20 +186,26 @@ class Adaptive:
                 plan = Plan.of(given)
                 gain = full.mean - ms * scale
                 if plan.schedule not in self._tried and gain > unsure and (best is None or gain > best[0]):
-                    why = f"{_took(full)}, and {plan.schedule} should take {ms * scale:.3g} ms, less by more than the uncertainty, {unsure:.3g} ms"
+                    why = (
+                        f"{_took(full)}, and {plan.schedule} should take {ms * scale:.3g} ms, less by more "
+                        f"than the uncertainty, {unsure:.3g} ms"
+                    )
                     best = gain, plan, why
         if best is None:
             idle = full.mean - busiest
             for rule in self._rules:
                 name = name_of(rule)
                 if name not in self._tried and name != full.name and idle > full.error:
-                    why = f"{_took(full)}, of which the busiest stage waits {idle:.3g} ms: it is tried whether it waits less"
+                    why = (
+                        f"{_took(full)}, of which the busiest stage waits {idle:.3g} ms: it is tried whether "
+                        "it waits less"
+                    )
                     return rule, why
             return None
         return best[1], best[2]
 
     def _times(self) -> tuple[dict[str, Any] | None, float]:
-        """Return ``PipelineTimes`` by virtual stage and the busiest stage's ms; None before all ranks posted."""
+        """Return ``PipelineTimes`` by virtual stage and the busiest one's ms; None until all have posted."""
         layout = self._layout
         forward, inputs, weights = ([0.0] * layout.virtual_stages for _ in range(3))
         busiest = 0.0

@@ -24,8 +24,6 @@ from torch.distributed.distributed_c10d import PrefixStore
 from ...protocol import parse_json
 from .errors import PipelineError
 
-__all__ = ["Board"]
-
 _made: Counter[str] = Counter()
 
 
@@ -100,7 +98,8 @@ class Board:
             store.wait([key], timedelta(seconds=self._timeout))
         except (RuntimeError, ValueError) as error:
             raise PipelineError(
-                f"Another rank of the pipeline did not come within {self._timeout:.3g} s: every rank makes its DynamicSchedule, with its own stages ({str(error)[:200]}).",
+                f"Another rank of the pipeline did not come within {self._timeout:.3g} s: every rank makes "
+                f"its DynamicSchedule, with its own stages ({str(error)[:200]}).",
                 code="waited",
             ) from error
         return store.get(key)  # type: ignore[no-any-return]

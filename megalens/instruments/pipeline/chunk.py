@@ -15,8 +15,6 @@ from torch.utils._pytree import tree_leaves
 from .errors import PipelineError
 from .plan_type import Operation, words_of
 
-__all__ = ["StageChunk"]
-
 Gradients = Sequence[Tensor]
 """Of those tensors alone that take one."""
 
@@ -98,7 +96,7 @@ class StageChunk:
         else:
             self._check_outputs(number, outputs)
         if torch.is_grad_enabled():
-            # What detaches its outputs in place cannot do so with a view.
+            # A module that detaches its outputs in place cannot do so with a view.
             outputs = tuple(
                 each.clone() if isinstance(each, Tensor) and each._is_view() else each for each in outputs
             )
@@ -155,14 +153,14 @@ class StageChunk:
         self._reduce(True)
 
     def _reduce(self, by_hand: bool) -> None:
-        """Reduce the gradients after the last backward pass, ``by_hand`` where none of DDP's hooks ran in it."""
+        """Reduce the gradients after the last backward pass; ``by_hand``: none of DDP's hooks ran in it."""
         if self._left:
             return
         module = self.module
         if isinstance(module, FSDPModule):
             self.stage.perform_reduce_grad(1)
         elif by_hand and isinstance(module, DistributedDataParallel):
-            # Gradients that were put there are seen by none of its hooks. A backward pass that adds zeros has it reduce what is there.
+            # DDP's hooks did not see these gradients. A backward pass that adds zeros has it reduce them.
             views = [each.view_as(each) for each in module.parameters() if each.requires_grad]
             module.reducer.prepare_for_backward(views)
             torch.autograd.backward(views, [each.new_zeros(()).expand_as(each) for each in views])
@@ -172,7 +170,8 @@ class StageChunk:
             if not isinstance(each, Tensor) or isinstance(each, DTensor):
                 what = Operation("F", self.virtual, number)
                 raise PipelineError(
-                    f"{what} ({words_of(what)}) gave a {type(each).__name__}: between stages only plain tensors, or a tuple of them, can be sent. "
+                    f"{what} ({words_of(what)}) gave a {type(each).__name__}: between stages only plain "
+                    "tensors, or a tuple of them, can be sent. "
                     "Of a DTensor have the layer give the local one (use_local_output=True).",
                     code="shape",
                     operation=str(what),

@@ -17,8 +17,6 @@ from .orders import OrderChoice
 from .plan_type import Placement, Plan
 from .stages.inbox import Key
 
-__all__ = ["CopySum", "check_told_shapes", "expected_messages", "mirrored", "neighbours"]
-
 
 class CopySum:
     """Sums the gradients of both copies of a part of the model: half of the micro-batches passed the other
@@ -150,7 +148,8 @@ def _compare(layout: Placement, virtual: int, gives: Any, takes: Any) -> None:
         return
     stage, number = layout.stage_of(virtual), layout.passing(virtual)[0]
     raise PipelineError(
-        f"Virtual stage {virtual - 1} gives {_words(gives)}, and virtual stage {virtual} (stage {stage}) was told to expect {_words(takes)}: "
+        f"Virtual stage {virtual - 1} gives {_words(gives)}, and virtual stage {virtual} (stage {stage}) was "
+        f"told to expect {_words(takes)}: "
         f"{virtual}F{number} could not run. Tell both the same in output_args and input_args.",
         code="shape",
         operation=f"{virtual}F{number}",

@@ -6,8 +6,6 @@ from typing import Any
 
 from ...protocol import MegalensError
 
-__all__ = ["PipelineError", "SplitError", "StageError"]
-
 
 class StageError(MegalensError, RuntimeError):
     """Something that runs in stages cannot start or continue: what was expected, what came, what to try.

@@ -21,8 +21,6 @@ from .together import Together
 if TYPE_CHECKING:
     from ...tracer import Tracer
 
-__all__ = ["Done", "Executor"]
-
 _clock = time.perf_counter_ns
 
 
@@ -153,7 +151,8 @@ class Executor:
             raise self._error(
                 "failed",
                 operation,
-                f"Rank {self._rank} (stage {self._stage}) could not do {operation}, the {words_of(operation)}: {type(error).__name__}: {str(error)[:400]}",
+                f"Rank {self._rank} (stage {self._stage}) could not do {operation}, the "
+                f"{words_of(operation)}: {type(error).__name__}: {str(error)[:400]}",
             ) from error
 
     def _run(self, operation: Operation, message: Arrival | None, batch: StepBatch, headers: bool) -> None:
@@ -205,7 +204,8 @@ class Executor:
             raise self._error(
                 "shape",
                 operation,
-                f"{operation} gave {shapes_text(spec_of(tensors))}, and micro-batches before gave {shapes_text(before)}. "
+                f"{operation} gave {shapes_text(spec_of(tensors))}, and micro-batches before gave "
+                f"{shapes_text(before)}. "
                 "Where shapes change from one to the next, say static_shapes=False on every rank.",
             )
 
@@ -273,7 +273,7 @@ class Executor:
         with inbox.lock:
             if key not in inbox.filed:
                 deadline = time.monotonic() + self._timeout
-                # What is needed may be behind what is not: all links let come what they like, as long as nothing can be done.
+                # Needed messages may be behind others: all links receive anything while nothing can be done.
                 self._starve(True)
                 while key not in inbox.filed:
                     self._wait(deadline, operation)
@@ -316,14 +316,18 @@ class Executor:
         return self._error(
             "lost",
             operation,
-            f"Rank {self._rank} (stage {self._stage}) waited for {self._awaited(operation)} when its connection to rank {peer} failed: {said}. Rank {peer} is gone, or is stuck in an error of its own: see what it said.",
+            f"Rank {self._rank} (stage {self._stage}) waited for {self._awaited(operation)} when its "
+            f"connection to rank {peer} failed: {said}. Rank {peer} is gone, or is stuck in an error of its "
+            "own: see what it said.",
         )
 
     def _late(self, operation: Operation | None) -> PipelineError:
         return self._error(
             "waited",
             operation,
-            f"Rank {self._rank} (stage {self._stage}) waited {self._timeout:.3g} s for {self._awaited(operation)}, and it did not come: that rank, or one before it, is stopped or stuck, or runs another order. timeout= of the schedule sets this limit.",
+            f"Rank {self._rank} (stage {self._stage}) waited {self._timeout:.3g} s for "
+            f"{self._awaited(operation)}, and it did not come: that rank, or one before it, is stopped or "
+            "stuck, or runs another order. timeout= of the schedule sets this limit.",
         )
 
     def _awaited(self, operation: Operation | None) -> str:

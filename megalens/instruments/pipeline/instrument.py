@@ -14,8 +14,6 @@ from .orders import NAMES, name_of
 if TYPE_CHECKING:
     from .order_control import OrderControl
 
-__all__ = ["PipelineInstrument"]
-
 _SAID = 5
 _ORDERS = ("script", "greedy", "adaptive", *NAMES, "plan")
 
@@ -50,7 +48,8 @@ class PipelineInstrument(Instrument):
                     "enum": list(_ORDERS),
                     "default": "script",
                     "title": "Order",
-                    "description": "script: as the training script says; greedy: what has arrived, backward first; adaptive: what was fastest so far; plan: the one given; else a schedule by name.",
+                    "description": "script: as the training script says; greedy: what has arrived, backward "
+                    "first; adaptive: what was fastest so far; plan: the one given; else a schedule by name.",
                 },
                 "prefer": {"type": "string", "enum": ["breadth", "depth"], "title": "Of greedy, first"},
                 "in_flight": {"type": "integer", "minimum": 1, "title": "Of greedy, micro-batches under way"},
@@ -73,7 +72,7 @@ class PipelineInstrument(Instrument):
         if plan is not None and not isinstance(plan, Mapping):
             raise _wrong(f"plan must be an object, got a {type(plan).__name__}.", "plan")
         if plan is not None and order != "plan":
-            # Which of the two is new says what is meant.
+            # The changed one of the two is meant.
             if plan == self._settings.get("plan"):
                 del found["plan"]
             else:

@@ -15,8 +15,6 @@ from .executor import Done
 from .orders import GreedyRule, OrderChoice, choice_from_json, choice_of, name_of
 from .plan_type import Placement, Plan
 
-__all__ = ["OrderControl", "Planner"]
-
 Planner = Callable[[str, Placement], Mapping[str, Any]]
 """Makes a plan of a schedule's name and a layout."""
 
@@ -68,7 +66,8 @@ class OrderControl:
         choice = choice_of(order, self._layout, self._rule)
         if isinstance(choice, GreedyRule) and self._fixed_only:
             raise PipelineError(
-                "This stage is held by several ranks, which talk to each other in its passes (DDP, FSDP or DTensor): with an order that follows what has arrived "
+                "This stage is held by several ranks, which talk to each other in its passes (DDP, FSDP or "
+                "DTensor): with an order that follows what has arrived "
                 "they have to agree. Say peers=, the ranks that hold this stage, or take a plan."
             )
         return choice

@@ -10,23 +10,11 @@ from typing import Any, Protocol
 from .errors import PipelineError
 from .plan_type import Operation, Placement, Plan, check_plan
 
-__all__ = [
-    "NAMES",
-    "FixedOrder",
-    "GreedyOrder",
-    "GreedyRule",
-    "IOrder",
-    "OrderChoice",
-    "choice_from_json",
-    "choice_of",
-    "name_of",
-]
-
 NAMES = (
     *("gpipe", "1f1b", "interleaved_1f1b", "depth_first", "breadth_first", "megadpp"),
     *("zb_h1", "zb_h2", "zb_v", "dualpipe", "dualpipev"),
 )
-"""Schedules that the planner makes, as in ``protocol/pipeline.schema.json``; ``search`` is not among them, since it needs times."""
+"""The planner's schedules, as in ``protocol/pipeline.schema.json``, without ``search``, which needs times."""
 
 _PREFER = ("breadth", "depth")
 
@@ -78,7 +66,8 @@ def choice_of(given: Any, layout: Placement, rule: GreedyRule) -> OrderChoice | 
             return given
         if not given.endswith(".json"):
             raise PipelineError(
-                f"order must be one of {', '.join((*NAMES, 'greedy', 'adaptive'))}, a plan, or the path of a .json file with one, got {given!r:.120}."
+                f"order must be one of {', '.join((*NAMES, 'greedy', 'adaptive'))}, a plan, or the path of a "
+                f".json file with one, got {given!r:.120}."
             )
     if isinstance(given, Mapping) and given.get("rule") == "greedy":
         return GreedyRule(given.get("prefer", rule.prefer), given.get("in_flight", rule.in_flight))
@@ -103,7 +92,8 @@ def fits(plan: Plan, layout: Placement) -> None:
         if getattr(plan.layout, name) != getattr(layout, name)
     ]
     raise PipelineError(
-        f"The plan {plan.schedule!r} is for another pipeline: it has {', '.join(said)}. Make one for this layout, or the schedule with placement= and n_microbatches= of the plan.",
+        f"The plan {plan.schedule!r} is for another pipeline: it has {', '.join(said)}. Make one for this "
+        "layout, or the schedule with placement= and n_microbatches= of the plan.",
         code="shape",
     )
 
@@ -197,7 +187,7 @@ class GreedyOrder:
         self._layout, self._held, self._training = layout, tuple(held), training
         self._chunk = {virtual: chunk for chunk, virtual in enumerate(self._held)}
         self._most = in_flight
-        # By depth the two take turns while both can be done: with several chunks a step is longer where backward passes always come first.
+        # By depth both take turns: with several chunks, backward passes first would make a step longer.
         self._turns = prefer == "depth"
         self._rank: Callable[[int, int], tuple[int, int, int]] = (
             (lambda chunk, number: (number // layout.stages, chunk, number))

@@ -12,8 +12,6 @@ from typing import Any, NamedTuple, NoReturn
 from ...protocol import parse_json
 from .errors import PipelineError
 
-__all__ = ["Operation", "Placement", "Plan", "check_plan", "words_of"]
-
 _MEMBERS = ("schedule", "stages", "chunks", "micro_batches", "placement", "order")
 _MOST_BYTES = 1 << 30
 _WORD = re.compile("([0-9]{1,9})([FBIW])([0-9]{1,9})")
@@ -49,7 +47,8 @@ class Placement:
             )
         if self.kind == "two_way" and self.micro_batches % 2:
             raise PipelineError(
-                f"Placement two_way needs an even number of micro-batches, got {self.micro_batches}: half of them run each way.",
+                f"Placement two_way needs an even number of micro-batches, got {self.micro_batches}: half "
+                "of them run each way.",
                 code="shape",
             )
 
@@ -127,7 +126,8 @@ def _check_words(plan: Plan, stage: int, places: dict[Operation, int]) -> None:
             each = Operation.of(word)
         except ValueError:
             raise PipelineError(
-                f"An operation of a plan must be a virtual stage, F, B, I or W, and a micro-batch, such as 5F2; got {word!r:.80} on stage {stage}.",
+                "An operation of a plan must be a virtual stage, F, B, I or W, and a micro-batch, such as "
+                f"5F2; got {word!r:.80} on stage {stage}.",
                 code="unknown",
                 operation=word[:80],
                 stage=stage,
@@ -272,7 +272,8 @@ class Plan:
                 raise PipelineError(f"A plan must be JSON: {error}", code="shape") from error
         if not isinstance(given, Mapping):
             raise PipelineError(
-                f"A plan must be an object with {', '.join(_MEMBERS)}, or the path of a JSON file with one, got a {type(given).__name__}.",
+                f"A plan must be an object with {', '.join(_MEMBERS)}, or the path of a JSON file with one, "
+                f"got a {type(given).__name__}.",
                 code="shape",
             )
         if set(given) != set(_MEMBERS):
@@ -325,6 +326,7 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise PipelineError(
-            f"The plan {str(path)!r:.200} cannot be read: {error.strerror or error}. Give the path of a JSON file with a plan, or the name of an order.",
+            f"The plan {str(path)!r:.200} cannot be read: {error.strerror or error}. Give the path of a "
+            "JSON file with a plan, or the name of an order.",
             code="shape",
         ) from error

@@ -15,8 +15,6 @@ from .plan_type import Placement, Plan
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["PipelinePlan", "compare_plans", "plan", "plan_of_name"]
-
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _SECONDS = 120.0
 
@@ -68,7 +66,10 @@ class PipelinePlan:
 
     def __repr__(self) -> str:
         layout = self.plan.layout
-        return f"<PipelinePlan {self.schedule}: {layout.stages} stages, {layout.chunks} chunks, {layout.micro_batches} micro-batches, {self.step_ms:.4g} ms>"
+        return (
+            f"<PipelinePlan {self.schedule}: {layout.stages} stages, {layout.chunks} chunks, "
+            f"{layout.micro_batches} micro-batches, {self.step_ms:.4g} ms>"
+        )
 
 
 def plan(
@@ -141,7 +142,8 @@ def plan(
     found = [each for each in _planned(request, answers) if each["schedule"] == schedule]
     if not found:
         raise PipelineError(
-            'measured must be the order of a pipeline with so many stages and micro-batches, and nothing of one was recorded. Train with timeline="phases", or name a schedule.'
+            "measured must be the order of a pipeline with so many stages and micro-batches, and nothing of "
+            'one was recorded. Train with timeline="phases", or name a schedule.'
         )
     return PipelinePlan(_had(found[0]))
 

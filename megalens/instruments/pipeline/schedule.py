@@ -26,8 +26,6 @@ from .stages.inbox import Inbox, Key
 from .stages.link import connect
 from .together import Together
 
-__all__ = ["DynamicSchedule"]
-
 
 class DynamicSchedule:
     """Runs a pipeline's steps as torch's schedules do, in any order that is right, and changes the order
@@ -135,7 +133,8 @@ class DynamicSchedule:
                 or (name == "timeout" and value == 0)
             ):
                 raise PipelineError(
-                    f"{name} must be a number {'above 0' if name == 'timeout' else 'from 1'}, got {value!r:.80}."
+                    f"{name} must be a number {'above 0' if name == 'timeout' else 'from 1'}, got "
+                    f"{value!r:.80}."
                 )
         together = _ranks(peers)
         if together and self.rank not in together:
@@ -189,7 +188,8 @@ class DynamicSchedule:
 
             self._executor.watch = tracer
             tracer.attach(PipelineInstrument(self._control))
-        # Of the order that runs, with and without backward passes: the order of this rank, what comes to it, whether passes are split.
+        # Of the running order, with and without backward passes: this rank's order, its messages, split
+        # passes.
         self._made: dict[bool, tuple[IOrder, Mapping[int, Sequence[Key | None]], bool]] = {}
 
     # Steps.
@@ -307,7 +307,8 @@ class DynamicSchedule:
         """Return a step's data by micro-batch; what does not fit is refused before anything runs."""
         if self._broken is not None:
             raise PipelineError(
-                f"This schedule runs no more: {self._broken}. Make another one, in processes that are all alive."
+                f"This schedule runs no more: {self._broken}. Make another one, in processes that are all "
+                "alive."
             )
         firsts = any(each.first for each in self._chunks.values())
         lasts = any(each.last for each in self._chunks.values())
@@ -384,7 +385,9 @@ def _chunks(
             each = PipelineStage(each, virtual, layout.virtual_stages, device, group=group)
         elif each.stage_index != virtual or each.num_stages != layout.virtual_stages:
             raise PipelineError(
-                f"Stage {stage} holds virtual stages {layout.held_by(stage)} of {layout.virtual_stages} (placement {layout.kind}), in this order; got a PipelineStage {each.stage_index} of {each.num_stages}.",
+                f"Stage {stage} holds virtual stages {layout.held_by(stage)} of {layout.virtual_stages} "
+                f"(placement {layout.kind}), in this order; got a PipelineStage {each.stage_index} of "
+                f"{each.num_stages}.",
                 code="shape",
                 stage=stage,
             )

@@ -2,6 +2,4 @@
 
 from ...slices import Slice
 
-__all__ = ["SLICE"]
-
 SLICE = Slice(name="pipeline")

@@ -13,8 +13,6 @@ from torch import Tensor, distributed
 from .errors import PipelineError
 from .plan_type import Operation
 
-__all__ = ["Together"]
-
 _TAG = 3
 _KINDS = "FBIW"
 _MOST_KEPT = 64
@@ -55,7 +53,8 @@ class Together:
             self._group.recv([said], 0, _TAG).wait(timedelta(seconds=timeout))
         except RuntimeError as error:
             raise PipelineError(
-                f"Rank {self.first}, which holds the same stage, did not say within {timeout:.3g} s which operation is next: {str(error)[:200]}",
+                f"Rank {self.first}, which holds the same stage, did not say within {timeout:.3g} s which "
+                f"operation is next: {str(error)[:200]}",
                 code="waited",
             ) from error
         kind, virtual, number = said.tolist()

@@ -20,8 +20,6 @@ from .replay import WORK_KINDS, StepChanges, StepReplay
 from .spans import Spans, Work, work
 from .verdict import Culprit, Verdict, judge
 
-__all__ = ["Analysis", "WhatIf", "analyse"]
-
 _REPLAYED, _LARGE_REPLAYED = 9, 5
 """Steps that a price is the median of, and of how many where each has more spans than below."""
 _LARGE = 30_000
@@ -131,7 +129,7 @@ class Analysis:
         priced.sort(key=lambda each: -each.price_ns if each.price_ns == each.price_ns else -each.slower)
         matters = [part._matters(each, verdict) for each in priced]
         culprits = tuple(each for each, does in zip(priced, matters, strict=True) if does)
-        # It has no price, and says so by where it stands.
+        # Nobody waits for these, so that they have no price.
         hidden = tuple(
             replace(each, price_ns=math.nan) for each, does in zip(priced, matters, strict=True) if not does
         )
@@ -174,7 +172,8 @@ class Analysis:
         result = self._compare(chosen, changes)
         if result is None:
             raise TimelineError(
-                "None of these steps can be replayed: that needs spans of timeline='phases' or finer of every rank."
+                "None of these steps can be replayed: that needs spans of timeline='phases' or finer of "
+                "every rank."
             )
         return result
 
@@ -289,6 +288,7 @@ def analyse(run: Any) -> Analysis:
     table = run if isinstance(run, pa.Table) else run.table("spans")
     if not len(table):
         raise TimelineError(
-            "The run has no spans. Record them with megalens.trace(model, timeline='phases') or run.configure(timeline='phases')."
+            "The run has no spans. Record them with megalens.trace(model, timeline='phases') or "
+            "run.configure(timeline='phases')."
         )
     return Analysis(Spans.of(table))

@@ -18,8 +18,6 @@ from .megascan_files import TimelineError
 from .spans import COMMUNICATION, KINDS
 from .trace_events import Event
 
-__all__ = ["BEGIN", "END", "SpanRow", "chrome_spans", "kind_of", "span_row", "write_chrome_trace"]
-
 _ROWS = 50_000
 _OWN, _BESIDE = 0, 1
 _NO_TEXT = '""'
@@ -30,7 +28,11 @@ SpanRow = dict[str, Any]
 
 _NAMES: tuple[tuple[str, str], ...] = (
     ("step", r"(train[_ ]?)?(step|iteration)\b|ProfilerStep"),
-    ("collective", r"all[-_ ]?(reduce|gather|to[-_ ]?all)|reduce[-_ ]?scatter|_(reduce|gather|reduce_scatter)|broadcast|barrier|nccl|gloo:|grad[-_ ]sync|exchange-|c10d::"),
+    (
+        "collective",
+        r"all[-_ ]?(reduce|gather|to[-_ ]?all)|reduce[-_ ]?scatter|_(reduce|gather|reduce_scatter)"
+        r"|broadcast|barrier|nccl|gloo:|grad[-_ ]sync|exchange-|c10d::",
+    ),
     ("send", r"i?send\b"),
     ("receive", r"i?recv\b|receive"),
     ("forward", r"forward"),
@@ -52,8 +54,8 @@ BEGIN, REDUCE, END = "iteration begin", "reduce", "iteration end"
 Stretch = tuple[Any, int, str, int, int]
 
 
-# The ticks by which MegatronApp's older tracer says when an iteration begins and ends, and when its pipeline
-# has run empty.
+# MegatronApp's older tracer marks with ticks when an iteration begins and ends, and its pipeline has run
+# empty.
 class IterationTicks:
     """Collects instants, and makes spans of them."""
 
@@ -83,7 +85,8 @@ class IterationTicks:
         if merged:
             threads = " and ".join(sorted(map(str, merged))[:5])
             raise TimelineError(
-                f"The trace holds several recordings of the same iterations, on threads {threads} of each process. Open the files that it was merged from one by one, and compare their runs."
+                f"The trace holds several recordings of the same iterations, on threads {threads} of each "
+                "process. Open the files that it was merged from one by one, and compare their runs."
             )
         found: list[Stretch] = []
         for (pid, iteration), at in self._at.items():
@@ -154,7 +157,7 @@ def chrome_spans(pieces: Iterable[list[Event]]) -> tuple[list[SpanRow], list[str
         if what == "step":
             rows.append(span_row("step", -1, start, end, **step, ranks=[]))
         else:
-            # Gradients are reduced and the optimizer steps: nobody says with whom.
+            # Gradients are reduced and the optimizer steps, without a named group.
             rows.append(span_row("collective", -1, start, end, **step, name=what, ranks=None))
     _place(rows, names)
     return _with_steps(rows), [f"{odd} events do not fit and were left out."] if odd else []
@@ -207,7 +210,7 @@ def _row(name: Any, category: Any, pid: Any, start: int, end: int, arguments: li
     }
     row = span_row(kind, -1, start, end, **{key: value for key, value in whole.items() if value is not None})
     row["pid"] = pid
-    # MegatronApp calls whole passes by the part of the schedule that they are in.
+    # MegatronApp names complete passes by the part of the schedule that they are in.
     if name.lower() != kind and not _PASS.fullmatch(name):
         row["name"] = name[:500]
     row["ranks"] = ranks
@@ -288,7 +291,7 @@ def write_chrome_trace(analysis: Analysis, path: Path, alarms: Sequence[Mapping[
         When it cannot be written.
     """
     with path.open("wb") as raw:
-        # No time and no name in the file: the same run gives the same bytes.
+        # No time and no name in the header: the same run gives the same bytes.
         packed = gzip.GzipFile("", "wb", 6, raw, 0) if path.name.endswith(".gz") else raw
         with packed, io.TextIOWrapper(packed, "utf-8", write_through=True) as file:
             file.write('{"displayTimeUnit":"ms","metadata":')
@@ -328,7 +331,7 @@ def _events(analysis: Analysis, alarms: Sequence[Mapping[str, Any]]) -> Iterator
     reference = clocks.component[np.searchsorted(clocks.ranks, spans.rank)]
     for each in np.unique(reference):
         start[reference == each] -= start[reference == each].min()
-    # A rank's own track holds what lies in each other: passes, and what blocks.
+    # A rank's own track has what is nested: passes, and what blocks.
     beside = (spans.blocked < spans.end - spans.start).astype(int)
     names, groups = ([json.dumps(text) for text in texts] for texts in (spans.names, spans.groups))
     kinds = [json.dumps(kind) for kind in KINDS]
@@ -406,7 +409,8 @@ def _arrows(analysis: Analysis, start: Any, beside: Any) -> Iterator[list[str]]:
         for phase, rows, times in (("s", sent, start[sent]), ("f", received, arrived)):
             more = ',"bp":"e"' if phase == "f" else ""
             lines += [
-                f'{{"ph":"{phase}","id":{number},"name":"message","cat":"message","pid":{rank},"tid":{track},"ts":{time / 1000:.3f}{more}}}'
+                f'{{"ph":"{phase}","id":{number},"name":"message","cat":"message",'
+                f'"pid":{rank},"tid":{track},"ts":{time / 1000:.3f}{more}}}'
                 for number, rank, track, time in zip(
                     chosen.tolist(),
                     spans.rank[rows].tolist(),

@@ -28,8 +28,6 @@ import numpy as np
 from .dependencies import Dependencies
 from .spans import Floats, Integers, Spans, ranks_text
 
-__all__ = ["Clocks", "clocks"]
-
 _ROUNDS = 6
 _NORMAL = 1.96
 _MAD = 1.4826
@@ -83,7 +81,7 @@ class Clocks:
     problems: tuple[str, ...] = ()
 
     def between(self, places: Any) -> float:
-        """Return the possible error between the times of some ranks, by index, ns; infinite if unconnected."""
+        """Return the possible error between some ranks' times, by index, ns; infinite if unconnected."""
         if len(np.unique(self.component[places])) > 1:
             return float("inf")
         if len(np.unique(self.clock[places])) == 1:
@@ -109,7 +107,7 @@ class _GroupEnds:
     local: Floats
     """``[n, k]``"""
     slack: Floats
-    """ns by which each event could be shifted on the second clock, for pairs of messages; 0 of collectives ``[n]``."""
+    """ns by which each event may be shifted on the second clock, for messages; 0 of collectives ``[n]``."""
 
     def before(self, jumps: Integers) -> _GroupEnds:
         """Return the events before a clock of theirs jumped."""
@@ -121,7 +119,7 @@ def clocks(found: Dependencies) -> Clocks:
     spans = found.spans
     ranks = spans.ranks
     clock = _clock_of(spans)
-    # All that follows is of clocks. Each is named by the lowest of its ranks, and they are in the order of those.
+    # From here on indices are of clocks, each named by its lowest rank and sorted by it.
     heads = np.unique(clock, return_index=True)[1]
     count = len(heads)
     where = clock[np.searchsorted(ranks, spans.rank)]
@@ -148,7 +146,8 @@ def clocks(found: Dependencies) -> Clocks:
     if apart:
         alone = ranks[np.isin(whole[clock], apart)].tolist()
         problems.append(
-            f"Nothing connects {ranks_text(alone)} with rank {int(ranks[0])}: their clocks are not calibrated, and times of both are not compared."
+            f"Nothing connects {ranks_text(alone)} with rank {int(ranks[0])}: their clocks are not "
+            "calibrated, and times of both are not compared."
         )
     return Clocks(
         ranks,
@@ -314,7 +313,7 @@ def _solve(
     last: Integers,
     middle: Integers,
 ) -> tuple[Floats, Floats, Floats]:
-    """Return offset, drift in ns/s, and half the 95 % interval of an offset between ``first`` and ``last``."""
+    """Return offset, drift in ns/s, and half the 95 % interval of an offset in ``first`` to ``last``."""
     count = len(offset)
     root = _connected(groups, count)
     # The reference of each component stays as it is.
@@ -408,7 +407,8 @@ def _half_widths(
     normal[np.arange(count, 2 * count), np.arange(count, 2 * count)] += _LIKELY_DRIFT**-2
     bread = np.zeros((2 * count, 2 * count))
     bread[np.ix_(chosen, chosen)] = np.linalg.inv(normal[np.ix_(chosen, chosen)])
-    # Of bread · pullsᵀ · pulls · bread only three diagonals are wanted: sums over what each step pulls at every rank.
+    # Only three diagonals of bread · pullsᵀ · pulls · bread are needed: sums over each step's pulls at every
+    # rank.
     own, cross, rate = np.zeros(count), np.zeros(count), np.zeros(count)
     for where, pull in pulls:
         moved = pull @ bread[where]

@@ -18,8 +18,6 @@ from ...tracer.collectives import COLLECTIVES, CollectiveHooks, Done, tensors_of
 from ...tracer.passes import after_backward
 from .rows import Span
 
-__all__ = ["CommunicationHooks"]
-
 _OPERATIONS = (*COLLECTIVES, "all_gather_single", "reduce_scatter_single", "barrier")
 _FUNCTIONAL = (
     *("all_reduce", "broadcast", "permute_tensor", "all_to_all_single"),
@@ -31,7 +29,7 @@ _COALESCED, _BUFFERS = "_broadcast_coalesced", "broadcast_buffers"
 """By this DDP gives its buffers to all replicas before a forward pass."""
 _SENDS, _RECEIVES = ("send", "isend"), ("recv", "irecv")
 _REDUCTION = "reduce_gradients"
-"""What torch's DDP does in C++, bucket by bucket, while the backward pass goes on; the rank waits from the end of the pass on."""
+"""DDP reduces in C++, bucket by bucket, during the backward pass; the rank waits from its end on."""
 
 
 class CommunicationHooks:
@@ -49,7 +47,7 @@ class CommunicationHooks:
         self._groups: dict[str, str] = {}
         self._hooks = CollectiveHooks(self._called, _OPERATIONS, outermost=True, clock=clock)
         self._replaced: list[tuple[Any, str, Any, Any]] = []
-        # Results of functional collectives that nobody has waited for yet, by the address of the data.
+        # Results of functional collectives before their wait, by data address.
         self._results: dict[int, Done] = {}
         # Replicas whose backward pass reduces, with the group's text and the bytes.
         self._reducing: dict[int, tuple[str, int]] = {}
@@ -246,7 +244,7 @@ class CommunicationHooks:
                     if replica.require_backward_grad_sync:
                         nbytes = self._replica_bytes.get(replica)
                         if nbytes is None:
-                            # Once: to go through all modules takes longer than all else that is noted of a pass.
+                            # Cached: a walk over all modules takes longer than everything else of a pass.
                             nbytes = _bytes([p for p in replica.parameters() if p.requires_grad])
                             self._replica_bytes[replica] = nbytes
                         self._reducing[id(replica)] = (self._group(replica.process_group), nbytes)
@@ -284,9 +282,13 @@ def _root(operation: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
         _argument(function, args, kwargs, each) for each in (name, f"group_{name}", "group")
     )
     if root is None and local is not None:
-        root = distributed.get_global_rank(distributed.group.WORLD if group is None else group, local)  # type: ignore[arg-type]
+        root = _global_rank(group, local)
     # Without either these begin or end at rank 0.
     return 0 if root is None else int(root)
+
+
+def _global_rank(group: Any, local: int) -> int:
+    return distributed.get_global_rank(distributed.group.WORLD if group is None else group, local)
 
 
 def _message_of(
@@ -298,5 +300,5 @@ def _message_of(
         _argument(function, args, kwargs, name) for name in ("tensor", end, "group", f"group_{end}")
     )
     if peer is None and local is not None:
-        peer = distributed.get_global_rank(distributed.group.WORLD if group is None else group, local)  # type: ignore[arg-type]
+        peer = _global_rank(group, local)
     return tensor, peer, group

@@ -11,10 +11,8 @@ import numpy as np
 
 from .spans import KINDS, Bools, Floats, Integers, Spans, ranks_text
 
-__all__ = ["Dependencies", "dependencies"]
-
 _ONE_SIDED = ("broadcast", "broadcast_buffers", "scatter", "reduce", "gather")
-"""Collectives in which not everybody waits for everybody: for the root, or along a tree that depends on who carries them out."""
+"""Collectives in which ranks wait for the root only, or along a tree that depends on the implementation."""
 _BITS = 40
 _SEND, _RECEIVE = KINDS.index("send"), KINDS.index("receive")
 
@@ -137,7 +135,7 @@ def _keys(spans: Spans, rows: Integers, what: Integers, whose: Integers) -> Inte
     number = spans.sequence[rows].copy()
     without = np.flatnonzero(number < 0)
     if len(without):
-        # By order: the how manieth of its kind on this rank in its step. Rows are in the order of time already.
+        # The count of its kind on this rank in its step. Rows are in time order already.
         step, mine, of = spans.step[rows][without], whose[without], code[without]
         order = np.lexsort((of, mine, spans.rank[rows][without], step))
         columns = [column[order] for column in (step, spans.rank[rows][without], mine, of)]

@@ -13,8 +13,6 @@ from ...server.base_handler import MegalensHandler
 from .pipeline_answer import read_pipeline
 from .timeline_answer import draft_timeline, read_timeline
 
-__all__ = ["ENDPOINTS", "PipelineHandler", "TimelineHandler"]
-
 
 class TimelineHandler(MegalensHandler):
     """``megalens/api/runs/{id}/timeline``: the spans of a recorded run for a picture, and the verdict."""

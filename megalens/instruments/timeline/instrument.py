@@ -23,8 +23,6 @@ from .step_clock import StepClock, TimelineSettings
 if TYPE_CHECKING:
     from ...tracer.instrument import Host
 
-__all__ = ["TimelineInstrument", "traced"]
-
 _MOST_SPANS = 20_000
 _OF_PASSES = ("data", "collective", "send", "receive")
 """What belongs to an evaluation where one goes on."""
@@ -52,7 +50,7 @@ class TimelineInstrument(Instrument):
         self._loop = LoopHooks(self._note, self._now)
         self._stages = StageHooks(self)
         self._modules: list[ModuleHooks] = []
-        # Spans of the step that goes on, and those since the step before, which are the next one's.
+        # Spans of the current step, and those since the step before, which belong to the next.
         self._spans: list[Span] = []
         self._step, self._began = 0, 0
         self._inside = self._taken = False
@@ -63,7 +61,7 @@ class TimelineInstrument(Instrument):
         self._backward: list[tuple[int, int, int]] = []
         self._entered: dict[int, int] = {}
         self._user: list[tuple[str, str, int]] = []
-        # What a pipeline's schedule says that it does: kind, chunk, micro-batch, beginning.
+        # A pipeline schedule's current operation: kind, chunk, micro-batch, beginning.
         self._operation: tuple[str, int, int, int] | None = None
         self.reconfigure: Callable[..., int] | None = None
         # A rank was found slow; steps that are timed more finely since; what is to be in force after them.
@@ -140,7 +138,8 @@ class TimelineInstrument(Instrument):
         if not probed or len(probed) == len(timed):
             return timed
         self._host.warn(
-            f"{len(timed) - len(probed)} of {len(timed)} modules are not timed, since the code of this model is compiled without probes for them. "
+            f"{len(timed) - len(probed)} of {len(timed)} modules are not timed, since the code of this model "
+            "is compiled without probes for them. "
             "For operations, say timeline='operations' in megalens.trace(…), before the first step."
         )
         return probed
@@ -195,7 +194,7 @@ class TimelineInstrument(Instrument):
         spans, self._spans = self._spans, []
         taken, self._taken = self._taken, False
         now = self._clock()
-        # What lies between steps is the next one's.
+        # Spans between steps belong to the next one.
         self._step_clock.on = self.passes
         if not taken or self._sender is None:
             return
@@ -262,7 +261,7 @@ class TimelineInstrument(Instrument):
         when_backpropagated(output, lambda: self._enter(step, chunk, number))
 
     def _enter(self, step: int, chunk: int, number: int) -> None:
-        # The tracer tells of the backward pass itself next.
+        # The tracer reports the backward pass itself next.
         if step == self._step:
             self._entered[chunk] = number
 
@@ -365,7 +364,8 @@ class TimelineInstrument(Instrument):
 
     def _no_device_times(self, error: Exception) -> None:
         self._host.warn(
-            f"The times of the device could not be read, so that passes are timed until their work is queued: {said(error)}"
+            "The times of the device could not be read, so that passes are timed until their work is "
+            f"queued: {said(error)}"
         )
 
     def _failed(self, error: Exception) -> None:
@@ -373,5 +373,5 @@ class TimelineInstrument(Instrument):
 
 
 def traced(model: Any, settings: TraceSettings, place: Place) -> TimelineInstrument:
-    """Return the timeline of a training, off where the settings do not mention it: viewers may switch it on."""
+    """Return the timeline of a training, off where the settings lack it: viewers may switch it on."""
     return TimelineInstrument(TimelineSettings.given(settings.timeline))

@@ -14,8 +14,6 @@ from ...protocol import join_numbers, ranges_text
 from .chrome import SpanRow, kind_of, span_row
 from .trace_events import Event, TraceFile
 
-__all__ = ["KinetoTrace", "is_kineto", "kineto_trace"]
-
 Times = NDArray[np.float64]
 
 _STEP = re.compile(r"ProfilerStep\s?#(\d{1,12})$")
@@ -23,7 +21,12 @@ _BACKWARD = "autograd::engine::evaluate_function"
 _COLLECTIVE = re.compile(r"nccl(?:Dev)?Kernel|nccl:|gloo:|rccl|ucc:|mpi:", re.IGNORECASE)
 _POINT_TO_POINT = re.compile(r"send|recv", re.IGNORECASE)
 _RANKS = re.compile(r"\d{1,7}")
-_BYTES = {"float": 4, "int": 4, "half": 2, "bfloat16": 2, "double": 8, "long": 8, "char": 1, "byte": 1, "bool": 1, "short": 2}  # fmt: skip
+_BYTES = {
+    **dict.fromkeys(("char", "byte", "bool"), 1),
+    **dict.fromkeys(("half", "bfloat16", "short"), 2),
+    **dict.fromkeys(("float", "int"), 4),
+    **dict.fromkeys(("double", "long"), 8),
+}
 _FAR_US = 1e15
 """No profile is of another century; more than this has no ns."""
 _APART_US = 50.0
@@ -178,7 +181,7 @@ def _phases(found: _Found) -> list[tuple[str, float, float]]:
     before = -np.inf
     for start, end in [*backward, (np.inf, np.inf)]:
         mine = forward[(forward >= before) & (forward < start)]
-        # What runs again during a backward pass (activation checkpointing) belongs to it.
+        # Recomputation in a backward pass (activation checkpointing) belongs to it.
         if len(mine):
             last = np.searchsorted(operations[:, 0], mine[-1], side="right") - 1
             until = max(float(mine[-1]), float(operations[last, 1]) if last >= 0 else float(mine[-1]))
@@ -269,7 +272,7 @@ def _communication(
 
 def _ranks(value: Any) -> list[int]:
     if isinstance(value, str):
-        # Long lists are shortened in the middle by the profiler, and then say nothing.
+        # The profiler shortens long lists in the middle, which makes them useless.
         return [] if "..." in value else sorted({int(each) for each in _RANKS.findall(value[:400_000])})
     if isinstance(value, list) and len(value) < 65_536:
         return sorted({each for each in value if _whole(each) is not None})

@@ -11,12 +11,10 @@ from .analysis import Analysis
 from .dependencies import Dependencies
 from .spans import COMMUNICATION, KINDS, Bools, Floats, Integers
 
-__all__ = ["MOST_LANES", "found_of", "lanes_of", "links_of", "path_of"]
-
 MOST_LANES = 64
 _MOST_PIECES = 24_000
 _PHASE, _INSIDE, _BLOCKED = range(3)
-"""What is drawn over what: phases, layers and operations in them, and moments in which the rank is blocked."""
+"""Drawing order: phases, layers and operations in them, and moments in which the rank is blocked."""
 
 
 # What a step waited for from its end back to its beginning: work of which any less would have made the step
@@ -295,7 +293,7 @@ def _pieces(
     short = ~long
     sums = _sums(lane[short], depth[short], kind[short], begin[short], end[short], shown[0], pixel, columns)
     joined = {name: np.concatenate([sums[name], exact[name]]) for name in exact}
-    # What lies deeper is drawn later, and so over it.
+    # Deeper spans are drawn later, on top.
     order = np.lexsort((joined["begin"], joined["lane"], joined["depth"]))
     return {name: column[order] for name, column in joined.items()}
 
@@ -310,7 +308,7 @@ def _sums(
     pixel: float,
     columns: int,
 ) -> dict[str, Any]:
-    """Return the short spans of each lane and pixel as one piece of the main kind, equal neighbours joined."""
+    """Return the short spans of each lane and pixel as a piece of the main kind, equal neighbours joined."""
     column = np.clip(((begin + end) / 2 - zero) / pixel, 0, columns - 1).astype(np.int64)
     # Phases and what is in them are one row of pixels, blocked moments another.
     blocked = (depth == _BLOCKED).astype(np.int64)
@@ -326,7 +324,7 @@ def _sums(
     at, row = cells % columns, cells // columns
     kept = _kept(row, at, time)
     at, row, strongest, time, count = (each[kept] for each in (at, row, strongest, time, count))
-    # Pixels beside each other of one kind, nearly full, are one piece.
+    # Neighbouring, nearly full pixels of one kind are one piece.
     full = np.minimum(np.maximum(time, _LEAST_SEEN * pixel), pixel)
     joins = np.zeros(len(at), bool)
     joins[1:] = (row[1:] == row[:-1]) & (at[1:] == at[:-1] + 1) & (strongest[1:] == strongest[:-1])

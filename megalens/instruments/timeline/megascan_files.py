@@ -11,8 +11,6 @@ from typing import Any
 from ...protocol import MegalensError, shown_text
 from ...protocol.outside import parse_json
 
-__all__ = ["Iteration", "RankTrace", "TimelineError", "aggregate", "read_rank_file", "read_rank_files"]
-
 _FILE = re.compile(
     r"benchmark-data-(\d{1,6})-pipeline-(\d{1,6})-tensor-(\d{1,6})\.json|\w{1,80}-(\d{1,6})\.json"
 )
@@ -231,7 +229,8 @@ def read_rank_files(folder: Path) -> tuple[list[RankTrace], list[str]]:
     if not traces:
         said = f" {problems[0]}" if problems else ""
         raise TimelineError(
-            f"{shown_text(str(folder), 300)} must hold files such as benchmark-data-0-pipeline-0-tensor-0.json, one for each rank.{said}"
+            f"{shown_text(str(folder), 300)} must hold files such as "
+            f"benchmark-data-0-pipeline-0-tensor-0.json, one for each rank.{said}"
         )
     found = [traces[rank] for rank in sorted(traces)]
     missing = sorted(set(range(found[-1].rank + 1)) - traces.keys())
@@ -241,7 +240,8 @@ def read_rank_files(folder: Path) -> tuple[list[RankTrace], list[str]]:
     longer = [trace for trace in found if len(trace.iterations) > least]
     if longer:
         problems.append(
-            f"Ranks {', '.join(str(trace.rank) for trace in longer[:_TOLD])} have more than {least} iterations: only the first {least} of each are taken."
+            f"Ranks {', '.join(str(trace.rank) for trace in longer[:_TOLD])} have more than {least} "
+            f"iterations: only the first {least} of each are taken."
         )
         for trace in longer:
             del trace.iterations[least:]
@@ -254,7 +254,8 @@ def read_rank_file(path: Path) -> tuple[RankTrace, list[str]]:
     found = _FILE.fullmatch(path.name)
     if found is None:
         raise TimelineError(
-            f"{name} must be named as a rank's file is, such as benchmark-data-0-pipeline-1-tensor-0.json or app-1.json."
+            f"{name} must be named as a rank's file is, such as benchmark-data-0-pipeline-1-tensor-0.json or "
+            "app-1.json."
         )
     try:
         if path.stat().st_size > _MOST_BYTES:
@@ -266,7 +267,7 @@ def read_rank_file(path: Path) -> tuple[RankTrace, list[str]]:
     try:
         rows = parse_json(text)
     except ValueError as error:
-        # Whoever wrote it may have been stopped: whole rows are kept.
+        # The writer may have been killed: complete rows count.
         try:
             rows = parse_json(text[: text.rfind(b"}") + 1] + b"]")
         except ValueError:

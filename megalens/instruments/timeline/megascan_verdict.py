@@ -13,8 +13,6 @@ from .dependencies import Dependencies
 from .megascan_files import RankTrace, TimelineError, aggregate
 from .spans import COMMUNICATION, Spans
 
-__all__ = ["MegascanVerdict", "megascan_of_files", "megascan_of_spans"]
-
 _LEAST_SUSPICIONS = 5
 _LEAST_SHARE = 0.4
 
@@ -147,7 +145,8 @@ def _groups(spans: Spans) -> tuple[dict[int, int], dict[int, int]]:
             data[rank] = max(crossing, key=size.__getitem__)
     if not data:
         raise TimelineError(
-            "MegaScan's heuristics need at least 2 tensor-parallel and 2 data-parallel ranks, and the collectives of both."
+            "MegaScan's heuristics need at least 2 tensor-parallel and 2 data-parallel ranks, and the "
+            "collectives of both."
         )
     return tensor, data
 

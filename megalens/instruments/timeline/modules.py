@@ -21,8 +21,6 @@ from ...tracer.own_hooks import hook_after, hook_before
 from ...tracer.passes import when_backpropagated
 from .rows import Span
 
-__all__ = ["LoopHooks", "ModuleHooks", "StageHooks", "layers_of", "operations_of"]
-
 _LISTS = (nn.ModuleList, nn.ModuleDict, nn.Sequential)
 
 _OPERATIONS = {
@@ -78,7 +76,6 @@ class StageHooks:
         return operation
 
 
-# What a training loop does beside passes: optimizer steps, waiting for batches, saving.
 class LoopHooks:
     """Wraps ``torch.save``, the iterators of data loaders, and the step of every optimizer.
 
@@ -139,7 +136,7 @@ class LoopHooks:
 
 
 def layers_of(root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """Yield the layers of a model by path: members of its outermost module lists, and the siblings of these."""
+    """Yield the layers of a model by path: members of its outermost module lists, and their siblings."""
 
     def inside(module: nn.Module, path: str) -> Iterator[tuple[str, nn.Module]]:
         for name, child in module.named_children():

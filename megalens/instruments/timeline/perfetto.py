@@ -9,8 +9,6 @@ from ...runs.exports import Export, Format
 from .analysis import analyse
 from .chrome import write_chrome_trace
 
-__all__ = ["PERFETTO"]
-
 
 def _write(export: Export) -> None:
     spans, alarms = (

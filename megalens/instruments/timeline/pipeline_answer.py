@@ -20,8 +20,6 @@ from .pipeline_passes import PipelinePasses, pipeline_passes
 from .spans import Bools, Integers, Spans
 from .timeline_answer import MOST_ROWS, STREAM, number_of, step_counts
 
-__all__ = ["pipeline_steps", "read_pipeline", "whole_steps"]
-
 _MEMBERS = ("first", "last", "replica")
 _STEPS = 10
 _SPARE = 4
@@ -34,7 +32,6 @@ _FORWARD, _BACKWARD, _INPUT, _WEIGHT, _OPTIMIZER = range(5)
 _MS = 1e-6
 
 
-# Steps of one pipeline as they were measured: what each stage did when, as a planner's schedule says it.
 def whole_steps(passes: PipelinePasses, replica: int = 0) -> Integers:
     """Return the rising steps that are complete on every rank of a replica and have passes."""
     spans = passes.spans
@@ -67,7 +64,7 @@ def pipeline_steps(passes: PipelinePasses, steps: Integers, replica: int = 0) ->
     spans, ranks = passes.spans, passes.ranks[replica]
     mine = np.isin(spans.rank, ranks[ranks >= 0])
     chosen = np.isin(spans.step, steps)
-    # A pass is a row and its place among the passes; an optimizer step has no such place.
+    # A pass is a row and its index among the passes; an optimizer step has no such index.
     place = np.full(len(spans), -1)
     place[passes.rows] = np.arange(len(passes.rows))
     wanted: Bools = (place >= 0) | (spans.of_kind("optimizer") & (spans.count == 1))
@@ -120,7 +117,8 @@ def _newest(of: Integers, steps: Integers) -> Integers:
     count = np.bincount(np.searchsorted(steps, of), minlength=len(steps))[::-1]
     if len(count) and count[0] > MOST_OPERATIONS:
         raise TimelineError(
-            f"Step {int(steps[-1])} has {int(count[0])} operations, and at most {MOST_OPERATIONS} are answered: record with timeline='phases', or fewer micro-batches."
+            f"Step {int(steps[-1])} has {int(count[0])} operations, and at most {MOST_OPERATIONS} are "
+            "answered: record with timeline='phases', or fewer micro-batches."
         )
     fit = int((np.cumsum(count) <= MOST_OPERATIONS).sum())
     return steps[len(steps) - min(fit, MOST_STEPS) :]
@@ -167,7 +165,8 @@ def read_pipeline(
     looked = wanted[-read:]
     if not len(looked):
         raise ClientError(
-            f"No step from {first or 0} to {'the last' if last is None else last} has spans; there are steps {there[0]} to {there[-1]}.",
+            f"No step from {first or 0} to {'the last' if last is None else last} has spans; there are "
+            f"steps {there[0]} to {there[-1]}.",
             code="not-found",
         )
     batches = []
@@ -184,13 +183,14 @@ def read_pipeline(
         whole = whole_steps(passes, chosen)
         if not len(whole):
             raise TimelineError(
-                f"None of the steps {looked[0]} to {looked[-1]} is whole on every stage. Record timeline='phases' on every rank, and wait for a step to end."
+                f"None of the steps {looked[0]} to {looked[-1]} is whole on every stage. Record "
+                "timeline='phases' on every rank, and wait for a step to end."
             )
         found = pipeline_steps(passes, whole[-most:], chosen)
     except TimelineError as error:
         raise ClientError(str(error), code="not-found") from error
     if first is not None or last is not None:
-        # All that were asked for, less those that are here or are not whole.
+        # All requested steps without the answered and the incomplete ones.
         found["left"] = len(wanted) - len(looked) + len(whole) - len(found["steps"])
     problems = [*passes.spans.problems, *passes.problems]
     return {"steps_there": [int(there[0]), int(there[-1])], **found, "problems": problems}

@@ -1,4 +1,4 @@
-"""The stage, replica, chunk and micro-batch of a recording's passes, on one clock, and how busy stages are."""
+"""The stage, replica, chunk and micro-batch of a recording's passes, on one clock, and pipeline metrics."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from ...runs.run import Run
-
-__all__ = ["PipelinePasses", "pipeline_passes", "span_metrics"]
 
 _MOST_STAGES = 65_536
 _MOST_MICRO_BATCHES = 1 << 20
@@ -89,7 +87,8 @@ def span_metrics(spans: Spans) -> dict[str, list[str] | list[int] | list[float]]
     passes = pipeline_passes(Analysis(spans))
     if passes.stages < 2:
         raise TimelineError(
-            "The spans are of one pipeline stage. Record a run of several, with megalens.trace(model, timeline='phases') on every rank, or open a trace that says stages (pp_rank)."
+            "The spans are of one pipeline stage. Record a run of several, with megalens.trace(model, "
+            "timeline='phases') on every rank, or open a trace that says stages (pp_rank)."
         )
     steps = np.unique(spans.step[passes.rows])
     first = int(steps[1 if len(steps) > 1 else 0])
@@ -129,7 +128,7 @@ def _of_ranks(passes: PipelinePasses, first: int) -> Iterator[_Row]:
             share = busy[at, known] / np.maximum(ended[at, known] - began[at, known], 1.0)
             yield "compute_ratio", rank, _ABSENT, float(np.exp(np.log(np.maximum(share, 1e-12)).mean()))
             rest = np.maximum(ended[at, known] - over[at, known], 0)
-            # A step that ends with its last pass was made of its passes: nobody knows how long it was.
+            # A step that ends with its last pass was made up of passes: its true length is unknown.
             if rest.any():
                 yield "reduce_window_ms", rank, _ABSENT, float(rest.mean()) * _MS
 
@@ -166,7 +165,7 @@ def _sends(passes: PipelinePasses, first: int) -> Iterator[_Row]:
 
 
 def _keys(passes: PipelinePasses, of: Integers) -> Integers:
-    """Return a number for each step, replica, micro-batch and virtual stage, the last of which counts by one."""
+    """Return a number for each step, replica, micro-batch and virtual stage, the last counting by one."""
     steps = passes.spans.steps
     step = np.searchsorted(steps, passes.spans.step[passes.rows[of]])
     sizes = [len(steps), len(passes.ranks), passes.micro_batches, passes.stages * passes.chunks]
@@ -263,13 +262,15 @@ def pipeline_passes(analysis: Analysis) -> PipelinePasses:
     rows, at, micro_batch = rows[kept], at[kept], micro_batch[kept]
     if not len(rows):
         raise TimelineError(
-            "The spans hold no forward or backward pass of a micro-batch. Record them with megalens.trace(model, timeline='phases') or run.configure(timeline='phases')."
+            "The spans hold no forward or backward pass of a micro-batch. Record them with "
+            "megalens.trace(model, timeline='phases') or run.configure(timeline='phases')."
         )
     stage, replica, chunk = stage_of[at], replica_of[at], np.maximum(spans.chunk[rows], 0)
     stages, chunks, count = ranks.shape[1], int(chunk.max()) + 1, int(micro_batch.max()) + 1
     if stages * chunks > _MOST_STAGES or count > _MOST_MICRO_BATCHES:
         raise TimelineError(
-            f"A pipeline has at most {_MOST_STAGES} stages times chunks and {_MOST_MICRO_BATCHES} micro-batches a step; these spans name {stages} × {chunks} and {count}."
+            f"A pipeline has at most {_MOST_STAGES} stages times chunks and {_MOST_MICRO_BATCHES} "
+            f"micro-batches a step; these spans name {stages} × {chunks} and {count}."
         )
     begin, end, apart = _one_clock(analysis, ranks)
     forward = np.flatnonzero(spans.of_kind("forward", rows=rows) & (chunk % 2 == 1))
@@ -315,7 +316,8 @@ def _places(spans: Spans) -> tuple[Integers, Integers, Integers, list[str]]:
     shape = (int(replica[inside].max(initial=0)) + 1, int(stage.max(initial=0)) + 1)
     if shape[0] * shape[1] > _MOST_RANKS:
         raise TimelineError(
-            f"At most {_MOST_RANKS} ranks of pipelines are looked at; these spans name {shape[1]} stages of up to {shape[0]} ranks."
+            f"At most {_MOST_RANKS} ranks of pipelines are looked at; these spans name {shape[1]} stages of "
+            f"up to {shape[0]} ranks."
         )
     ranks = np.full(shape, -1)
     ranks[replica[inside], stage[inside]] = spans.ranks[inside]

@@ -20,8 +20,6 @@ from .clocks import Clocks
 from .dependencies import Dependencies
 from .spans import COMMUNICATION, KINDS, PASSES, Bools, Floats, Integers, Spans
 
-__all__ = ["WORK_KINDS", "StepChanges", "StepReplay"]
-
 WORK_KINDS = ("compute", "data", "checkpoint", "host")
 """Kinds of a rank's own work, by which it can be scaled."""
 _PHASES = {"compute": (*PASSES, "optimizer"), "data": ("data",), "checkpoint": ("checkpoint",)}
@@ -118,7 +116,7 @@ def _pieces(found: Dependencies, clocks: Clocks, step: int) -> _StepPieces | Non
     order = np.lexsort((came, row < 0, rank))
     rank, came, row = rank[order], came[order], row[order]
     went = np.where(row < 0, came, spans.end[row])
-    # Work goes from where the rank went on to where it came to wait again.
+    # Work begins where the rank continued and ends where it waits.
     new = np.concatenate([[True], rank[1:] != rank[:-1]])
     since = np.where(new, starts[rank], np.concatenate([[0], went[:-1]]))
     came = np.maximum(came, since)
@@ -194,7 +192,7 @@ def _split(
         def covered(
             times: Integers, begin: Integers = begin, before: Integers = before, long: Integers = long
         ) -> Integers:
-            # Phases of a rank lie beside each other: all that begin before, of the last only the part.
+            # Phases of a rank are adjacent: all that begin before, of the last only a part.
             key = rank * step + (times - starts[rank])
             at = np.searchsorted(begin, key, side="right") - 1
             if not len(begin):

@@ -18,8 +18,6 @@ from .step_clock import DeviceTimes, Marks, StepClock, clock_number
 if TYPE_CHECKING:
     from ...tracer.instrument import Host
 
-__all__ = ["SPAN_BYTES", "STREAM", "SlowRanks", "Span", "SpanSender", "computed_ns", "medians_of_others"]
-
 STREAM = "spans"
 _ALARMS = "alarms"
 _NUMBERS = ("step", "chunk", "micro_batch", "start", "end", "count", "blocked", "bytes", "peer", "sequence")
@@ -43,7 +41,7 @@ _USUAL = 0.8
 """Share of the steps in which it must be seen: a few long ones are another thing."""
 _MAD = 1.4826
 _MOST_STEPS, _MOST_WAITING = 256, 20_000
-"""Steps that wait for ranks which have not said theirs: so many, or as many as hold so many numbers. Ranks say those of up to a second together."""
+"""Most steps, or numbers in them, that wait for other ranks, which report up to a second together."""
 _AGAIN = 1.5
 
 
@@ -53,7 +51,7 @@ class SlowRanks:
     def __init__(self, world: int) -> None:
         self._world = world
         self._steps: dict[int, dict[int, tuple[int, float]]] = {}
-        # Of the newest steps that all ranks have said, the next one's place being ``_seen`` modulo how many are kept.
+        # Of the newest steps that all ranks reported, a ring whose next index is ``_seen`` modulo its length.
         self._seen = 0
         self._numbers = np.zeros(_KEPT, np.int64)
         self._slower = np.zeros((_KEPT, world))
@@ -76,7 +74,7 @@ class SlowRanks:
         at, recent = self._seen % _KEPT, self._seen % _WINDOW
         self._seen += 1
         self._numbers[at], self._own[recent], self._like[recent] = step, work, like
-        # Who has nobody to be compared with, or nobody who works, is not slower.
+        # Without others that work a rank is not slower.
         self._slower[at] = np.divide(work, like, out=np.ones(len(work)), where=like > 0) - 1
         return self._judged(step, stages) if self._seen >= _WINDOW else []
 
@@ -94,17 +92,19 @@ class SlowRanks:
             if level <= _SURE * error or (mine > level / 2).mean() < _USUAL:
                 continue
             self._told[rank] = level
-            # Since when: the stretch up to now with most steps of it, each other step counting against two of them.
+            # Since when: the interval up to now with most of its steps, each other step counting against two.
             score = np.cumsum(np.where(self._slower[newest, rank] > level / 2, 1, -2))
             since = int(self._numbers[newest[int(np.argmax(score))]])
             stage = int(stages[rank])
             where = " of its stage" if stage >= 0 else ""
             found.append({
-                "step": step, "time": time.time(), "rank": rank, "stage": stage, "micro_batch": -1, "rule": _RULE,
-                "severity": "warning", "direction": "compute", "stat": "span", "name": "compute", "statistic": "ms",
+                "step": step, "time": time.time(), "rank": rank, "stage": stage, "micro_batch": -1,
+                "rule": _RULE, "severity": "warning", "direction": "compute",
+                "stat": "span", "name": "compute", "statistic": "ms",
                 "value": float(np.median(self._own[:, rank])) / 1e6,
                 "expected": float(np.median(self._like[:, rank])) / 1e6,
-                "sentence": f"Rank {rank} is {level:.0%} slower than the other ranks{where} since step {since}.",
+                "sentence": f"Rank {rank} is {level:.0%} slower than the other ranks{where} "
+                f"since step {since}.",
                 "place": 0, "samples": "",
             })  # fmt: skip
         return found
@@ -192,7 +192,7 @@ class SpanSender:
     def put(self, step: int, spans: Sequence[Span], summed: bool) -> None:
         """Queue a step; training thread."""
         self._steps.append(_TimedStep(step, spans, summed, self._clock.take()))
-        # Rows of several steps go together: neither a rank that is found slow over many steps nor a picture that is made twice a second waits for one.
+        # Rows of several steps go together: neither the search for slow ranks nor a picture waits for one.
         if not self._host.later(self._take, SPAN_BYTES * len(spans), patient=True):
             with contextlib.suppress(IndexError):
                 self._clock.give(self._steps.pop().marks)
@@ -239,7 +239,7 @@ class SpanSender:
         rows, self._rows, self._count = self._rows, [], 0
         self._flushed = time.monotonic()
         sizes = [len(each.rows) for each in rows]
-        # Each table has its own texts: in one list they stand after those of the tables before.
+        # Each table has its own texts: concatenated, they follow those of earlier tables.
         firsts = np.cumsum([0, *(len(each.texts) for each in rows[:-1])])
         every = np.array([text for each in rows for text in each.texts], object)
         table = np.concatenate([each.rows for each in rows])

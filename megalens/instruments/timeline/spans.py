@@ -13,19 +13,6 @@ from numpy.typing import NDArray
 
 from ...protocol.ranges import read_ranges
 
-__all__ = [
-    "COMMUNICATION",
-    "KINDS",
-    "PASSES",
-    "Bools",
-    "Floats",
-    "Integers",
-    "Spans",
-    "Work",
-    "ranks_text",
-    "work",
-]
-
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -95,7 +82,7 @@ def work(spans: Spans) -> Work:
     waiting = total(traffic, blocked)
     inside = traffic[enclosing(spans, traffic, phases) >= 0]
     summed = bool((spans.count[phases] > 1).any())
-    # Sums do not say what lay in what: then all communication is taken for being in passes.
+    # Sums are not nested: all communication is taken for being in passes.
     compute = total(phases, long) - (waiting if summed else total(inside, blocked))
     host = step - compute - waiting - data - checkpoint
     absent = step == 0
@@ -138,7 +125,7 @@ def enclosing(spans: Spans, inner: Integers, outer: Integers) -> Integers:
 
 
 def _unit(spans: Spans, cell: Integers, traffic: Integers, ranks: int, steps: int) -> Floats | None:
-    """Return the median layer of each rank and step, both passes without communication; None without layers."""
+    """Return the median layer of each rank and step, both passes without communication, if recorded."""
     layers = np.flatnonzero(~spans.whole_phases & spans.of_kind(*PASSES) & (spans.count == 1))
     if not len(layers):
         return None
@@ -176,7 +163,7 @@ class Spans:
 
     Attributes
     ----------
-    step, rank, stage, chunk, micro_batch, start, end, count, blocked, bytes, peer, sequence, clock : numpy.ndarray
+    step, rank, stage, chunk, micro_batch, start, end, count, blocked, bytes, peer, sequence, clock
         As in the stream; times in ns of the rank's own clock.
     kind, name, group : numpy.ndarray
         Indices into ``KINDS``, ``names`` and ``groups``.

@@ -28,8 +28,6 @@ from torch import nn
 from ...protocol import is_whole, must_be, no_such
 from ...tracer.errors import TracerError
 
-__all__ = ["DeviceTimes", "Marks", "StepClock", "TimelineSettings", "clock_number"]
-
 _MOST_SPARE = 4096
 _MOST_MARKS = 40_000
 """Both ends of as many spans as a step may have."""
@@ -71,7 +69,8 @@ class TimelineSettings:
         settings = {"granularity": asked} if isinstance(asked, str) else asked
         if not isinstance(settings, Mapping) or settings.keys() - asdict(cls()).keys():
             raise TracerError(
-                f"timeline=… must be one of {', '.join(GRANULARITIES)}, or a mapping with granularity, every and around, got {asked!r:.100}."
+                f"timeline=… must be one of {', '.join(GRANULARITIES)}, or a mapping with granularity, every "
+                f"and around, got {asked!r:.100}."
             )
         return cls.of(settings)
 
@@ -106,7 +105,8 @@ class TimelineSettings:
                     "enum": list(GRANULARITIES),
                     "default": "off",
                     "title": "Granularity",
-                    "description": "off; steps: one sum for each kind; phases, with collectives and messages; layers; operations: every module.",
+                    "description": "off; steps: one sum for each kind; phases, with collectives and "
+                    "messages; layers; operations: every module.",
                 },
                 "every": {
                     "type": "integer",
@@ -119,7 +119,8 @@ class TimelineSettings:
                     "minimum": 0,
                     "default": 10,
                     "title": "Steps after a slow rank",
-                    "description": "Of granularity steps: so many steps are timed by phases once a rank is found slow.",
+                    "description": "Of granularity steps: so many steps are timed by phases once a rank is "
+                    "found slow.",
                 },
             },
         }
@@ -127,9 +128,9 @@ class TimelineSettings:
 
 _TRIES = 3
 _CLOCK_BITS = 48
-"""Of a number that tells machines apart: among 10,000 of them two are taken for one in fewer than one job of a million."""
+"""Of a machine's number: among 10,000 machines two collide in fewer than one job of a million."""
 _ANCHORED_NS = 1_000_000_000
-"""An event is this far from the one that its time is counted from, and a step: of a float32 of milliseconds that leaves 0.1 µs."""
+"""Longest distance of an event from its reference, plus a step: float32 milliseconds then resolve 0.1 µs."""
 
 
 def clock_number() -> int:
@@ -220,7 +221,7 @@ class StepClock:
     def follow(self, roots: Iterable[nn.Module]) -> None:
         """Read the clock of the model's CUDA device, or the host's."""
         devices = {each.device for root in roots for each in root.parameters() if each.is_cuda}
-        # Of a model on several devices no single one says what the process waits for.
+        # With several devices no single one shows what the process waits for.
         device = devices.pop() if len(devices) == 1 else None
         if device is None:
             self.read(None)
@@ -302,7 +303,8 @@ class DeviceTimes:
         return passed
 
     def _set_anchor(self) -> None:
-        # An event on a stream of its own is passed between two readings of the host's clock; the closest ones say most exactly when.
+        # An event on its own stream is passed between two readings of the host's clock; the closest pair is
+        # the best.
         narrowest = 1 << 62
         for _ in range(_TRIES):
             event = self.events.event()

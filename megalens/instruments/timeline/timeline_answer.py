@@ -23,8 +23,6 @@ from .lanes import MOST_LANES, found_of, lanes_of, links_of, path_of
 from .spans import Spans
 from .verdict import Verdict
 
-__all__ = ["MOST_ROWS", "STREAM", "draft_timeline", "number_of", "read_timeline", "step_counts"]
-
 STREAM = "spans"
 MOST_ROWS = 1_500_000
 _DRAFT_ROWS = 150_000

@@ -15,8 +15,6 @@ import msgspec
 from ...protocol import shown_text
 from .megascan_files import TimelineError
 
-__all__ = ["Event", "EventArguments", "TraceFacts", "TraceFile"]
-
 _PIECE = 1 << 23
 _LARGEST_EVENT = 1 << 27
 _HEAD = 1 << 20
@@ -171,7 +169,7 @@ class TraceFile:
         yield self._last(buffer)
 
     def _whole_events(self, buffer: bytes, tries: int = 64) -> tuple[list[Event], bytes]:
-        """Return the events up to the last boundary, and the rest; a boundary inside an event gives no JSON."""
+        """Return the events up to the last boundary, and the rest; within an event JSON is invalid."""
         at = len(buffer)
         for _ in range(tries):
             at = buffer.rfind(b"{", 0, at)
@@ -218,7 +216,7 @@ class TraceFile:
         events, rest = self._decoded(buffer.rstrip().rstrip(b",")), b""
         if events is None:
             events, rest = self._whole_events(buffer, 1000)
-        # Chrome's own traces may end without a bracket; a profiler that was stopped leaves half an event, or no end of the whole.
+        # Chrome's own traces may lack the last bracket; a killed profiler leaves half an event, or no end.
         if rest.strip() or not self._is_list:
             self.problems.append(f"{self.shown} is cut off: its whole events are taken.")
         return events

@@ -24,8 +24,6 @@ from .kineto import KinetoTrace, is_kineto, kineto_trace
 from .megascan_files import RankTrace, TimelineError, aggregate, read_rank_file, read_rank_files
 from .trace_events import Event, EventArguments, TraceFile
 
-__all__ = ["Traces", "is_megascan", "read_traces", "trace_files"]
-
 _MOST_FILES = 20_000
 _MOST_SPANS = 30_000_000
 _TOLD = 5
@@ -68,7 +66,7 @@ def trace_recording(path: Path, progress: Progress | None = None, within: Path |
     """
     try:
         files = trace_files(path, within)
-        # What lies there and when it was written, not what is in it: that may be gigabytes.
+        # By names and times of the files, not by their content: that may be gigabytes.
         stamps = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
         mark = hashlib.sha256(repr((_VERSION, str(path.resolve()), stamps)).encode()).hexdigest()
         folder = cache_folder() / mark[:2] / mark
@@ -148,7 +146,7 @@ class Traces:
 
 
 def trace_files(path: Path, within: Path | None = None) -> list[Path]:
-    """Return the possible traces by name: the file itself, or those in a folder; no links out of ``within``."""
+    """Return the possible traces by name: the file itself, or those in a folder, all in ``within``."""
 
     def may_be(entry: Path) -> bool:
         return (
@@ -283,7 +281,8 @@ def _one_job(
     worlds = {trace.world for _, trace in several if trace.world}
     if len(worlds) > 1:
         raise TimelineError(
-            f"{folder} holds traces of jobs of {' and '.join(map(str, sorted(worlds)))} ranks: give a folder that holds one job."
+            f"{folder} holds traces of jobs of {' and '.join(map(str, sorted(worlds)))} ranks: give a folder "
+            "that holds one job."
         )
     parts: dict[int, list[tuple[TraceFile, KinetoTrace]]] = {}
     unknown = []
@@ -309,11 +308,12 @@ def _one_job(
             begin = min((row["start"] for row in trace.rows), default=0)
             if begin < until:
                 raise TimelineError(
-                    f"{file.shown} and another file are both of rank {rank} at the same time: give a folder that holds one job."
+                    f"{file.shown} and another file are both of rank {rank} at the same time: give a folder "
+                    "that holds one job."
                 )
             until = max((row["end"] for row in trace.rows), default=until)
             first = min((row["step"] for row in trace.rows), default=0)
-            # Each file counts its steps anew where the profiler was not told of any.
+            # Without the profiler's step numbers each file counts from its own beginning.
             shift = last + 1 - first if first <= last else 0
             for row in trace.rows:
                 row["rank"], row["step"] = rank, row["step"] + shift

@@ -14,8 +14,6 @@ from .clocks import Clocks
 from .dependencies import Dependencies
 from .spans import Bools, Floats, Integers, Spans, Work, ranks_text
 
-__all__ = ["Culprit", "Verdict", "judge"]
-
 _LEAST = 0.032
 """What is slower by less is as healthy devices differ."""
 _LEAST_LINK = 0.15
@@ -210,13 +208,14 @@ def _devices(done: Work, kept: Bools, problems: list[str]) -> list[Culprit]:
                 against[single] = (unit - _others(unit, np.zeros_like(done.stage)))[single]
             else:
                 problems.append(
-                    "A stage of one rank is compared with itself at other steps only: whether it has always been slow, or has more to compute, shows with layers (timeline='layers')."
+                    "A stage of one rank is compared with itself at other steps only: whether it has always "
+                    "been slow, or has more to compute, shows with layers (timeline='layers')."
                 )
     return _found("device", done, against, kept, logarithmic=True)
 
 
 def _others(values: Floats, role: Integers, past: float = 0.2) -> Floats:
-    """Return each rank's and step's reference: the median of its role, of two the other, of one its own past."""
+    """Return each value's reference: the median of its role, of two the other, of one its own past."""
     base = np.empty_like(values)
     for each in np.unique(role):
         mine = np.flatnonzero(role == each)
@@ -413,7 +412,7 @@ def _messages(found: Dependencies, clocks: Clocks) -> _Transfers:
     left = clocks.aligned(spans.rank[sent], spans.start[sent])
     ready = clocks.aligned(spans.rank[received], spans.end[received] - spans.blocked[received])
     came = clocks.aligned(spans.rank[received], spans.end[received])
-    # Of one that was there before it was asked for nobody knows how long it took.
+    # The transfer time of a message that was there before the receive is unknown.
     waited = (left > ready) & (came > left)
     sent, received, took = sent[waited], received[waited], (came - left)[waited].astype(float)
     low, high = (which(spans.rank[sent], spans.rank[received]) for which in (np.minimum, np.maximum))

@@ -17,8 +17,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import IO, Any
 
-__all__ = ["MOST_BYTES", "FrameError", "main", "pack_frame", "read_frame"]
-
 MOST_BYTES = 512 * 1024 * 1024
 """Bound of one message."""
 
@@ -76,7 +74,7 @@ class _Engine:
     def give(self, ask: int, text: str, body: bytes) -> None:
         """Hand an answer in, its bytes written into a buffer that V8 made."""
         if body:
-            # A buffer that V8 made is written to from here; one that lives on would keep the process from ending.
+            # V8's buffer is written to from here; a remaining reference would keep the process from ending.
             room = self._room(ask, len(body))
             room[:] = body
             del room
@@ -179,11 +177,11 @@ def _ascii(value: Any) -> str:
 
 
 def _words(error: Exception) -> str:
-    # V8 goes on with the line of the script, which is the whole bundle.
+    # V8 appends the line of the script, which is the complete bundle.
     return (str(error).strip() or type(error).__name__).partition("\n")[0][:500]
 
 
 if __name__ == "__main__":
-    # This folder is no place to import from.
+    # Nothing may be imported from this folder.
     del sys.path[0]
     main(*sys.argv[1:])

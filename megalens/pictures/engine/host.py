@@ -16,8 +16,6 @@ from .process import BUNDLE, EngineError, EngineProcess
 if TYPE_CHECKING:
     from ...runs.answers import RunAnswers
 
-__all__ = ["Answers", "Asked", "Engine", "Progress", "run_job", "warm_up"]
-
 Progress = Callable[[int, int, str], object]
 """Called with (done, total, what is being done). Raise from it to cancel."""
 
@@ -110,7 +108,7 @@ class Engine:
 
     def close(self) -> None:
         """End the child. Safe twice; a later job starts another."""
-        # Without the lock: at exit nobody waits for a job of a thread that is left behind.
+        # Without the lock: at exit nobody waits for the job of an abandoned thread.
         process, self._process = self._process, None
         if process is not None:
             process.end()
@@ -199,7 +197,7 @@ def _answer(process: EngineProcess, message: Mapping[str, Any], asked: Asked) ->
         said = getattr(error, "message", None)
         if said is None:
             raise
-        # The job may go on without: it says why a picture has nothing.
+        # The job may continue without: it explains why a picture is empty.
         code, field = getattr(error, "code", "failed"), getattr(error, "field", None)
         process.send({"type": "refusal", "ask": ask, "code": code, "message": said, "field": field})
         return

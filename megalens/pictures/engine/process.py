@@ -14,8 +14,6 @@ from typing import Any
 from ...protocol import MegalensError
 from .child import FrameError, pack_frame, read_frame
 
-__all__ = ["BUNDLE", "EngineProcess", "EngineError"]
-
 BUNDLE = Path(__file__).with_name("bundle") / "engine.js"
 _MOST_MEMORY = 1 << 30
 _MOST_DATA = 3 << 30
@@ -62,7 +60,8 @@ class EngineProcess:
     ) -> None:
         if not bundle.is_file():
             raise EngineError(
-                "This installation lacks the engine's script. Reinstall megalens; in a checkout run: npm run build:bundles",
+                "This installation lacks the engine's script. Reinstall megalens; in a checkout run: npm "
+                "run build:bundles",
                 code="missing",
             )
         child = str(Path(__file__).with_name("child.py"))
@@ -72,7 +71,7 @@ class EngineProcess:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                # An interrupt of the notebook's cell is not for it: the host ends it when its job is given up.
+                # Not for an interrupt of the notebook's cell: the host ends it when its job is cancelled.
                 start_new_session=True,
             )
         except OSError as error:
@@ -139,7 +138,8 @@ class EngineProcess:
         for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
             if pipe is not None:
                 with suppress(OSError):
-                    # Closing the file object would wait for a lock that a thread held which is not here.
+                    # Closing the file object would wait for a lock of a thread that this process does not
+                    # have.
                     os.close(pipe.fileno())
 
     def _listen(self) -> None:
@@ -163,7 +163,7 @@ class EngineProcess:
         assert self._process.stderr is not None
         with suppress(OSError, ValueError):
             while piece := os.read(self._process.stderr.fileno(), 65536):
-                # Why V8 gave up stands before a long list of addresses.
+                # The reason of V8's abort precedes a long list of addresses.
                 self._said = (self._said + piece)[:_MOST_SAID]
 
     def _write(self) -> None:
@@ -180,7 +180,8 @@ class EngineProcess:
         if "out of memory" in said.lower() or "MemoryError" in said:
             return _broken("memory", "")
         return EngineError(
-            "The engine's process was ended while it worked. Ask again: it is started anew. If it happens again, there may be too little memory.",
+            "The engine's process was ended while it worked. Ask again: it is started anew. If it happens "
+            "again, there may be too little memory.",
             code="ended",
         )
 
@@ -188,7 +189,8 @@ class EngineProcess:
 def _broken(code: str, message: str) -> EngineError:
     if code == "memory":
         return EngineError(
-            "The engine ran out of memory for this picture. Choose fewer layers, fewer steps or a stronger reduction.",
+            "The engine ran out of memory for this picture. Choose fewer layers, fewer steps or a stronger "
+            "reduction.",
             code="memory",
         )
     if code == "missing":

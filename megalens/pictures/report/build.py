@@ -21,8 +21,6 @@ from ...runs.open_run import Others, answers_beside
 from ...runs.run_words import unknown_flag
 from ..engine import EngineError, run_job
 
-__all__ = ["Progress", "build_report", "write_report", "traced_flags", "ReportError"]
-
 Progress = Callable[[int, int, str], object]
 
 
@@ -53,7 +51,7 @@ _COLUMNS = ["flag", "step", "layer", "compressor"]
 
 # What was traced of a run, counted: values are most of a recording, and are not read for it.
 def traced_flags(run: Run) -> list[dict[str, Any]]:
-    """Return ``flag``, ``compressor``, ``first``, ``last``, ``steps`` (a number), ``layers`` of traced flags."""
+    """Return ``flag``, ``compressor``, ``first``, ``last``, ``steps`` (count), ``layers`` of all flags."""
     source = rows_of(run)
     schema = source.streams["tensors"].schema
     table = pa.Table.from_batches(
@@ -91,13 +89,17 @@ def _check_view(run: Run, options: Any, where: str) -> dict[str, Any]:
     options = {"view": given} if isinstance(given, str) else getattr(given, "options", given)
     if not isinstance(options, Mapping):
         raise ReportError(
-            f"{where} must be a widget such as run.heatmap(…), a view's name, or a dict with view in it, got {given!r:.100}.",
+            f"{where} must be a widget such as run.heatmap(…), a view's name, or a dict with view in it, "
+            f"got {given!r:.100}.",
             view=where,
             field=where,
         )
     view = options.get("view") if isinstance(options, Mapping) else None
     if isinstance(view, str) and view not in VIEW_NAMES:
-        message = f"{where}: view must be one of {', '.join(VIEW_NAMES)}, got {view!r:.100}. A view of another package is drawn in JupyterLab only."
+        message = (
+            f"{where}: view must be one of {', '.join(VIEW_NAMES)}, got {view!r:.100}. A view of another "
+            "package is drawn in JupyterLab only."
+        )
         raise ReportError(message, view=where, field=f"{where}.view")
     try:
         checked = check_view_options(options, where)
@@ -257,5 +259,6 @@ def _parts() -> Any:
         return json.loads(_PARTS.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ReportError(
-            "This installation lacks the report's script. Reinstall megalens; in a checkout run: npm run build:bundles"
+            "This installation lacks the report's script. Reinstall megalens; in a checkout run: npm run "
+            "build:bundles"
         ) from None

@@ -31,9 +31,7 @@ from ...protocol.version import own_version
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["VIEW_MIME", "Framer", "Painter", "View", "Option", "WidgetError", "OtherView"]
-
-# npm range of the browser side: this version and what is compatible with it, any for a checkout that was never installed.
+# npm range of the browser side: compatible versions, any for a checkout that was never installed.
 _MODULE_RANGE = "*" if own_version() == "0" else f"^{own_version()}"
 
 VIEW_MIME = "application/vnd.megalens.view+json"
@@ -200,7 +198,7 @@ class View(DOMWidget):  # type: ignore[misc]  # ipywidgets has no types
         return options
 
     def checked(self, changes: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the options with some changed, after checking them all; raises ``WidgetError`` naming one."""
+        """Return the options with some changed, all checked; raises ``WidgetError`` naming one."""
         named = {option_name(name): value for name, value in changes.items()}
         try:
             plain = {
@@ -220,7 +218,7 @@ class View(DOMWidget):  # type: ignore[misc]  # ipywidgets has no types
         return caption
 
     def _current(self) -> dict[str, Any]:
-        # Before the base class is set up there are no options, and asking a trait for its default would set it.
+        # Before the base class's setup there are no options, and reading a trait would set its default.
         return dict(self._trait_values.get("options") or {})
 
     @validate("options")
@@ -228,7 +226,7 @@ class View(DOMWidget):  # type: ignore[misc]  # ipywidgets has no types
         try:
             return check_view_options({**proposal["value"], "view": self.view_name})
         except ProtocolError as error:
-            # The browser's changes come this way too, and there a TraitError is logged and the message dropped.
+            # The browser's changes come here, too: a TraitError is logged and the message dropped.
             raise TraitError(error.message) from error
 
     @observe("options")
@@ -248,8 +246,8 @@ class View(DOMWidget):  # type: ignore[misc]  # ipywidgets has no types
             self.options = self.checked({change["name"]: change["new"]})
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
-        # Without the type of ipywidgets: JupyterLab draws ours, and whatever has no Megalens shows the picture. A converter of an
-        # executed notebook would take ipywidgets' first and show an empty box.
+        # Without the type of ipywidgets: JupyterLab draws ours, and programs without Megalens show the
+        # picture. A converter of an executed notebook would take ipywidgets' first and show an empty box.
         bundle: dict[str, Any] = {}
         caption = self.draw()
         bundle[VIEW_MIME] = {

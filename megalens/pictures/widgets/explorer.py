@@ -11,8 +11,6 @@ from .base import View, WidgetError
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["Explorer"]
-
 
 class Explorer(View):
     """A view whose rows are there as a table, and where a statistic may stand for what was measured."""
@@ -38,7 +36,8 @@ class Explorer(View):
             return {**options, "stat": stat, "statistic": read["default"] if statistic is None else statistic}
         if statistic is not None:
             raise WidgetError(
-                f"stat={stat!r} is a statistic, and statistic={statistic!r:.100} came beside it. Name what was measured with stat: {', '.join(measured['enum'])}.",
+                f"stat={stat!r} is a statistic, and statistic={statistic!r:.100} came beside it. Name what "
+                f"was measured with stat: {', '.join(measured['enum'])}.",
                 "stat",
             )
         return {**options, "stat": measured["default"], "statistic": stat}

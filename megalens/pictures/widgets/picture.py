@@ -9,8 +9,6 @@ from ...runs import ClientError, Run
 from ...runs.open_run import answers_beside
 from ..engine import EngineError, run_job
 
-__all__ = ["draw_picture"]
-
 
 def draw_picture(run: Run, options: Mapping[str, Any]) -> tuple[str, str]:
     """Draw a view for a cell: SVG text and a caption of one line. An empty SVG has the reason in the caption.

@@ -13,8 +13,6 @@ import pyarrow as pa
 
 from ...protocol import Peaks
 
-__all__ = ["CHANGED_COLUMNS", "SHAPE_COLUMNS", "coarser_rows", "coarser_shape", "coarser_shapes"]
-
 SHAPE_COLUMNS = ["compressor", "source_shape", "shape"]
 """What says how coarse a row may become."""
 
@@ -36,7 +34,8 @@ def coarser_shape(
     if kept is None or len(source) != 4 or len(shape) != 4 or min(source) < 1:
         return None
     before, after = Peaks(int(kept[1])), Peaks(cells)
-    # Blocks of either begin at the first position, and sides are powers of two: the coarser ones are made of whole finer ones.
+    # All blocks begin at the first position and sides are powers of two, so that coarser ones merge finer
+    # ones.
     if [math.ceil(length / before.side(length)) for length in source[2:]] != list(shape[2:]):
         return None
     coarse = [

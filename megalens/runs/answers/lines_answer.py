@@ -22,8 +22,6 @@ from .selection import StreamRows, check_cancelled
 from .stream_query import whole_number
 from .trend_answer import TrendQuery, axes_of, read_trend
 
-__all__ = ["arrow_stream", "read_lines", "ScalarQuery", "read_scalars"]
-
 _MOST_NAMES = 1000
 _COLUMNS = ["step", "time", "name", "value"]
 _KNOWN = ("names", "first", "last", "points")

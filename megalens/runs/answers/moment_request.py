@@ -14,8 +14,6 @@ from ..errors import ClientError
 if TYPE_CHECKING:
     from ..moments import MomentSource
 
-__all__ = ["Groups", "moment_groups", "moment_rows", "only_members"]
-
 Groups = tuple[pa.Table, int, int]
 """The table of groups, how many groups there were, and how many steps."""
 

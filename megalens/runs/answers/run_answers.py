@@ -135,4 +135,7 @@ def _lacking(run: Run, rows: StreamRows) -> str | None:
     first = pc.min(steps).as_py() if len(steps) else None
     if first is None or first <= 1:
         return None
-    return f"Of traced tensors only steps {first} to {pc.max(steps).as_py()} are here: the hub and this program keep the newest, and no recording can be read."
+    return (
+        f"Of traced tensors only steps {first} to {pc.max(steps).as_py()} are here: the hub and this program "
+        "keep the newest, and no recording can be read."
+    )

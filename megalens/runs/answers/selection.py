@@ -21,16 +21,6 @@ from ..tensor_places import PLACE_COLUMNS, TensorPlaces
 from .coarser_peaks import SHAPE_COLUMNS, coarser_rows, coarser_shapes
 from .stream_query import StreamQuery
 
-__all__ = [
-    "NoRows",
-    "SelectedRows",
-    "StreamRows",
-    "check_cancelled",
-    "on_lowest_rank",
-    "read_selection",
-    "tensor_index",
-]
-
 _ENVELOPE_BYTES = 8192
 _HELD_BYTES = 64 * 1024 * 1024
 

@@ -12,8 +12,6 @@ from ..errors import ClientError
 from ..query import Query
 from .coarser_peaks import CHANGED_COLUMNS, SHAPE_COLUMNS
 
-__all__ = ["StreamQuery", "whole_number"]
-
 # What the parameter is called by which a column can be asked for, by how the stream's policy lets it be.
 _PARAMETERS = {
     "equal": "{}",
@@ -22,7 +20,7 @@ _PARAMETERS = {
     "newest_finite": "measured",
     "peaks": "peaks",
 }
-# What a text or a list costs at least, by its place alone.
+# The least cost of a text or a list, its index.
 _LEAST_BYTES = 8
 _ALL = frozenset({"where", "columns", "first", "last", "limit_bytes"})
 
@@ -103,7 +101,7 @@ class StreamQuery:
         stream = streams[name]
         columns = {_PARAMETERS[how].format(column) for column, how in stream.policy.ask.items()}
         if not {*SHAPE_COLUMNS, *CHANGED_COLUMNS} <= set(stream.schema.names):
-            # A stream of others may say so of any text.
+            # A foreign stream may declare any text this.
             columns.discard("peaks")
         for asked in texts:
             if asked not in _ALL and asked not in columns:

@@ -21,8 +21,6 @@ from ..query import Query, Selection, half_of, layout_of, places_in
 from .selection import StreamRows, check_cancelled, on_lowest_rank
 from .stream_query import StreamQuery, whole_number
 
-__all__ = ["TrendAnswer", "TrendQuery", "axes_of", "read_trend"]
-
 _OWN = ("statistic", "positions", "vector", "interval", "points")
 _KIND = ("compressor", "source_shape", "shape")
 _KEYS = ("step", "layer", "rank", *_KIND, "nan_count", "inf_count")
@@ -38,8 +36,6 @@ _UNITS = {"unit_count": "count", "unit_mean": "mean", "unit_m2": "m2"}
 _CHUNK_VALUES = 1 << 20
 
 
-# What rows of the stream ``tensors`` add to a trend: moments of each whole tensor, or of what is selected of
-# its kept values.
 def whole_moments(batch: pa.RecordBatch, names: Sequence[str]) -> Columns | None:
     """Return moments of whole tensors by name, one entry a row; None where a row lacks them."""
     if any(name not in batch.schema.names for name in names):
@@ -243,8 +239,8 @@ def read_trend(rows: StreamRows, asked: TrendQuery, cancelled: threading.Event) 
     query = on_lowest_rank(rows, asked.rows, cancelled)
     selection = asked.selection
     of_kept = asked.statistic.startswith("kept_")
-    # Positions, vectors and bands are of kept values, and so is everything of a run that knows no others. The newest row says what a selection leaves out; it is nearly always like the
-    # first, after which rows need to be read only once.
+    # Positions, vectors and bands apply to stored values, which are all there is in some runs. The newest row
+    # says what a selection leaves out; it is nearly always like the first, and then one reading is enough.
     likely = of_kept or _begins_selective(rows, query, selection)
     moments = moment_columns(asked.statistic)
     whole = None if likely else _LayerRows.read(rows, query, moments, None, cancelled)
@@ -289,7 +285,7 @@ class _LayerRows:
         selection: Selection | None,
         cancelled: threading.Event,
     ) -> _LayerRows | None:
-        """Read all rows: stored values with a selection, else whole tensors' moments, or None without these."""
+        """Read all rows: stored values with a selection, else complete tensors' moments, or None without."""
         groups = cls(selection is not None)
         schema = rows.streams["tensors"].schema
         columns = [
@@ -316,7 +312,8 @@ class _LayerRows:
         units = steps = 0
         drawn: list[dict[str, Any]] = []
         while self._merged:
-            # Of millions of rows the moments take most of the memory, which comes slowly: they are let go of before the next ones.
+            # Moments of millions of rows take most of the memory: each part is freed before the next is
+            # drawn.
             rows = self._merged.pop(0)
             units = int(rows["unit_count"][-1]) if of_band else 0
             steps += 1 + int(np.count_nonzero(np.diff(rows["step"])))
@@ -378,7 +375,7 @@ class _LayerRows:
         self._ranks.update((rank[:1] if (rank == rank[0]).all() else np.unique(rank)).tolist())
         texts = batch.column("compressor").dictionary_encode()
         compressors = texts.dictionary.to_pylist()
-        # By its place in the dictionary and the samples that were kept, which together are few.
+        # Keyed by dictionary index and stored samples, of which there are few pairs.
         pairs = np.stack([texts.indices.to_numpy().astype(np.int64), kept_samples(batch.column("shape"))])
         found, kinds = distinct_columns(pairs)
         known = [
@@ -396,7 +393,7 @@ class _LayerRows:
                 "step": step.astype(np.int64, copy=False),
                 "layer": layer,
                 "kind": np.array(known, np.int32)[kinds],
-                # Infinite ones among them: nobody asks for either alone.
+                # With the infinite ones: nobody asks for either alone.
                 "nan_count": (nans + infs).astype(np.float64),
             }
         )

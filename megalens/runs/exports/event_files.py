@@ -19,8 +19,6 @@ from ...protocol import MOMENT_COLUMNS, read_moments
 from ..errors import ClientError
 from .export import Export, Format
 
-__all__ = ["TENSORBOARD", "EventFile", "needed_module"]
-
 _FLUSH_SECONDS = 2.0
 _STATISTICS = ("mean", "std", "rms", "min", "max", "skewness", "kurtosis", "nan_count", "inf_count")
 
@@ -53,7 +51,7 @@ class EventFile:
     def _write(self, step: int, values: Sequence[Any], wall_time: float | None = None) -> None:
         if self._writer is None:
             self._folder.mkdir(parents=True, exist_ok=True)
-            # Files of one second have one name otherwise, and the second would take the place of the first.
+            # Files of one second would have one name, and replace each other.
             self._writer = self._events.EventsWriter(str(self._folder / "events"), f".{uuid4().hex[:8]}")
         summary = self._summaries.summary_pb2.Summary(value=values)
         event = self._summaries.event_pb2.Event(
@@ -86,7 +84,8 @@ def needed_module(name: str) -> Any:
         return importlib.import_module(name)
     except ImportError as error:
         raise ClientError(
-            f"Files of TensorBoard need {name.partition('.')[0].replace('PIL', 'pillow')}: pip install 'megalens[tensorboard]'.",
+            f"Files of TensorBoard need {name.partition('.')[0].replace('PIL', 'pillow')}: pip install "
+            "'megalens[tensorboard]'.",
             code="not-installed",
         ) from error
 
@@ -106,7 +105,8 @@ def _write_events(export: Export) -> None:
             for batch in export.batches(stream):
                 for step, numbers in groupby(numbers_of(batch), itemgetter(0)):
                     values = {}
-                    # Statistics have no time of their own: they are of their step's scalars, or of those before.
+                    # Statistics have no time of their own: they take that of their step's scalars, or earlier
+                    # ones.
                     now = times.get(step, now)
                     for _, rank, tag, value, told in numbers:
                         values[f"{tag}/rank{rank}" if several else tag] = value

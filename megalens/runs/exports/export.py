@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from ..answers.selection import StreamRows
     from ..moments import Progress
 
-__all__ = ["Export", "Format", "export_run"]
-
 _HERE = "megalens.runs.exports"
 _FORMATS = {
     "parquet": f"{_HERE}.table_files:PARQUET",
@@ -32,7 +30,7 @@ _FORMATS = {
     "tensorboard": f"{_HERE}.event_files:TENSORBOARD",
     "safetensors": f"{_HERE}.tensor_files:SAFETENSORS",
 }
-# Says what an export wrote, so that another one may take its place.
+# Marks the folder of an export, which a later one may replace.
 _SAYS = "export.json"
 # Rows become Python objects in some formats.
 _PIECE_ROWS = 20_000
@@ -138,7 +136,8 @@ def _found(
     found = {name: each for name, each in looked.items() if each.count}
     if not found:
         raise ClientError(
-            f"The run has no rows of {', '.join(chosen) or 'such streams'}, so there is nothing to export to {to}.",
+            f"The run has no rows of {', '.join(chosen) or 'such streams'}, so there is nothing to export "
+            f"to {to}.",
             field="streams",
         )
     return found

@@ -12,8 +12,6 @@ import pyarrow as pa
 from ..answers.selection import StreamRows
 from ..query import Query
 
-__all__ = ["OrderedRows", "look_over"]
-
 _PIECE_BYTES = 16 * 2**20
 
 

@@ -12,8 +12,6 @@ import pyarrow.parquet as pq
 
 from .export import Export, Format
 
-__all__ = ["CSV", "PARQUET"]
-
 _GROUP_BYTES, _GROUP_ROWS = 16 * 2**20, 1_000_000
 # As Python's json writes and reads them.
 _WORDS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}

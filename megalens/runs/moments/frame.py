@@ -34,19 +34,10 @@ if TYPE_CHECKING:
 
     from ..query import StepChoice
 
-__all__ = [
-    "FRAME_COLUMNS",
-    "check_present",
-    "group_frame",
-    "moment_frame",
-    "explored",
-    "file_readings",
-    "own_readings",
-]
-
 FRAME_COLUMNS = (*MOMENT_STATISTICS, "variance_error", "kurtosis_error", "samples", "scaled", STAGE)
-"""Columns behind the groups' own: statistics, then extremes, the bounds of what raw sums leave of variance (relative) and kurtosis (absolute), the training samples
-consumed (-1 where nobody said), whether a loss scale that is not known may be in the values, and at which stage gradients were measured.
+"""Columns behind the groups' own: statistics, extremes, the rounding errors of variance (relative) and
+kurtosis (absolute), samples consumed (-1: unknown), whether an unknown loss scale may be in the values, and
+the stage of gradients.
 """
 
 _COLUMNS = {"layer_map": ["layer"], "item_map": ["item_type"], "tensors": ["name"]}
@@ -220,7 +211,7 @@ def group_frame(stat: str, groups: MomentGroups, **more: NDArray[Any]) -> DataFr
     for name in keys:
         column = table[name].to_pandas()
         if table[name].null_count and pd.api.types.is_numeric_dtype(column):
-            # Not float: a layer stays a whole number beside those that have none.
+            # Not float: a layer stays an integer next to missing ones.
             column = pd.Series(pd.array(table[name].to_pylist(), dtype="Int64"))
         columns[name] = column
     columns |= {name: read[name] if name in read else _plain(table[name]) for name in FRAME_COLUMNS}

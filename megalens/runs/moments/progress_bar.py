@@ -7,8 +7,6 @@ import time
 
 from ...protocol import shown_text
 
-__all__ = ["ProgressBar"]
-
 _AFTER_SECONDS = 0.7
 _EVERY_SECONDS = 0.2
 _UNITS = {"MB": 1e6, "rows": 1}
@@ -41,7 +39,8 @@ class ProgressBar:
         bar = "█" * round(share * _WIDTH)
         left = (now - self._began) * (1 - share) / share if share else 0.0
         sys.stderr.write(
-            f"\r{bar:·<{_WIDTH}} {share:4.0%} of {total / self._one:,.0f} {self._unit} · {shown_text(what)[:40]:<40} · {left:.0f} s left "
+            f"\r{bar:·<{_WIDTH}} {share:4.0%} of {total / self._one:,.0f} {self._unit} · "
+            f"{shown_text(what)[:40]:<40} · {left:.0f} s left "
         )
         sys.stderr.flush()
 

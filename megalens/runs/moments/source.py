@@ -28,8 +28,6 @@ from .rows.moment_rows import (
     read_ahead,
 )
 
-__all__ = ["MomentSource"]
-
 _COLUMNS = tuple(name for name in ROWS_SCHEMA.names if name not in ("step", "name_id", "stat"))
 
 
@@ -181,7 +179,8 @@ class MomentSource:
 
 def _changed() -> ClientError:
     return ClientError(
-        "The files of these statistics could not be read: they changed or went while they were read. Ask again.",
+        "The files of these statistics could not be read: they changed or went while they were read. Ask "
+        "again.",
         code="unreadable",
     )
 
@@ -189,7 +188,8 @@ def _changed() -> ClientError:
 def _check_count(count: int, limit: int | None) -> None:
     if limit is not None and count > limit:
         raise ClientError(
-            f"{count} rows match, and at most {limit} were asked for. Ask for groups, fewer tensors or fewer steps.",
+            f"{count} rows match, and at most {limit} were asked for. Ask for groups, fewer tensors or "
+            "fewer steps.",
             code="too-large",
             field="limit_rows",
         )

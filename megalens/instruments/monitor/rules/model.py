@@ -13,8 +13,6 @@ from ..levels import median_of
 from ..rule import Finding, Rule
 from ..table import StepTable
 
-__all__ = ["AttentionCollapse", "Initial", "Repeated", "RouterImbalance"]
-
 
 @dataclass(frozen=True)
 class Initial(Rule):
@@ -78,7 +76,8 @@ class Initial(Rule):
                 2.0 ** sizes[large],
                 1 / np.sqrt(inputs[large]),
                 lambda value, level: (
-                    f"It begins with an rms of {value:.3g}: outputs grow {value / level:.3g} times in this layer."
+                    f"It begins with an rms of {value:.3g}: outputs grow {value / level:.3g} times in this "
+                    "layer."
                 ),
             )
 
@@ -107,7 +106,7 @@ class AttentionCollapse(Rule):
 
 @dataclass(frozen=True)
 class RouterImbalance(Rule):
-    """A router sends nearly all tokens to few experts, or cannot tell them apart: the others learn nothing."""
+    """A router sends nearly all tokens to few experts, or cannot tell them apart: others learn nothing."""
 
     name = "router"
     title = "Router imbalance"
@@ -212,7 +211,8 @@ class Repeated(Rule):
                 yield _again(
                     rows,
                     worst,
-                    f"Activations differ from those of the step before by {worst:.2g} of what they usually do.",
+                    f"Activations differ from those of the step before by {worst:.2g} of what they usually "
+                    "do.",
                 )
         steps = int(self.steps)
         for row in np.flatnonzero(layout.of("scalar") & layout.matching(r"^(train\W?)?loss$")).tolist():

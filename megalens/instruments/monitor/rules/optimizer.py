@@ -14,8 +14,6 @@ from ....protocol.kinds import number
 from ..rule import Finding, Rule
 from ..table import StepTable
 
-__all__ = ["Clipping", "OptimizerState", "UpdateRatio"]
-
 _LEAST = 6
 _STATES = {"exp_avg": "beta1", "exp_avg_sq": "beta2"}
 
@@ -89,7 +87,7 @@ class OptimizerState(Rule):
                 a, _, rows = found
                 first = not (now.before_step[rows] == now.step - 1).any()
                 if first:
-                    # Of the very first step it holds that there was nothing before.
+                    # A new state is expected at the very first step.
                     if now.step > 1:
                         yield _about(
                             rows,
@@ -150,7 +148,8 @@ class Clipping(Rule):
             if len(known) >= 4 and max(known) < 1.05 * min(known) and applied > self.factor * max(known):
                 yield _about(
                     rows, "norm", applied, max(known),
-                    f"The gradients' norm of {applied:.3g} was taken whole; before it was clipped at {max(known):.3g}.",
+                    f"The gradients' norm of {applied:.3g} was taken whole; before it was clipped at "
+                    f"{max(known):.3g}.",
                 )  # fmt: skip
 
 
@@ -210,7 +209,8 @@ class UpdateRatio(Rule):
         before = now.before[rows]
         moved = np.abs(now.rows[rows, _EXTREMES] - before[:, _EXTREMES]).max(axis=1)
         moved[now.before_step[rows] != now.step - 1] = np.nan
-        # Other groups of parameters may have a larger learning rate than the one that is logged: then these weights move so in every step.
+        # Other parameter groups may have a larger learning rate than the logged one: their weights always
+        # move so.
         key = ("moved", rows.tobytes())
         usual = now.remember(key, moved)[-16:]
         if len(usual) < 4:
@@ -224,7 +224,8 @@ class UpdateRatio(Rule):
                 moved[found],
                 most[found],
                 lambda value, most: (
-                    f"Its largest or smallest value moved by {value:.3g} in this step; at this learning rate the optimizer moves none by more than {most:.3g}. Something else wrote these weights."
+                    f"Its largest or smallest value moved by {value:.3g} in this step; at this learning rate "
+                    f"the optimizer moves none by more than {most:.3g}. Something else wrote these weights."
                 ),
             )
 

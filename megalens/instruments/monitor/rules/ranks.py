@@ -14,8 +14,6 @@ from ....protocol.kinds import number
 from ..rule import Finding, Rule
 from ..table import StepTable
 
-__all__ = ["Missing", "OddRank", "Reduction", "Replicas"]
-
 _EXACT = ("param", "param_origin", "grad", "exp_avg", "exp_avg_sq")
 
 
@@ -51,7 +49,8 @@ class Replicas(Rule):
                 value,
                 expected,
                 lambda value, expected: (
-                    f"This rank's copy differs from the others': its rms is {value:.9g}, theirs {expected:.9g}."
+                    f"This rank's copy differs from the others': its rms is {value:.9g}, theirs "
+                    f"{expected:.9g}."
                 ),
             )
 
@@ -66,7 +65,7 @@ def _usual(values: NDArray[np.float64], groups: NDArray[np.int64]) -> NDArray[np
     sorted_groups = groups[order]
     starts = np.flatnonzero(np.r_[True, sorted_groups[1:] != sorted_groups[:-1]])
     sizes = np.diff(np.r_[starts, len(order)])
-    # Of two nobody is most: the first process's is what the other should be.
+    # Of two there is no majority: the first process's is expected of the other.
     middle = order[starts + sizes // 2]
     first = np.full(groups.max() + 1, -1)
     first[groups[::-1]] = np.arange(len(groups))[::-1]
@@ -158,7 +157,8 @@ class OddRank(Rule):
                     now.rows[of[found], 1],
                     others,
                     lambda value, others: (
-                        f"It is {value:.3g} on this rank and about {others:.3g} on the others, and for {_STAYS} steps as far from theirs as never in the {2 * _STAYS} before."
+                        f"It is {value:.3g} on this rank and about {others:.3g} on the others, and for "
+                        f"{_STAYS} steps as far from theirs as never in the {2 * _STAYS} before."
                     ),
                 )
 
@@ -192,7 +192,7 @@ class Reduction(Rule):
             return
         whole = now.rows[after][:, 0] == now.rows[before][:, 0]
         if not whole.all():
-            # Ranks hold shards of what they computed whole.
+            # Ranks store shards of what they computed completely.
             yield from self._of_shards(now)
             return
         ranks = layout.ranks[before]
@@ -260,7 +260,8 @@ class Reduction(Rule):
                 scale,
                 usual,
                 lambda value, expected: (
-                    f"The reduced gradients are {value:.3g} times the mean of what the ranks gave, and should be {expected:.3g} times that."
+                    f"The reduced gradients are {value:.3g} times the mean of what the ranks gave, and "
+                    f"should be {expected:.3g} times that."
                 ),
             )
 
@@ -300,6 +301,7 @@ class Missing(Rule):
                     count / len(of),
                     earlier[-1] / len(of),
                     lambda value, expected: (
-                        f"Only {value / expected:.0%} of the usual values came: a micro-batch or a part of the batch is missing."
+                        f"Only {value / expected:.0%} of the usual values came: a micro-batch or a part of "
+                        "the batch is missing."
                     ),
                 )

@@ -14,8 +14,6 @@ from ..levels import median_of
 from ..rule import Finding, Rule, Severity
 from ..table import StepTable
 
-__all__ = ["Collapse", "Dead", "Drift", "Jump", "LossSpike", "NotFinite", "Overflow"]
-
 _THRESHOLD = "How many usual deviations from the level of the last steps it may be off."
 _FACTOR = "And at least how many times as large or small it must be."
 
@@ -25,7 +23,7 @@ _GRADIENT_FACTOR = (
 )
 # The mean over all tensors of a rank strays less than each: these roots of the factor are enough.
 _ROOT_OF_ALL, _ROOT_OF_GRADIENTS = 2.0, 1.6
-# So many doublings of all updates at once are told in any case.
+# So many doublings of all updates at once are reported in any case.
 _SURE_BITS = 2.5
 _GRADIENTS = (
     *("grad", "grad_unreduced", "grad_accumulated", "dgrad", "residual_dgrad"),
@@ -45,7 +43,8 @@ def _find_least(now: StepTable, factor: float, gradient_factor: float, of_rms: b
     bits = np.where(gradients, np.log2(gradient_factor), np.log2(factor))
     roots = np.ones(len(bits))
     if of_rms:
-        # A weight is what all steps have made of it: no single one changes it much, as it may one of its values, or a bias that began at zero.
+        # A weight is the sum of all steps: no single one changes it much, except single values or a zero
+        # bias.
         roots[now.layout.of("param", "param_origin") & ~now.layout.matching("bias")] = 2
     # It is of squares.
     roots[now.layout.of("exp_avg_sq")] = 0.5
@@ -93,7 +92,7 @@ class Jump(Rule):
             off = _off(now, quantity, threshold, least, _SURE_BITS if sure else np.inf)
             found = (off > 0) & judged
             if quantity == "change" and found.any():
-                # One tensor's mean may come to rest at any time; and what was as large before, as after a restart of the schedule, is no news.
+                # One tensor's mean may settle at any time; earlier magnitudes are no news.
                 found &= ~now.layout.matching(r"^[^*]") & ~(now.change < now.past("change").top + 1)
             rows = np.flatnonzero(found)
             if len(rows):
@@ -219,7 +218,8 @@ class LossSpike(Rule):
                     values[-1],
                     values[0],
                     lambda value, before: (
-                        f"It fell at once from {before:.3g} and rises again, now {value:.3g}: the schedule has begun anew."
+                        f"It fell at once from {before:.3g} and rises again, now {value:.3g}: the schedule "
+                        "has begun anew."
                     ),
                 )
 
@@ -246,7 +246,8 @@ class LossSpike(Rule):
                     value,
                     level,
                     lambda value, level: (
-                        f"It stays at {value:.3g} for {_STAYS} steps, above all of the {2 * _STAYS} steps before, which were about {level:.3g}."
+                        f"It stays at {value:.3g} for {_STAYS} steps, above all of the {2 * _STAYS} steps "
+                        f"before, which were about {level:.3g}."
                     ),
                 )
 
@@ -314,7 +315,7 @@ class NotFinite(Rule):
     properties: ClassVar = {}
 
     def find(self, now: StepTable) -> Iterator[Finding]:
-        # Under a loss scale that is being searched, infinite gradients are how it is found: the step is left out.
+        # A search of the loss scale produces infinite gradients: the step is skipped.
         searched = now.layout.of("dgrad", "residual_dgrad", "grad_unreduced", "grad_accumulated") & (
             now.loss_scale != 1
         )
@@ -342,7 +343,7 @@ class _Counted:
 
 @dataclass(frozen=True)
 class Overflow(Rule):
-    """The largest value comes close to the largest of the number format and still grows: soon it is infinite."""
+    """The largest value comes close to that of the number format and still grows: soon it is infinite."""
 
     name = "overflow"
     title = "Overflow ahead"
@@ -367,7 +368,8 @@ class Overflow(Rule):
         past = now.past("peak")
         left = now.layout.limits - now.peak
         grows = (past.off > _GROWS_BITS) & (past.seen >= 4) & (now.loss_scale == 1)
-        # The level is the median of the last eight values, as of about four steps ago: a quarter of the distance is a step's pace.
+        # The level is a median of eight values, so about four steps old: a quarter of the distance is a
+        # step's pace.
         soon = (left < past.off / 4 * self.steps) & (left < 4 * self.bits)
         rows = np.flatnonzero(grows & ((left < self.bits) | soon))
         if len(rows):

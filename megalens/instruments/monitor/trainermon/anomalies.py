@@ -17,13 +17,11 @@ from .config import MonitorConfig
 from .rules import RecordedRules, rules_from
 from .writing import Line, Writer, tag_of
 
-__all__ = ["ANALYSIS", "Anomaly", "AnomalyWriter", "first_anomalies", "read_anomalies", "write_anomalies"]
-
 RECORDS = "anomaly.json"
 ANALYSIS = "anomaly_analyse.json"
 _RANK_FOLDER = re.compile(r"rank\d{1,5}")
 _MOST_BYTES = 256 << 20
-# Which part of the step a tag belongs to, by its last component. What has none comes before all: so do its tools.
+# The part of the step by a tag's last component. Without one it comes first, as in its tools.
 _PARTS = {
     "actv": 0,
     **dict.fromkeys(("actv_grad", "pre_grad", "post_grad", "acc_grad"), 1),
@@ -180,7 +178,7 @@ def read_anomalies(folder: Path) -> tuple[list[Anomaly], list[str]]:
 def first_anomalies(
     anomalies: Iterable[Anomaly], most: int = 8, steps: Collection[int] = ()
 ) -> list[Anomaly]:
-    """Return the ``most`` first anomalies, of some steps if any are named; simultaneous ones stay in order."""
+    """Return the ``most`` first anomalies, of some steps if named; simultaneous ones stay in order."""
     chosen = [each for each in anomalies if not steps or each.step in steps]
     return sorted(chosen, key=lambda each: each.order)[:most]
 

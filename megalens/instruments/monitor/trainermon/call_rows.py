@@ -17,8 +17,6 @@ from ....tracer.moments import measure
 from ....tracer.moments.hooks.values import local_values
 from .readings import FeatureHooks, FeatureRows, gradient_of
 
-__all__ = ["CallCollector", "CallRows", "CollectiveCalls", "StackedRows"]
-
 GradientHook = Callable[[Tensor | None], None]
 Reduction = Callable[[Callable[[nn.Parameter, Tensor], None]], Callable[[], None]]
 
@@ -179,7 +177,7 @@ def measured(value: Tensor, eps: float) -> Tensor:
     """Return the row of a tensor, in float64: six decimals of it are written."""
     with torch.no_grad():
         here = local_values(value.detach())
-        # Parts of a sum over processes are nobody's values.
+        # Partial sums over processes are no values of their own.
         return measure([(value.new_empty(0) if here is None else here).to(torch.float64)], eps=eps)[0]
 
 
@@ -213,7 +211,7 @@ class CallCollector:
         self._named, self._failed = named, failed
         self._handles: list[Any] = []
         self._stops: list[Callable[[], None]] = []
-        # Nodes of autograd live as long as somebody holds them.
+        # Nodes of autograd live as long as a reference to them.
         self._kept: list[Any] = []
         # By chunk and module, then by micro-batch: modules in the order in which they were done first.
         self._forward: dict[tuple[int, str], dict[int, CallRows]] = {}
@@ -255,7 +253,8 @@ class CallCollector:
             if reduction is not None and not (each and hasattr(parameter, "main_grad")):
                 hooks[parameter] = hook
             elif hasattr(parameter, "main_grad"):
-                # Megatron-Core adds the gradient to main_grad in a hook of this node, which comes after those of the parameter.
+                # Megatron-Core adds the gradient to main_grad in a hook of this node, after the parameters'
+                # hooks.
                 node: Any = parameter.expand_as(parameter).grad_fn
                 node = node.next_functions[0][0]
                 self._kept.append(node)
@@ -294,12 +293,12 @@ class CallCollector:
             written = [self._named(name) for name in names]
             parameters = dict(model.named_parameters())
             for name, short in zip(names, written, strict=True):
-                # Names that would be the same stay whole.
+                # Ambiguous names are not shortened.
                 yield chunk, short if written.count(short) == 1 else name, parameters[name]
 
     def _forward_hook(self, place: tuple[int, str]) -> Callable[..., None]:
         def hook(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> None:
-            # What checkpointing computes again in the backward pass is no call of its own.
+            # Recomputation by checkpointing is no call of its own.
             if not self.on or not module.training or torch._C._current_graph_task_id() != -1:
                 return
             try:

@@ -13,33 +13,13 @@ from ....protocol import MegalensError
 from ....protocol.outside import parse_json
 from .rules import rules_from
 
-__all__ = [
-    "FORMATS",
-    "L2_HOOKS",
-    "OPS",
-    "STAMP",
-    "ConfigError",
-    "ConfigFileError",
-    "ConfigKeyError",
-    "ConfigTypeError",
-    "ConfigValueError",
-    "MonitorConfig",
-    "checked_ops",
-    "read_config",
-    "read_time",
-    "squashed",
-    "wants_module",
-    "wants_parameter",
-]
-
 OPS = ("norm", "min", "max", "zeros", "nans", "id", "mean", "shape", "dtype")
 """Operations over a tensor, by the names of their columns."""
 
 # The last occurrence counts, of the first of them that there is.
 _RULES = tuple(
-    re.compile(rule)
-    for rule in (r".*\.(layers?\..*)", r".*\.(embeddings?\..*)", r".*\.(final.*)", r".*\.(output.*)", r".*\.(norm.*)")
-)  # fmt: skip
+    re.compile(rf".*\.({rule}.*)") for rule in (r"layers?\.", r"embeddings?\.", "final", "output", "norm")
+)
 
 
 def squashed(name: str) -> str:
@@ -132,7 +112,7 @@ def _texts(value: Any) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class MonitorConfig:
-    """A checked configuration. Its attributes are the fields of the file; ``docs/monitor.md`` describes them."""
+    """A checked configuration. Its attributes are the file's fields, described in ``docs/monitor.md``."""
 
     targets: Mapping[str, Mapping[str, Any]] = _field(
         {},
@@ -266,13 +246,15 @@ def _check_whole(config: MonitorConfig, warn: Callable[[str], None]) -> None:
     """Check what depends on several fields."""
     if not 1 <= config.step_count_per_record <= 1_000_000:
         raise ConfigValueError(
-            f"step_count_per_record must be a whole number from 1 to 1000000, got {config.step_count_per_record}."
+            "step_count_per_record must be a whole number from 1 to 1000000, got "
+            f"{config.step_count_per_record}."
         )
     if len(config.append_output) not in (0, 2):
         raise ConfigValueError(f"append_output must be two times, got {len(config.append_output)}.")
     if (times := config.appends) is not None and times[0] > times[1]:
         raise ConfigValueError(
-            f"append_output must begin before it ends, got {config.append_output[0]} and {config.append_output[1]}."
+            f"append_output must begin before it ends, got {config.append_output[0]} and "
+            f"{config.append_output[1]}."
         )
     if "rules" not in config.alert:
         raise ConfigKeyError("alert.rules must be a list of rules, and is missing.")
@@ -304,7 +286,7 @@ def _read(path: str | Path) -> Any:
 
 
 def read_time(text: Any, where: str) -> datetime:
-    """Return the time of a folder such as ``Nov21_12-20-04``, in the year 2000; raises ``ConfigFileError``."""
+    """Return the time of a folder such as ``Nov21_12-20-04`` in 2000; raises ``ConfigFileError``."""
     try:
         # February 29 needs a year that has it.
         return datetime.strptime(f"2000 {text}", f"%Y {STAMP}")

@@ -28,8 +28,6 @@ from ....runs.moments import find_trees
 from ....runs.moments.trainermon.files import KINDS, read_csv_table
 from .config import STAMP, ConfigValueError, read_time
 
-__all__ = ["csv2tensorboard_by_step", "write_database"]
-
 _OPS = ("norm", "min", "max", "zeros", "nans", "id", "mean")
 _MOST_PROCESSES = 128
 _AT_ONCE = 1000
@@ -44,10 +42,13 @@ _STATS = ("norm", "min", "max", "zeros", "nans", "id", "mean")
 _METRICS = (*KINDS, "other")
 _LARGEST = 1e9
 _TABLES = """
-CREATE TABLE monitoring_targets (target_id INTEGER PRIMARY KEY, target_name TEXT NOT NULL, vpp_stage INTEGER NOT NULL, micro_step INTEGER NOT NULL, UNIQUE (target_name, vpp_stage, micro_step));
+CREATE TABLE monitoring_targets (target_id INTEGER PRIMARY KEY, target_name TEXT NOT NULL, \
+vpp_stage INTEGER NOT NULL, micro_step INTEGER NOT NULL, UNIQUE (target_name, vpp_stage, micro_step));
 CREATE TABLE monitoring_metrics (metric_id INTEGER PRIMARY KEY, metric_name TEXT NOT NULL UNIQUE);
-CREATE TABLE monitoring_tags (tag_id INTEGER PRIMARY KEY, tag_name TEXT NOT NULL, category TEXT NOT NULL, metric_id INTEGER NOT NULL, UNIQUE (tag_name, category, metric_id));
-CREATE TABLE tag_target_mapping (tag_id INTEGER NOT NULL, target_id INTEGER NOT NULL, PRIMARY KEY (tag_id, target_id));
+CREATE TABLE monitoring_tags (tag_id INTEGER PRIMARY KEY, tag_name TEXT NOT NULL, category TEXT NOT NULL, \
+metric_id INTEGER NOT NULL, UNIQUE (tag_name, category, metric_id));
+CREATE TABLE tag_target_mapping (tag_id INTEGER NOT NULL, target_id INTEGER NOT NULL, \
+PRIMARY KEY (tag_id, target_id));
 """
 
 
@@ -107,7 +108,7 @@ def csv2tensorboard_by_step(
         raise MegalensError(f"{monitor_path} holds no files of TrainerMon of these kinds and times.")
     name = f"{datetime.now().strftime(STAMP)}-csv2tensorboard_by_step"
     out = Path(monitor_path) / name if output_dirpath is None else Path(output_dirpath)
-    # Here, so that what is missing is said before processes start.
+    # Checked before processes start.
     EventFile(out)
     tasks = [(out / f"rank{rank}" / kind, files) for (rank, kind), files in parts.items()]
     for problem in _mapped(process_num, tasks):
@@ -144,7 +145,7 @@ def _mapped(processes: int, tasks: Sequence[_Task]) -> list[str]:
 
 
 def _in_process(tasks: Sequence[_Task]) -> list[str]:
-    """Write these in a process of its own program: ``multiprocessing`` would run an unguarded script twice."""
+    """Write these in a process of its own program: ``multiprocessing`` may run a script twice."""
     done = subprocess.run(
         [sys.executable, "-c", f"from {__name__} import write_tasks; write_tasks()"],
         input=json.dumps([[str(folder), [*map(str, files)]] for folder, files in tasks]).encode(),
@@ -185,7 +186,7 @@ def _write(folder: Path, files: Sequence[Path]) -> list[str]:
                 values |= {f"{tag}/{op}": row[op] for op in _OPS if row.get(op) is not None}
             file.scalars(row["step"], values)
         file.close()
-        # Only now: what was there stays until the new one is whole.
+        # Only now: the old file stays until the new one is complete.
         for each in old:
             each.unlink(missing_ok=True)
     except OSError as error:
@@ -215,7 +216,8 @@ def _rows(files: Sequence[Path]) -> tuple[pa.Table, list[str]]:
     )
     of_file = np.repeat(np.arange(len(tables)), [table.num_rows for table in tables])
     problems += [
-        f"{files[at - 1].parent.name}/{files[at - 1].name} has steps that were there before: the later ones count."
+        f"{files[at - 1].parent.name}/{files[at - 1].name} has steps that were there before: the later ones "
+        "count."
         for at in np.unique(of_file[places.duplicated().to_numpy()])
     ]
     kept = places[~places.duplicated(keep="last")].sort_values("step", kind="stable").index.to_numpy()
@@ -315,11 +317,12 @@ class _Writer:
         connection.executescript(_TABLES)
         stats = ", ".join(f"{name} REAL" for name in _STATS)
         connection.execute(
-            f"CREATE TABLE trend_data (rank INTEGER, step INTEGER, target_id INTEGER, metric_id INTEGER, {stats}, PRIMARY KEY (rank, step, target_id, metric_id))"
+            "CREATE TABLE trend_data (rank INTEGER, step INTEGER, target_id INTEGER, metric_id INTEGER, "
+            f"{stats}, PRIMARY KEY (rank, step, target_id, metric_id))"
         )
         used: dict[str, list[str]] = {}
         ends: list[tuple[int, int, int]] = []
-        places = ", ".join("?" * (4 + len(_STATS)))
+        marks = ", ".join("?" * (4 + len(_STATS)))
         for kind, rank, table in files:
             if not table.num_rows or not {"name", "step"} <= {*table.column_names}:
                 continue
@@ -328,10 +331,11 @@ class _Writer:
             metric = self._metric(kind)
             rows = [*self._rows(rank, metric, table, starts)]
             ends.append((min(row[1] for row in rows), max(row[1] for row in rows), rank))
-            connection.executemany(f"INSERT OR REPLACE INTO trend_data VALUES ({places})", rows)  # noqa: S608 - marks alone
+            connection.executemany(f"INSERT OR REPLACE INTO trend_data VALUES ({marks})", rows)  # noqa: S608
         columns = ", ".join(f"{kind} TEXT" for kind in used)
         connection.execute(
-            f"CREATE TABLE global_stats (min_step INTEGER, max_step INTEGER, max_rank INTEGER{', ' + columns if columns else ''})"
+            "CREATE TABLE global_stats (min_step INTEGER, max_step INTEGER, max_rank "
+            f"INTEGER{', ' + columns if columns else ''})"
         )
         if ends:
             values = [min(e[0] for e in ends), max(e[1] for e in ends), max(e[2] for e in ends)]

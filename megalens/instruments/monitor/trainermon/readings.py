@@ -14,16 +14,6 @@ from torch import Tensor, nn
 from ....adapters.megatron_gradients import OptimizerParam, leaf_optimizers, optimizer_params
 from ....tracer.moments.hooks.values import local_values
 
-__all__ = [
-    "FeatureHooks",
-    "FeatureRows",
-    "ModuleStacks",
-    "ModuleStructure",
-    "OptimizerReadings",
-    "gradient_of",
-    "update_histograms",
-]
-
 COLUMNS = {
     "attention_hook": ("entropy", "softmax_max"),
     "linear_hook": ("sr", "kernel_norm"),
@@ -38,8 +28,7 @@ BINS = 30
 _OUTSIDE = 2.0
 
 
-# What modules are given and give, by shape and type, and from where they are called: the contents of
-# ``module_struct.json`` and ``stack_info.csv``.
+# The contents of ``module_struct.json`` and ``stack_info.csv``.
 class ModuleStructure:
     """Records the first passes of a model in ``found``, by ``chunk:name``, in the order of the modules' ends.
 

@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["AnomalyNan", "AnomalyTurbulence", "RecordedRules", "rules_from", "together", "values_of"]
-
 _KEPT = 0.99
 """What of the remembered size a new value leaves."""
 
@@ -75,7 +73,7 @@ class AnomalyTurbulence:
 
 @dataclass(frozen=True)
 class AnomalyNan:
-    """A value is NaN, or its size above the threshold if any. An infinite value without one is not reported."""
+    """A value is NaN, or its size above the threshold if any. An infinite value alone is not reported."""
 
     threshold: float | None = None
 
@@ -135,4 +133,7 @@ class RecordedRules:
         found = next((rule for rule in self._rules if rule.finds(op, value, level)), None)
         if found is None:
             return None
-        return f"Rule {type(found).__name__} reports anomaly signal in ('{tag}', '{op}') at step {step}, current value {value}, history mean {level}."
+        return (
+            f"Rule {type(found).__name__} reports anomaly signal in ('{tag}', '{op}') at step {step}, "
+            f"current value {value}, history mean {level}."
+        )

@@ -54,8 +54,6 @@ from .writing import (
     writer_of,
 )
 
-__all__ = ["CommunicationShown", "StructureWritten", "TrainerMon"]
-
 _MOST_WAITING = 64
 _MOST_COLUMNS = 480
 _MOST_BEFORE_PICTURES = 8
@@ -140,7 +138,7 @@ class TrainerMon:
         self._structure: ModuleStructure | None = None
         self._updates: dict[str, Tensor] = {}
         self._latest: dict[str, CallRows | FeatureRows] = {}
-        # Of the step that goes on; None where it is not due, or something failed.
+        # Of the current step; None where it is not due, or something failed.
         self._taken: dict[str, CallRows | FeatureRows] | None = None
         self._queue: queue.Queue[_Collected | None] = queue.Queue(_MOST_WAITING)
         self._thread: threading.Thread | None = None

@@ -20,20 +20,6 @@ from .config import STAMP, MonitorConfig
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = [
-    "COMMUNICATION",
-    "ApiWriter",
-    "CsvWriter",
-    "Line",
-    "TensorBoardWriter",
-    "Writer",
-    "histogram_picture",
-    "need_tensorboard",
-    "rank_folder",
-    "tag_of",
-    "writer_of",
-]
-
 _MOST_LINES = 1_000_000
 _NDIGITS = 6
 

@@ -20,8 +20,6 @@ from .mail import SplitNotes
 from .update import WeightUpdate
 from .weights import local_of
 
-__all__ = ["SplitCheckpoint"]
-
 _FORMAT = 1
 _MANIFEST = "manifest.json"
 
@@ -79,20 +77,23 @@ class SplitCheckpoint:
             found = {name: int(said[name]) for name in ("tensor", "stages")}
         except (OSError, ValueError, KeyError, TypeError, MegalensError) as error:
             raise self._error(
-                f"folder must hold a checkpoint that save(…) wrote whole, with {_MANIFEST}; {folder} does not: {type(error).__name__} {str(error)[:200]}",
+                f"folder must hold a checkpoint that save(…) wrote whole, with {_MANIFEST}; {folder} does "
+                f"not: {type(error).__name__} {str(error)[:200]}",
                 "folder",
             ) from error
         for name, what in (("tensor", "tensor-parallel degree"), ("stages", "number of stages")):
             mine = getattr(self._layout, name)
             if found[name] != mine:
                 raise self._error(
-                    f"The checkpoint in {folder} was written with {name} {found[name]}, and this training has {mine}: a checkpoint is read with the same {what}. Forward processes and replicas may be others.",
+                    f"The checkpoint in {folder} was written with {name} {found[name]}, and this training "
+                    f"has {mine}: a checkpoint is read with the same {what}. Forward processes and replicas "
+                    "may be others.",
                     name,
                 )
         held: dict[str, Any] = {}
 
         def read() -> None:
-            # Nothing but tensors, numbers and texts: no code of a stranger's.
+            # Only tensors, numbers and texts: no code from the file runs.
             held.update(torch.load(folder / _name(here, counts), map_location="cpu", weights_only=True))
             self._check(held)
 
@@ -152,7 +153,8 @@ class SplitCheckpoint:
                 local, value = local_of(each), theirs[name]
                 if local.shape != value.shape or local.dtype != value.dtype:
                     raise ValueError(
-                        f"{name} is {value.dtype}{list(value.shape)} in it and {local.dtype}{list(local.shape)} here"
+                        f"{name} is {value.dtype}{list(value.shape)} in it and "
+                        f"{local.dtype}{list(local.shape)} here"
                     )
         groups = [] if update.optimizer is None else update.optimizer.param_groups
         theirs = (held["optimizer"] or {}).get("param_groups", [])

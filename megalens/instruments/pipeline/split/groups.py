@@ -17,8 +17,6 @@ from ..stages.link import connect
 from .layout import SplitLayout
 from .mail import Mail, SplitNotes
 
-__all__ = ["SplitGroups"]
-
 
 class SplitGroups:
     """The groups of one process. Every process makes it, at once.
@@ -122,7 +120,8 @@ class SplitGroups:
         except RuntimeError as error:
             here = self._here
             raise SplitError(
-                f"{here.name.capitalize()} waited up to {self._timeout:.3g} s for {what}, and one of them is gone, stopped or stuck: {str(error)[:200]}",
+                f"{here.name.capitalize()} waited up to {self._timeout:.3g} s for {what}, and one of them "
+                f"is gone, stopped or stuck: {str(error)[:200]}",
                 code="lost",
                 role=here.role,
                 stage=here.stage,

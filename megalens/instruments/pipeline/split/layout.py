@@ -12,8 +12,6 @@ from .planner import asked_map
 if TYPE_CHECKING:
     from ....tracer.place import Place
 
-__all__ = ["SplitLayout", "SplitPlace"]
-
 
 @dataclass(frozen=True)
 class SplitPlace:

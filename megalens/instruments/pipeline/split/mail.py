@@ -24,15 +24,11 @@ from .layout import SplitPlace
 if TYPE_CHECKING:
     from ....tracer import Tracer
 
-__all__ = ["Mail", "SplitNotes"]
-
 _clock = time.perf_counter_ns
 
 _made: Counter[str] = Counter()
 
 
-# What processes tell each other once, before a training or around a checkpoint: texts in the store that the
-# job was started with.
 class SplitNotes:
     """Notes of one training, by name. Every process makes its trainings in the same order.
 
@@ -70,7 +66,9 @@ class SplitNotes:
 
     def _gone(self, whose: str, error: BaseException) -> SplitError:
         return SplitError(
-            f"{self._place.name.capitalize()} waited up to {self._timeout:.3g} s for {whose}, and nothing came: every process makes its SplitTraining, and calls save(…) and load(…), like the others ({str(error)[:200]}).",
+            f"{self._place.name.capitalize()} waited up to {self._timeout:.3g} s for {whose}, and nothing "
+            "came: every process makes its SplitTraining, and calls save(…) and load(…), like the others "
+            f"({str(error)[:200]}).",
             code="waited",
             role=self._place.role,
             stage=self._place.stage,
@@ -113,7 +111,7 @@ class Mail:
         self.watch: Tracer | None = None
         """Who is told of every message, in a step that it follows."""
 
-    # Of activations and gradients both ends know what comes in which order, and the first message says the shapes.
+    # Both ends know the order of activations and gradients; the first message has the shapes.
 
     def begin(self, expected: Mapping[int, Iterable[Key]]) -> None:
         """Set this step's messages by rank, in order."""
@@ -135,7 +133,9 @@ class Mail:
         except TimeoutError:
             raise self.error(
                 "waited",
-                f"{self.place.name.capitalize()} waited {self._timeout:.3g} s for {what} from {self._names[rank]}, and it did not come: that process, or one before it, is stopped or stuck. timeout= of the training sets this limit.",
+                f"{self.place.name.capitalize()} waited {self._timeout:.3g} s for {what} from "
+                f"{self._names[rank]}, and it did not come: that process, or one before it, is stopped or "
+                "stuck. timeout= of the training sets this limit.",
                 key,
             ) from None
         except (RuntimeError, ValueError, IndexError) as error:
@@ -154,7 +154,9 @@ class Mail:
         if before is not None:
             raise self.error(
                 "shape",
-                f"{self.place.name.capitalize()} gave {shapes_text(spec_of(tensors))} in micro-batch {key[2]}, and before {shapes_text(before)}. Where shapes change from one micro-batch to the next, say static_shapes=False in every process.",
+                f"{self.place.name.capitalize()} gave {shapes_text(spec_of(tensors))} in micro-batch "
+                f"{key[2]}, and before {shapes_text(before)}. Where shapes change from one micro-batch to "
+                "the next, say static_shapes=False in every process.",
                 key,
             )
 
@@ -162,7 +164,7 @@ class Mail:
         for link in self._links.values():
             link.post_ahead()
 
-    # Of weights only the sender knows what comes: every message says it.
+    # Only the sender knows the order of weights: every message has a header.
 
     def expect(self, keys: Iterable[Key], rank: int) -> None:
         """Expect more messages from a process, each with its own header."""
@@ -221,12 +223,15 @@ class Mail:
         name = self._names[rank]
         return self.error(
             "lost",
-            f"{self.place.name.capitalize()} waited for {what} when its connection to {name} failed: {said}. That process is gone, or is stuck in an error of its own: see what it said.",
+            f"{self.place.name.capitalize()} waited for {what} when its connection to {name} failed: "
+            f"{said}. That process is gone, or is stuck in an error of its own: see what it said.",
             key,
         )
 
     def _untaken(self, rank: int) -> SplitError:
         return self.error(
             "waited",
-            f"{self.place.name.capitalize()} waited {self._timeout:.3g} s for {self._names[rank]} to take what was sent to it: that process is stopped or stuck, or calls step(…) less often. timeout= of the training sets this limit.",
+            f"{self.place.name.capitalize()} waited {self._timeout:.3g} s for {self._names[rank]} to take "
+            "what was sent to it: that process is stopped or stuck, or calls step(…) less often. timeout= "
+            "of the training sets this limit.",
         )

@@ -11,8 +11,6 @@ from ..errors import SplitError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["SplitPlan", "asked_map", "plan", "rank_map"]
-
 _FAMILIES = 6
 
 _SECONDS = 120.0
@@ -142,7 +140,6 @@ def _text_of(hosts: str | Path) -> str:
         ) from error
 
 
-# Questions to the engine, whose refusals are this room's errors.
 def ask(job: str, request: Mapping[str, Any], answers: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the answer of one of the engine's jobs; raises as :func:`asked_map`."""
     from ....pictures.engine import EngineError, run_job

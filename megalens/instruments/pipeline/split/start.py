@@ -19,10 +19,8 @@ from .layout import SplitLayout, SplitPlace
 from .planner import asked_map
 from .worker import device_of
 
-__all__ = ["batch_for", "began", "checked_stage", "checked_start", "device_for", "launch", "module_of"]
 
-
-# What a launcher is told.
+# For launchers.
 def launch(
     tp: int = 1,
     pp: int = 1,
@@ -129,7 +127,8 @@ def checked_stage(stage: Any, layout: SplitLayout) -> int:
     if world != layout.world:
         of = {role: sum(each.role == role for each in layout.processes) for role in ("forward", "backward")}
         raise SplitError(
-            f"This layout needs {layout.world} processes ({of['forward']} forward, {of['backward']} backward), got WORLD_SIZE {world}. Start {layout.world}, or change the degrees.",
+            f"This layout needs {layout.world} processes ({of['forward']} forward, {of['backward']} "
+            f"backward), got WORLD_SIZE {world}. Start {layout.world}, or change the degrees.",
             field="world",
         )
     place = layout.place(rank)
@@ -138,7 +137,8 @@ def checked_stage(stage: Any, layout: SplitLayout) -> int:
     if isinstance(stage, PipelineStage):
         if (stage.stage_index, stage.num_stages) != (place.stage, place.stages):
             raise SplitError(
-                f"{place.name.capitalize()} takes the PipelineStage {place.stage} of {place.stages}, got {stage.stage_index} of {stage.num_stages}.",
+                f"{place.name.capitalize()} takes the PipelineStage {place.stage} of {place.stages}, got "
+                f"{stage.stage_index} of {stage.num_stages}.",
                 code="shape",
                 field="stage",
             )
@@ -146,7 +146,8 @@ def checked_stage(stage: Any, layout: SplitLayout) -> int:
     if not callable(stage) or (isinstance(stage, type) and issubclass(stage, nn.Module)):
         got = f"the class {stage.__name__}" if isinstance(stage, type) else f"a {type(stage).__name__}"
         raise SplitError(
-            f"stage must be the nn.Module of one stage, a PipelineStage, or a function that makes a module of a SplitPlace, got {got}.",
+            "stage must be the nn.Module of one stage, a PipelineStage, or a function that makes a module "
+            f"of a SplitPlace, got {got}.",
             field="stage",
         )
     return rank
@@ -205,7 +206,8 @@ def batch_for(
     """Return a step's data by micro-batch; raises ``SplitError`` for what this process does not take."""
     if bool(args) != place.first:
         raise SplitError(
-            f"step(…) takes the model's input in the processes of stage 0, forward and backward, and in no others; {place.name} got {len(args)} arguments.",
+            "step(…) takes the model's input in the processes of stage 0, forward and backward, and in no "
+            f"others; {place.name} got {len(args)} arguments.",
             field="args",
         )
     if place.last and place.role == "backward" and target is None:
@@ -235,7 +237,8 @@ def _number(name: str) -> int:
     value = os.environ.get(name, "")
     if not value.isdecimal():
         raise SplitError(
-            f"{name} must be in the environment, as torchrun sets it, or a process group be there; got {value!r:.80}.",
+            f"{name} must be in the environment, as torchrun sets it, or a process group be there; got "
+            f"{value!r:.80}.",
             field="world",
         )
     return int(value)

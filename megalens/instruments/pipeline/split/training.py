@@ -23,8 +23,6 @@ from .worker import BackwardProcess, ForwardProcess, SplitWorker, mean_of
 if TYPE_CHECKING:
     from ....tracer import Tracer
 
-__all__ = ["SplitTraining"]
-
 
 class SplitTraining:
     """Trains one stage, in the role that this process has. Every process of the job makes one, alike.
@@ -221,7 +219,7 @@ class SplitTraining:
 
     @property
     def gradient_norm(self) -> Tensor | None:
-        """Norm of all gradients at the last update, unclipped; None in forward processes or without ``clip``."""
+        """Norm of all gradients at the last update, unclipped; None if forward or without ``clip``."""
         return None if self._update is None else self._update.norm
 
     @property
@@ -241,7 +239,8 @@ class SplitTraining:
         """
         if self._pending:
             raise SplitError(
-                "save(…) must come after a step with update=True: gradients that wait for an update are not saved.",
+                "save(…) must come after a step with update=True: gradients that wait for an update are not "
+                "saved.",
                 field="folder",
             )
         self._alive()
@@ -300,7 +299,8 @@ class SplitTraining:
     def _alive(self) -> None:
         if self._broken is not None:
             raise SplitError(
-                f"This training goes on no more: {self._broken}. Make another one, in processes that are all alive."
+                f"This training goes on no more: {self._broken}. Make another one, in processes that are all "
+                "alive."
             )
 
     def _guarded(self, work: Callable[[], Any]) -> Any:

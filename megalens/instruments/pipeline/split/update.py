@@ -13,8 +13,6 @@ from ..errors import SplitError
 from .groups import SplitGroups
 from .weights import buckets_of, local_of, pieces_of
 
-__all__ = ["WeightUpdate"]
-
 _LOW = (torch.bfloat16, torch.float16)
 
 
@@ -67,7 +65,8 @@ class WeightUpdate:
         self.optimizer = optimizer(list(self.stepped)) if self._parameters else None
         if self.optimizer is not None and not isinstance(self.optimizer, torch.optim.Optimizer):
             raise SplitError(
-                f"optimizer must make a torch.optim.Optimizer of a list of parameters, got a {type(self.optimizer).__name__}.",
+                "optimizer must make a torch.optim.Optimizer of a list of parameters, got a "
+                f"{type(self.optimizer).__name__}.",
                 field="optimizer",
             )
         self.norm: Tensor | None = None
@@ -116,8 +115,10 @@ class WeightUpdate:
         for at, each in enumerate(self.stepped):
             if each.grad is None:
                 continue
-            if isinstance(each.grad, DTensor) and each.grad.placements != each.placements:  # type: ignore[attr-defined]
-                each.grad = each.grad.redistribute(placements=each.placements)  # type: ignore[attr-defined]
+            if isinstance(each.grad, DTensor):
+                placements = each.placements  # type: ignore[attr-defined]
+                if each.grad.placements != placements:
+                    each.grad = each.grad.redistribute(placements=placements)
             found[at] = local_of(each.grad)
         return found
 

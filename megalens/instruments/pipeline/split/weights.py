@@ -17,8 +17,6 @@ from .groups import SplitGroups
 from .layout import SplitLayout
 from .mail import Mail, SplitNotes
 
-__all__ = ["StageWeights", "buckets_of", "local_of", "pieces_of"]
-
 _DIGEST_BYTES = 16
 
 _BUCKET_BYTES = 1 << 25
@@ -86,7 +84,8 @@ def pieces_of(flat: Tensor, like: Sequence[Tensor]) -> Iterator[tuple[Tensor, Te
 
 def _odd(name: str, got: str) -> SplitError:
     return SplitError(
-        f"Weight {name} must be whole in every process or cut into equal parts along one dimension, got {got}. Use a tensor-parallel degree that divides it.",
+        f"Weight {name} must be whole in every process or cut into equal parts along one dimension, got "
+        f"{got}. Use a tensor-parallel degree that divides it.",
         code="shape",
         field=name,
     )
@@ -158,7 +157,8 @@ class StageWeights:
             odd = sorted(set(names) ^ set(self._names)) or names
             return (
                 odd[0],
-                f"Stage {self._place.stage} must have the same weights in its forward and backward processes, and only one of them has {odd[0]}. Make both of one class.",
+                f"Stage {self._place.stage} must have the same weights in its forward and backward "
+                f"processes, and only one of them has {odd[0]}. Make both of one class.",
             )
         for number, (name, shape, dtype, cut) in enumerate(told):
             self._joined[number] = cut
@@ -172,8 +172,11 @@ class StageWeights:
                 )
                 return (
                     name,
-                    f"Weight {name} of stage {self._place.stage} is {dtype}{shape} in a backward process, and so must be {dtype}{wanted} in its forward process, which has {parts}; got {held.dtype}{list(local_of(held).shape)}. "
-                    "What is cut is known by a DTensor's placements, or Megatron's tensor_model_parallel and partition_dim; forward_tensor must divide it.",
+                    f"Weight {name} of stage {self._place.stage} is {dtype}{shape} in a backward process, "
+                    f"and so must be {dtype}{wanted} in its forward process, which has {parts}; got "
+                    f"{held.dtype}{list(local_of(held).shape)}. "
+                    "What is cut is known by a DTensor's placements, or Megatron's tensor_model_parallel "
+                    "and partition_dim; forward_tensor must divide it.",
                 )
         return None
 
@@ -214,7 +217,7 @@ class StageWeights:
         for number in numbers:
             self._versions[number] = self._held[number]._version
         for rank in self.others:
-            # What is whole in every backward process comes from the first of those that a forward process stands for.
+            # Uncut weights come from the first of the backward processes that a forward process serves.
             lead = self._place.tensor % self._share == 0
             sent = sorted(n for n in numbers if lead or self._joined[n] >= 0)
             chosen = torch.zeros(len(self._held), dtype=torch.uint8)
@@ -245,7 +248,7 @@ class StageWeights:
     # Are they the same?
 
     def compare(self) -> None:
-        """Compare all parameters with the other role's by hash; raises ``SplitError`` (``diverged``) in both."""
+        """Compare parameters with the other role's by hash; raises ``SplitError`` (``diverged``) in both."""
         self._number += 1
         key = self._key(0)
         for at, rank in enumerate(self.others):
@@ -262,7 +265,10 @@ class StageWeights:
         name = self._names[min(unlike)]
         error = self._mail.error(
             "diverged",
-            f"Weight {name} of stage {self._place.stage} is not the same in its forward and its backward process ({self._place.name} and {self.others}), and {len(set(unlike)) - 1} more are not: something other than the training has changed it in one of them. Change weights in backward processes alone, or in both alike.",
+            f"Weight {name} of stage {self._place.stage} is not the same in its forward and its backward "
+            f"process ({self._place.name} and {self.others}), and {len(set(unlike)) - 1} more are not: "
+            "something other than the training has changed it in one of them. Change weights in backward "
+            "processes alone, or in both alike.",
         )
         error.field = name
         raise error

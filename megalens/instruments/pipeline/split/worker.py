@@ -17,16 +17,6 @@ from ..stages.inbox import Key
 from .layout import SplitLayout
 from .mail import Mail
 
-__all__ = [
-    "BackwardProcess",
-    "ForwardProcess",
-    "SplitWorker",
-    "device_of",
-    "mean_of",
-    "seeded",
-    "takes_gradient",
-]
-
 _WORDS = {"F": "forward pass", "R": "recomputation", "B": "backward pass"}
 
 _Saved = tuple[Sequence[Any], Sequence[Any]]
@@ -115,7 +105,8 @@ class SplitWorker:
         except Exception as error:
             operation = f"{self.place.stage}{kind}{number}"
             raise SplitError(
-                f"{self.place.name.capitalize()} could not do {operation}, the {_WORDS[kind]} of micro-batch {number}: {type(error).__name__}: {str(error)[:400]}",
+                f"{self.place.name.capitalize()} could not do {operation}, the {_WORDS[kind]} of "
+                f"micro-batch {number}: {type(error).__name__}: {str(error)[:400]}",
                 code="failed",
                 operation=operation,
                 role=self.place.role,
@@ -136,7 +127,9 @@ class SplitWorker:
         for each in outputs:
             if not isinstance(each, Tensor) or isinstance(each, DTensor):
                 raise SplitError(
-                    f"Stage {self.place.stage} gave a {type(each).__name__} in micro-batch {number}: between stages only plain tensors, or a tuple of them, can be sent. Of a DTensor have the layer give the local one (use_local_output=True).",
+                    f"Stage {self.place.stage} gave a {type(each).__name__} in micro-batch {number}: "
+                    "between stages only plain tensors, or a tuple of them, can be sent. Of a DTensor have "
+                    "the layer give the local one (use_local_output=True).",
                     code="shape",
                     role=self.place.role,
                     stage=self.place.stage,

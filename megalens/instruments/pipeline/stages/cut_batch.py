@@ -11,8 +11,6 @@ from torch.utils._pytree import tree_leaves
 
 from ..errors import StageError
 
-__all__ = ["StepBatch", "cut_batch"]
-
 
 class StepBatch(NamedTuple):
     """A step's data on this rank, by micro-batch."""
@@ -85,6 +83,7 @@ def _check(given: Any, what: str, micro_batches: int, error: type[StageError]) -
         if isinstance(each, Tensor) and (each.dim() == 0 or each.size(0) % micro_batches):
             got = f"{each.size(0)} samples" if each.dim() else "a tensor without dimensions"
             raise error(
-                f"{what} must divide into {micro_batches} equal micro-batches, got {got}: give as many samples as a multiple of {micro_batches}, or another number of micro-batches.",
+                f"{what} must divide into {micro_batches} equal micro-batches, got {got}: give as many "
+                f"samples as a multiple of {micro_batches}, or another number of micro-batches.",
                 code="shape",
             )

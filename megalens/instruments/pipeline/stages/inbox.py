@@ -8,10 +8,8 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-__all__ = ["Arrival", "Inbox", "Key", "Spec", "shapes_text"]
-
 Key = tuple[str, int, int]
-"""What a message is for: ``F`` (activations), ``B`` (a gradient) or ``S`` (summed weights' gradients), virtual stage, micro-batch."""
+"""``F`` (activations), ``B`` (a gradient) or ``S`` (summed weight gradients), virtual stage, micro-batch."""
 
 Spec = tuple[Any, ...]
 """Of each tensor of a message dtype, shape, and whether it takes a gradient."""

@@ -24,8 +24,6 @@ from torch import Tensor, distributed
 from ..errors import StageError
 from .inbox import Arrival, Inbox, Key, Spec
 
-__all__ = ["Link", "Sent", "connect", "spec_of", "tell_received", "tell_sent"]
-
 _DATA, _HEADER = 1, 2
 _HEADER_NUMBERS = 128
 _LONG_SECONDS = 86400.0
@@ -84,7 +82,8 @@ def connect(
             )
         except RuntimeError as failure:
             raise error(
-                f"The ranks {list(ranks)} did not all connect within {timeout:.3g} s: every one of them makes its {makes} ({str(failure)[:200]}).",
+                f"The ranks {list(ranks)} did not all connect within {timeout:.3g} s: every one of them "
+                f"makes its {makes} ({str(failure)[:200]}).",
                 code="waited",
                 rank=ranks[place],
             ) from failure
@@ -99,20 +98,21 @@ def connect(
         out, into = (up, down) if place < peer else (down, up)
         links[peer] = Link(inbox, ranks[peer], peer, out, into, control, device, ahead)
     for peer, link in links.items():
-        # NCCL connects two ranks in the first message between them, and both wait for it: better here than in the middle of a step. Each rank takes its pairs by rising sum of
-        # places, so that no ring of them waits for itself.
+        # NCCL connects two ranks in their first message, and both wait for it: better here than within a
+        # step. Each rank takes its pairs by rising sum of indices, so that no ring of them deadlocks.
         try:
             link.greet(place < peer, timeout)
         except (RuntimeError, TimeoutError) as failure:
             raise error(
-                f"Rank {ranks[place]} could not reach rank {ranks[peer]} within {timeout:.3g} s: {str(failure)[:200]}",
+                f"Rank {ranks[place]} could not reach rank {ranks[peer]} within {timeout:.3g} s: "
+                f"{str(failure)[:200]}",
                 code="lost",
                 rank=ranks[place],
             ) from failure
     return links
 
 
-# What a tracer is told of the messages between stages.
+# Reports to a tracer.
 def tell_received(watch: Any, message: Arrival, before: int, chunk: int, micro_batch: int) -> None:
     """Report a message of another rank, for which this one waited since ``before``, ns."""
     if message.peer < 0:
@@ -202,17 +202,18 @@ class Link:
         self.peer = peer
         self._inbox, self._at, self._device, self._ahead = inbox, at, device, ahead
         self._out, self._into, self._control = out, into, control
-        # Of each message that is to come its key, or None where its header will say it; then those whose receives are posted.
+        # Key of each expected message, or None where its header will tell; then those with posted receives.
         self._expected: deque[Key | None] = deque()
         self._posted: deque[_Posted] = deque()
         self._headers = self._dynamic = False
         self._credit = ahead
         self.hungry = False
-        """Whether the training thread has nothing to do until a message comes: then the thread may be any number ahead."""
+        """Whether the training thread can only wait: receives are then unlimited."""
         self._go = threading.Condition(inbox.lock)
         self._receives = False
         self._said: dict[tuple[bool, int], Spec] = {}
-        # What the training thread will have to wait for itself, and what it left to another, several at a time: each takes the interpreter from it.
+        # What the training thread waits for itself, and what it left to another thread: each takes the
+        # interpreter.
         self._kept: deque[_Sending] = deque()
         self._sending: SimpleQueue[list[_Sending] | None] = SimpleQueue()
         self._numbers = [0, 0]
@@ -270,7 +271,7 @@ class Link:
             self._posted.popleft()
 
     def send(self, key: Key, tensors: Sequence[Tensor], headers: bool) -> Spec | None:
-        """Post a message; return its kind's earlier spec instead where it differs and no header would tell."""
+        """Post a message; return its kind's earlier spec instead if it differs and no header would tell."""
         spec = spec_of(tensors)
         letter, virtual, _ = key
         if letter == "F":
@@ -285,7 +286,7 @@ class Link:
             header = _header(key, spec)
             works.append((self._control.send([header], self._at, _HEADER), True))
             kept.append(header)
-        # What the works still read is kept with them.
+        # Buffers stay referenced while the works read them.
         kept += [each.detach().contiguous() for each in tensors]
         works += [(self._out.send([each], self._at, _DATA), False) for each in kept[len(works) :]]
         nbytes = sum(each.numel() * each.element_size() for each in tensors)
@@ -426,7 +427,8 @@ def _header(key: Key, spec: Spec) -> Tensor:
         numbers += [_DTYPES.index(dtype), int(gradient), len(shape), *shape]
     if len(numbers) > _HEADER_NUMBERS:
         raise TypeError(
-            f"{len(spec)} tensors with {sum(len(each[1]) for each in spec)} dimensions are too many between two stages"
+            f"{len(spec)} tensors with {sum(len(each[1]) for each in spec)} dimensions are too many between "
+            "two stages"
         )
     return torch.tensor(numbers + [0] * (_HEADER_NUMBERS - len(numbers)), dtype=torch.int64)
 

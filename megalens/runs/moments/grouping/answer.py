@@ -20,8 +20,6 @@ from .name_filter import module_of
 from .query import Key, MomentQuery, key_order
 from .series import MERGED, Grouped, Part, Thinner, chosen_columns, keep_extremes, read_part, stretches
 
-__all__ = ["MomentGroups", "answer_groups", "until_stopped"]
-
 _WHOLE = ("layer", "expert", "rank", "stage")
 
 Column = NDArray[np.float64]
@@ -166,7 +164,8 @@ class _Answer:
         query = self._query
         if query.points is None or query.shaped or query.grouping.rows or self._steps <= query.points:
             return [read_part(cells, query) for cells in self._merged()], None
-        # Reading twice is cheaper than holding every cell: it happens only where groups begin or end at different steps, and at most once.
+        # A second reading, only where groups begin or end at different steps, is cheaper than storing all
+        # cells.
         thinner = Thinner(self._groups, self._last, query.points)
         while True:
             parts = [thinner.thin(read_part(cells, query)) for cells in self._merged()]
@@ -178,7 +177,8 @@ class _Answer:
     ) -> tuple[NDArray[np.int64], tuple[Column, Column] | None, tuple[int, int]]:
         """Return the indices of what stays, how it is shown and the factor of its errors, and the totals."""
         query = self._query
-        # Relative values and trailing means need steps before the first one shown, so they are made before those are cut off.
+        # Relative values and trailing means need earlier steps, so they precede the cut to the first shown
+        # one.
         if not query.shaped:
             kept = pick(cells, cells.value, query)
             return cells.place[kept], None, cells.totals
@@ -241,14 +241,15 @@ def _refuse_mixed(side: _Side) -> None:
             said = " · ".join("none" if value is None else str(value) for value in key)
             which = f"The group {said}" if key else "The total"
             raise ClientError(
-                f"{which} would hold both inputs and outputs of modules, in which the same values count twice. "
+                f"{which} would hold both inputs and outputs of modules, in which the same values count "
+                "twice. "
                 'Choose one with where={"role": "output"}, group by role, or allow it with mixed=True.',
                 code="mixed",
                 field="mixed",
             )
 
 
-# How values are shown: against the first one of their group, and as a trailing mean. The twin of ``src/aggregate/moment-tables.ts``.
+# The twin of ``src/aggregate/moment-tables.ts``.
 def shape_values(
     starts: NDArray[np.int64], value: Column, show: str, smoothing: int
 ) -> tuple[Column, Column]:

@@ -12,27 +12,17 @@ from numpy.typing import NDArray
 from ....protocol import MOMENT_COLUMNS, merge_moments, near_zero_share, read_moments, single_moments
 from ..rows.moment_rows import STAGE, Chunk
 
-__all__ = [
-    "CellKeys",
-    "Cells",
-    "merge_cells",
-    "moment_columns",
-    "reading_error",
-    "reading_value",
-    "wanted_columns",
-]
-
 Column = NDArray[np.float64]
 Whole = NDArray[np.int64]
 
 _ALWAYS = ("samples", "nan_count", "inf_count", "rounding", "loss_scale")
-# Rows that are merged at once: what comes of more does not stay in the processor's caches, and costs three times as much a row.
+# Rows merged at once: intermediate results of more leave the caches, at three times the cost a row.
 _PIECE_ROWS = 100_000
-# glibc hands memory back at once that is larger than what it has seen freed, and the system clears it anew for every piece: half of the time of merging.
+# glibc returns large freed blocks to the system, which clears them anew for every piece: half of the time.
 _SEEN_NUMBERS = 3_000_000
 _WHOLE = ("samples", "rank", "stage")
 
-# Up to so many times as many values as rows are marked in a table; of more the values that occur are found by sorting.
+# Up to this multiple of the rows, values are marked in a table; beyond, they are found by sorting.
 _SPARSE = 4
 
 _POWERS = {"skewness": 3, "kurtosis": 4, "excess_kurtosis": 4}
@@ -151,7 +141,7 @@ def _grid(chunk: Chunk, keys: CellKeys) -> Cells | None:
     codes, number = dense(code, 0, int(code.max()) + 1)
     across = len(codes)
     if across == names:
-        # Each is alone in its group: there is nothing to add, and the order of a step's cells is nobody's concern.
+        # Each is alone in its group: nothing is summed, and the order within a step does not matter.
         codes, merged = code, _single(chunk)
     else:
         numbers = (np.arange(len(steps))[:, None] * across + number).ravel()
@@ -249,7 +239,7 @@ def _in_both(key: Whole, below: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return keep
 
 
-# One statistic of merged moments and how far it may be off: the twin of ``src/protocol/moment-statistics.ts``.
+# The twin of ``src/protocol/moment-statistics.ts``.
 def moment_columns(statistic: str | None) -> tuple[str, ...]:
     """Return the columns of moments that a statistic and its error need; all where none is named."""
     if statistic is None:

@@ -12,8 +12,6 @@ import pyarrow.compute as pc
 from ....protocol import Ranges, TensorName, in_ranges, parse_name
 from ...errors import ClientError, chosen_ranges
 
-__all__ = ["NameFilter", "Where", "NameTable", "module_of", "Pattern"]
-
 Where = Mapping[str, Any] | Callable[[str], bool] | None
 
 _NUMBERS = ("layer", "expert")
@@ -26,7 +24,8 @@ _TOKEN = re.compile(
     r"""\\Q(?P<quoted>.*?)(?:\\E|\Z) | \\[xpP]\{[^}]*\}? | (?P<bytes>\\C) | \\.
       | \[\^?\]?(?:\[:\^?\w+:\]|\\.|[^\]\\])*\]?
       | \{(?P<least>\d+)(?:,(?P<most>\d*))?\}
-      | \(\?P?<(?P<name>[^>(]*)> | (?P<set>\(\?[A-Za-z-]*\)) | (?P<plain>\(\?[A-Za-z-]*:) | (?P<group>\((?!\?)) | (?P<close>\)) | .""",
+      | \(\?P?<(?P<name>[^>(]*)> | (?P<set>\(\?[A-Za-z-]*\)) | (?P<plain>\(\?[A-Za-z-]*:)
+      | (?P<group>\((?!\?)) | (?P<close>\)) | .""",
     re.VERBOSE | re.DOTALL | re.ASCII,
 )
 
@@ -122,7 +121,8 @@ class Pattern:
     def _bad(self, why: str) -> ClientError:
         return ClientError(
             f"The {self._field} is no regular expression that can be used here: {why}. "
-            "Names are searched in linear time, so it can neither look ahead or behind nor refer back to what a group found; "
+            "Names are searched in linear time, so it can neither look ahead or behind nor refer back to "
+            "what a group found; "
             "give re.compile(…) for what only Python's expressions can say.",
             code="bad-parameter",
             field=self._field,
@@ -184,7 +184,8 @@ class NameFilter:
         unknown = [str(key) for key in where if key not in (*_NUMBERS, *_ROW_NUMBERS, *_WORDS, "name")]
         if unknown:
             raise ClientError(
-                f"where knows no column {unknown[0]!r:.100}. It has name, {', '.join((*_NUMBERS, *_ROW_NUMBERS, *_WORDS))}.",
+                f"where knows no column {unknown[0]!r:.100}. It has name, "
+                f"{', '.join((*_NUMBERS, *_ROW_NUMBERS, *_WORDS))}.",
                 code="bad-parameter",
                 field=f"where.{unknown[0]:.50}",
             )

@@ -11,19 +11,8 @@ from ....protocol import MOMENT_READINGS, MOMENT_STATS, TensorName, name_values,
 from ...errors import ClientError
 from .name_filter import NameFilter, Pattern, Where
 
-__all__ = [
-    "GROUP_COLUMNS",
-    "Grouping",
-    "Key",
-    "MomentQuery",
-    "ROW_COLUMNS",
-    "SHOWS",
-    "check_stat",
-    "key_order",
-]
-
 SHOWS = ("raw", "relative", "delta", "percent")
-"""Values as they are, over the first finite one of their group, minus it, or the change from it in per cent."""
+"""Values as they are, over their group's first finite one, minus it, or the change from it in %."""
 
 Key = tuple[Any, ...]
 
@@ -115,7 +104,8 @@ class MomentQuery:
             raise _bad("smoothing", "a whole number from 0", smoothing)
         if ratio == "gain" and stat not in ("activation", "dgrad"):
             raise ClientError(
-                f"A gain is of what goes into modules and comes out of them, and {stat} is neither. Choose activation or dgrad.",
+                f"A gain is of what goes into modules and comes out of them, and {stat} is neither. Choose "
+                "activation or dgrad.",
                 code="bad-parameter",
                 field="ratio",
             )
@@ -247,7 +237,8 @@ class Grouping:
         if column == "capture":
             if not pattern:
                 raise _no_group(
-                    r"'capture' is what a pattern finds, and none came; give one such as 'layers\.(\d+)\.(\w+)'"
+                    "'capture' is what a pattern finds, and none came; give one such as "
+                    r"'layers\.(\d+)\.(\w+)'"
                 )
             return _NameColumns(("capture",), _joined(Pattern(pattern, "pattern")))
         if isinstance(column, str) and column in ROW_COLUMNS:
@@ -269,7 +260,8 @@ class Grouping:
                     found.captures,
                 )
         raise _no_group(
-            f"{column!r:.100} is none of {', '.join(GROUP_COLUMNS)}, no regular expression with groups and no function"
+            f"{column!r:.100} is none of {', '.join(GROUP_COLUMNS)}, no regular expression with groups and "
+            "no function"
         )
 
 

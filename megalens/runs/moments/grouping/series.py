@@ -14,17 +14,6 @@ from ..rows.moment_rows import STAGE
 from .cells import Cells, reading_error, reading_value
 from .query import MomentQuery
 
-__all__ = [
-    "Grouped",
-    "MERGED",
-    "Part",
-    "Thinner",
-    "chosen_columns",
-    "keep_extremes",
-    "read_part",
-    "stretches",
-]
-
 Column = NDArray[np.float64]
 Whole = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -264,7 +253,7 @@ def _codes(parts: Sequence[Part]) -> tuple[list[NDArray[Any]], int]:
     return ([code.astype(np.uint16) for code in codes] if size <= 1 << 16 else codes), size
 
 
-# Downsampling while rows are read: steps between the extremes are dropped part by part, so that memory holds only what a picture may show.
+# Parts are thinned while rows are read, so that memory has only what a picture may show.
 class Thinner:
     """Thins parts that arrive in the order of their steps.
 
@@ -311,7 +300,7 @@ class Thinner:
         code = part.keys["code"]
         # numpy sorts short numbers by counting them.
         order = np.argsort(code.astype(np.uint16) if len(self.count) <= 1 << 16 else code, kind="stable")
-        # From here on the cells of a group are neighbours, in the order of their steps. A run is what a group has in one stretch: it begins where the group or the stretch changes.
+        # The cells of a group are now adjacent, in step order. A run is a group's part of one stretch.
         code, step = code[order], part.step[order]
         changes = np.diff(code, prepend=-1) != 0
         begins = np.flatnonzero(changes)
@@ -322,9 +311,9 @@ class Thinner:
         stretch = stretches(step, first, last, self._points)
         changes[1:] |= stretch[1:] != stretch[:-1]
         keep = keep_extremes(np.flatnonzero(changes), part.value[order], part.bad[order])
-        # A part may end within a stretch: its cells are then thinned in two runs, which keeps a few more cells. `pick` thins once more at the end.
+        # A part may end within a stretch: two runs then keep a few more cells, which `pick` thins at the end.
         if known is not None:
-            # Groups with few cells are shown whole.
+            # Groups with few cells are not thinned.
             keep |= known.count[code] <= self._points
         return part.take(np.sort(order[keep]), self._arena)
 

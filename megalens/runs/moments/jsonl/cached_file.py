@@ -23,8 +23,6 @@ from ..rows.cache_folder import cache_folder
 from .chunk import CHUNK_COLUMNS, JsonlChunk
 from .tree import StatisticsFile
 
-__all__ = ["CachedFile", "CachedPart", "write_part"]
-
 _FORMAT = 1
 _TAIL = 4096
 _SMALL_ROWS = 100_000
@@ -153,7 +151,7 @@ class CachedFile:
         try:
             found = os.stat(self.source.path)
             with self.source.path.open("rb"):
-                # Only this says whether it may be read.
+                # Only opening it tells whether it may be read.
                 pass
             if state.offset and self._is_another(found):
                 self._forget()
@@ -161,7 +159,8 @@ class CachedFile:
             return found.st_size
         except OSError as error:
             raise ClientError(
-                f"{self.source.name} cannot be read: {error.strerror or error}. You need the permission to read it.",
+                f"{self.source.name} cannot be read: {error.strerror or error}. You need the permission to "
+                "read it.",
                 code="unreadable",
             ) from error
 
@@ -186,7 +185,8 @@ class CachedFile:
         state = self._state
         if not state.skipping:
             self._tell(
-                f"{self.source.name}, line {state.lines + 1}: it is longer than any record can be, and is left out."
+                f"{self.source.name}, line {state.lines + 1}: it is longer than any record can be, and is "
+                "left out."
             )
         name = f"{uuid.uuid4().hex}.none"
         nothing = np.zeros((0, 5), np.int64)

@@ -19,15 +19,13 @@ from numpy.typing import NDArray
 
 from ....protocol import MOMENT_STATS, RAW_SUMS, SCALED_STATS, moments_from_raw_sums
 
-__all__ = ["CHUNK_COLUMNS", "JsonlChunk", "Problem", "read_chunk"]
-
 _fetch = itemgetter(*RAW_SUMS)
 _STAT = re.compile(r"(residual_dgrad|residual|activation|dgrad|wgrad|grad|param)(?:_|$)")
 _BARE = re.compile(rb"(?<=[:,\[])(\s*)(NaN|-?Infinity)(?=\s*[,}\]])")
 _ROUNDING = 2.0**-24
 _MOST_PROBLEMS = 50
 _MOST_STEP = 1 << 62
-# Each sign stands for up to 100 bytes once it is parsed; 300,000 tensors have so many.
+# Each sign becomes up to 100 bytes when parsed; 300,000 tensors have so many.
 _MOST_SIGNS = 4_000_000
 
 CHUNK_COLUMNS = pa.schema(
@@ -49,7 +47,7 @@ CHUNK_COLUMNS = pa.schema(
         ("line_start", pa.int64()),
     ]
 )
-"""What is cached of a row: of the stream's columns those that raw sums can say, ``unknown`` for both non-finite counts, and where its line begins."""
+"""Cached columns: those of raw sums, ``unknown`` for both non-finite counts, and the offset of the line."""
 
 _STAGES = ("", "pre_clip", "backward", "backward_scaled", "pre_step")
 
@@ -246,7 +244,7 @@ def _parse(text: bytes) -> dict[str, Any]:
         record = orjson.loads(text)
     except orjson.JSONDecodeError:
         if b"NaN" not in text and b"Infinity" not in text:
-            # Numbers too large for it, or what is no JSON: Python's own parser says which.
+            # Too large numbers, or no JSON: Python's own parser explains which.
             record = json.loads(text)
         else:
             try:
@@ -287,8 +285,8 @@ def _twice(text: bytes) -> str | None:
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
         made = dict(items)
         if len(made) < len(items):
-            seen: set[str] = set()
-            found.extend(name for name, _ in items if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+            names = [name for name, _ in items]
+            found.extend(name for at, name in enumerate(names) if name in names[:at])
         return made
 
     json.loads(text, object_pairs_hook=pairs)

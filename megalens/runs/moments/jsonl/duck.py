@@ -19,13 +19,14 @@ from ..rows.moment_rows import STAGE, STAGES, Chunk, StatIndex, Wanted
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["duck_cursor", "duck_errors", "quoted_path", "sql_chunks"]
-
 _lock = threading.Lock()
 _shared: tuple[int, duckdb.DuckDBPyConnection] | None = None
 
 _CHUNK_ROWS = 1_000_000
-_STAGE_SQL = f"coalesce(list_position({list(STAGES)!r}, {STAGE}::VARCHAR), {len(STAGES)})::TINYINT - 1::TINYINT AS {STAGE}"
+_STAGE_SQL = (
+    f"coalesce(list_position({list(STAGES)!r}, {STAGE}::VARCHAR), {len(STAGES)})::TINYINT - 1::TINYINT AS "
+    f"{STAGE}"
+)
 
 
 # A path as SQL text.

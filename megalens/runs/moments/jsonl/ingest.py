@@ -24,8 +24,6 @@ from .cached_file import CachedFile, write_part
 from .chunk import CHUNK_COLUMNS, JsonlChunk, Problem, read_chunk
 from .tree import StatisticsFile
 
-__all__ = ["bring_up_to_date"]
-
 _CHUNK_BYTES = 24 << 20
 _LINE_BYTES = 256 << 20
 _BLOCK = 1 << 22
@@ -82,7 +80,8 @@ class ParseProcess:
         line = self._process.stdout.readline()
         if not line:
             raise ClientError(
-                f"The process that was reading {source.name} ended: there may be too little memory. Close other programs and open it again.",
+                f"The process that was reading {source.name} ended: there may be too little memory. Close "
+                "other programs and open it again.",
                 code="unreadable",
             )
         answer = orjson.loads(line)

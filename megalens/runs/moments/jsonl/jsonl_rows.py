@@ -22,11 +22,11 @@ from .duck import duck_cursor, duck_errors, quoted_path, sql_chunks
 from .ingest import bring_up_to_date
 from .tree import StatisticsTree
 
-__all__ = ["JsonlRows", "rows_of"]
-
 _COLUMNS = (
-    "step, samples, stat, name, rank, -1::INTEGER AS stage, count, mean, m2, m3, m4, 'nan'::DOUBLE AS min, 'nan'::DOUBLE AS max, "
-    "unknown AS nan_count, unknown AS inf_count, unknown AS negative_inf_count, 'nan'::DOUBLE AS near_zero_count, rounding, gradient_stage, loss_scale"
+    "step, samples, stat, name, rank, -1::INTEGER AS stage, count, mean, m2, m3, m4, 'nan'::DOUBLE AS min, "
+    "'nan'::DOUBLE AS max, "
+    "unknown AS nan_count, unknown AS inf_count, unknown AS negative_inf_count, 'nan'::DOUBLE AS "
+    "near_zero_count, rounding, gradient_stage, loss_scale"
 )
 
 _FOREVER = 1 << 62
@@ -100,13 +100,14 @@ def _within(file: CachedFile, warnings: dict[str, None]) -> Superseded:
         back = np.flatnonzero(steps[1:] <= steps[:-1])
         if not len(back):
             continue
-        # A record is superseded if any later one has the same or an earlier step: compare it to the least step from the next record on.
+        # A record is superseded if its step is not below the least step of all later ones.
         least = np.minimum.accumulate(steps[::-1])[::-1]
         dead[places[:-1]] = least[1:] <= steps[:-1]
         first = int(back[-1])
         times = "" if len(back) == 1 else f" (the last of {len(back)} times)"
         warnings[
-            f"{MOMENT_STATS[int(code)]}: the run went back from step {int(steps[first])} to {int(steps[first + 1])}{times}; "
+            f"{MOMENT_STATS[int(code)]}: the run went back from step {int(steps[first])} to "
+            f"{int(steps[first + 1])}{times}; "
             "older rows at or after that step are superseded."
         ] = None
     return Superseded(records[dead, 0], records[~dead])
@@ -137,7 +138,8 @@ def _between(
     if least is None:
         return None
     return (
-        f"{stat}: {newer.source.name} was written to after {older.source.name} and has the same tensors, so its rows count "
+        f"{stat}: {newer.source.name} was written to after {older.source.name} and has the same tensors, so "
+        "its rows count "
         f"for steps {least} to {most}. The job was probably restarted with another number of processes."
     )
 
@@ -188,14 +190,16 @@ class JsonlRows:
         closed: list[OSError] = []
         sources = self._tree.files(closed)
         shut = [
-            f"{shown_text(Path(error.filename).name, 200)} cannot be looked into: {error.strerror or error}. Its files are not read."
+            f"{shown_text(Path(error.filename).name, 200)} cannot be looked into: {error.strerror or error}. "
+            "Its files are not read."
             for error in closed
         ]
         if shut and not sources:
             raise ClientError(shut[0], code="unreadable")
         if not sources and first:
             raise ClientError(
-                f"{shown_text(self._tree.root.name, 200)} holds no .jsonl file of raw moments yet. Expected files such as grad_raw_moments_by_param/rank0.jsonl in it."
+                f"{shown_text(self._tree.root.name, 200)} holds no .jsonl file of raw moments yet. Expected "
+                "files such as grad_raw_moments_by_param/rank0.jsonl in it."
             )
         found = [self._files.get(str(source.path)) or CachedFile(source) for source in sources]
         # What was read of a folder before it was closed stays.
@@ -276,7 +280,8 @@ class JsonlRows:
             if one.stat in ("dgrad", "residual_dgrad") and self._unscaled(one.stat)
         ]
         self._warnings += [
-            f"{stat}: the loss scale is not recorded, so the values may be multiplied by it; skewness and kurtosis are not touched by that."
+            f"{stat}: the loss scale is not recorded, so the values may be multiplied by it; skewness and "
+            "kurtosis are not touched by that."
             for stat in unscaled
         ]
         state = hashlib.blake2b("\n".join(self._unreadable).encode(errors="replace"), digest_size=8)
@@ -305,7 +310,8 @@ class JsonlRows:
     def _unscaled(self, stat: str) -> bool:
         with duck_cursor() as connection:
             found = connection.execute(
-                f"SELECT 1 FROM ({self._relation(connection)}) WHERE stat = '{stat}' AND isnan(loss_scale) LIMIT 1"
+                f"SELECT 1 FROM ({self._relation(connection)}) WHERE stat = '{stat}' AND isnan(loss_scale) "
+                "LIMIT 1"
             ).fetchall()
         return bool(found)
 
@@ -316,15 +322,18 @@ class JsonlRows:
         what = f" {problems[0]}" if problems else " They are empty so far."
         if problems or all(file.offset for file in files):
             raise ClientError(
-                f"{shown_text(self._tree.root.name, 200)} holds no raw-moment records.{what} Expected lines such as "
-                '{"iter": 1, "stat": "grad_raw_moments_by_param", "values": {"decoder.layers.0.mlp.weight": {"count": 4.0, "sum_1": …}}}.',
+                f"{shown_text(self._tree.root.name, 200)} holds no raw-moment records.{what} Expected lines "
+                'such as {"iter": 1, "stat": "grad_raw_moments_by_param", "values": '
+                '{"decoder.layers.0.mlp.weight": {"count": 4.0, "sum_1": …}}}.',
                 code="unreadable",
             )
 
 
 _EMPTY = (
-    "SELECT 0::BIGINT AS step, 0::BIGINT AS samples, '' AS stat, '' AS name, 0::INTEGER AS rank, 0::DOUBLE AS count, 0::DOUBLE AS mean, 0::DOUBLE AS m2, "
-    "0::DOUBLE AS m3, 0::DOUBLE AS m4, 0::DOUBLE AS unknown, 0::DOUBLE AS rounding, '' AS gradient_stage, 0::DOUBLE AS loss_scale WHERE false"
+    "SELECT 0::BIGINT AS step, 0::BIGINT AS samples, '' AS stat, '' AS name, 0::INTEGER AS rank, 0::DOUBLE "
+    "AS count, 0::DOUBLE AS mean, 0::DOUBLE AS m2, "
+    "0::DOUBLE AS m3, 0::DOUBLE AS m4, 0::DOUBLE AS unknown, 0::DOUBLE AS rounding, '' AS gradient_stage, "
+    "0::DOUBLE AS loss_scale WHERE false"
 )
 
 

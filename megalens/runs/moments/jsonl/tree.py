@@ -13,15 +13,14 @@ from ....protocol import RAW_MOMENTS_FOLDER, shown_text
 from ...errors import ClientError
 from ..trainermon.files import csv_kind, rank_of_folder
 
-__all__ = ["StatisticsFile", "StatisticsTree", "find_trees", "holds_statistics"]
-
 _KIND = re.compile(r".+_by_(param|layer|item)")
 _RANK = re.compile(r"rank(\d{1,9})")
 _BETWEEN = ("tensorboard", "tb")
 _MOST_FOLDERS = 100_000
 _SNIFF_BYTES = 1 << 20
 _WANTED = (
-    "Give a .jsonl file of raw moments, a training_stats folder (with folders such as grad_raw_moments_by_param in it), an output folder of TrainerMon, a folder that holds such folders, "
+    "Give a .jsonl file of raw moments, a training_stats folder (with folders such as "
+    "grad_raw_moments_by_param in it), an output folder of TrainerMon, a folder that holds such folders, "
     "or the folder of a recorded run."
 )
 
@@ -199,7 +198,8 @@ def _homes(folder: Path, closed: list[OSError]) -> Iterator[Path]:
     for looked, (at, folders, _) in enumerate(os.walk(folder, onerror=closed.append)):
         if looked > _MOST_FOLDERS:
             raise ClientError(
-                f"{shown_text(folder.name, 200)} holds more than {_MOST_FOLDERS} folders. Give one further down, nearer to the runs.",
+                f"{shown_text(folder.name, 200)} holds more than {_MOST_FOLDERS} folders. Give one further "
+                "down, nearer to the runs.",
                 code="unreadable",
             )
         here = Path(at)
@@ -249,7 +249,8 @@ def _is_file(path: Path) -> bool:
 
 def _closed(path: Path, error: OSError) -> ClientError:
     return ClientError(
-        f"{shown_text(path.name, 200)} cannot be looked into: {error.strerror or error}. It must be a folder that you may read.",
+        f"{shown_text(path.name, 200)} cannot be looked into: {error.strerror or error}. It must be a "
+        "folder that you may read.",
         code="unreadable",
     )
 
@@ -258,7 +259,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
     except OSError:
-        # A link to where nobody may look. Who looks into it is told so.
+        # A link to an unreadable folder; opening it reports that.
         return True
 
 
@@ -266,7 +267,7 @@ def _is_jsonl(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.name.endswith(".jsonl") and entry.is_file()
     except OSError:
-        # The same: who reads it is told that it cannot be read.
+        # The same: reading it reports that.
         return True
 
 

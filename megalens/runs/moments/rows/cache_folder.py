@@ -11,8 +11,6 @@ from pathlib import Path
 
 from platformdirs import user_cache_path
 
-__all__ = ["cache_folder", "locked", "trim_cache"]
-
 _FOLDER = "MEGALENS_CACHE_DIR"
 _BYTES = "MEGALENS_CACHE_BYTES"
 _DEFAULT_BYTES = 20 * 1024**3

@@ -14,8 +14,6 @@ from .moment_rows import Chunk, Progress, StatIndex, Wanted
 from .pieces import HeldPiece, Piece, PieceReading, found_stats, whole_steps
 from .recorded_rows import RecordedRows
 
-__all__ = ["LiveRows"]
-
 # Rows that arrived and may not be recorded yet.
 _MOST_BEHIND = 200_000
 _KEY = ["place", "step", "rank"]

@@ -14,19 +14,6 @@ from numpy.typing import NDArray
 
 from ....protocol import Ranges, stream_schema
 
-__all__ = [
-    "ROWS_SCHEMA",
-    "MomentRows",
-    "Progress",
-    "StatIndex",
-    "STAGE",
-    "STAGES",
-    "stage_codes",
-    "Chunk",
-    "Wanted",
-    "read_ahead",
-]
-
 _CODES = pa.dictionary(pa.int32(), pa.utf8())
 ROWS_SCHEMA = pa.schema(
     pa.field("name_id", pa.int32())
@@ -43,13 +30,12 @@ _AHEAD = 4
 _AHEAD_ROWS = 400_000
 
 Chunk = dict[str, NDArray[Any]]
-"""Columns of rows, in any order. Every row of a step is in the same chunk, and steps of later chunks are later.
+"""Columns of rows, in any order. All rows of a step are in one chunk, and later chunks have later steps.
 
-``place`` (int32) counts through :attr:`Wanted.names`; ``step`` (int64) and the columns that are wanted are as in the stream.
+``place`` (int32) is an index into :attr:`Wanted.names`; ``step`` (int64) and others are as in the stream.
 """
 
 
-# Rows that are asked for, and how they come: in chunks of whole steps.
 @dataclass(frozen=True)
 class Wanted:
     """What is asked for.
@@ -105,13 +91,13 @@ def read_ahead(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
 
 
 STAGES = ("pre_clip", "backward", "pre_step", "backward_scaled", "")
-"""From the strongest statement to none: what holds of all rows of a group is the last of theirs. A word that is none of these states nothing."""
+"""From the strongest statement to none: a group has the last of its rows'. Unknown words are none."""
 
 
 # At which stage gradients were measured, as numbers that merge.
 def stage_codes(words: pa.DictionaryArray) -> NDArray[np.int8]:
     """Return each row's index in :data:`STAGES`."""
-    # Other programs may have packed what nobody said as null: the last.
+    # Other programs may have packed an unknown stage as null: the last.
     known: list[Any] = [*words.dictionary.to_pylist(), ""]
     places = [STAGES.index(word if word in STAGES else "") for word in known]
     codes: NDArray[np.int8] = np.array(places, np.int8)[words.indices.fill_null(-1).to_numpy()]

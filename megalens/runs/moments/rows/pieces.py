@@ -17,8 +17,6 @@ from ....protocol import LAST_STEP, MOMENT_STATS, STREAMS, stream_schema
 from ...recorded_parquet import ParquetStream, opened_parquet
 from .moment_rows import STAGE, Chunk, StatIndex, Wanted, stage_codes
 
-__all__ = ["HeldPiece", "Listed", "Piece", "PieceReading", "SealedPiece", "found_stats", "whole_steps"]
-
 _SCHEMA = stream_schema("moments")
 _WORDS = [field.name for field in _SCHEMA if pa.types.is_string(field.type)]
 _LISTED = ["step", "stat", "name"]
@@ -130,7 +128,7 @@ class PieceReading:
     def _table(self, first: int, wanted: pa.Array) -> NDArray[np.int32]:
         assert self._dictionary is not None
         found = pc.fill_null(pc.index_in(self._dictionary.cast(pa.utf8()), value_set=wanted), -1 - first)
-        # Behind all names is the place of a row without one, whose code is -1.
+        # The last index is that of a row without a name, whose code is -1.
         return np.append(found.to_numpy() + first, -1).astype(np.int32)
 
 
@@ -199,7 +197,7 @@ def whole_steps(pieces: Sequence[Piece], wanted: Wanted) -> Iterator[Chunk]:
             # Pieces are read in the order of their first steps: nothing before the next one's can follow.
             bound = taken[at + 1].low if at + 1 < len(taken) else LAST_STEP + 1
             if waiting:
-                # What goes on with steps that wait is joined with them, and the rest need not be copied.
+                # Chunks that continue waiting steps are joined with them; the rest need not be copied.
                 seam = min(bound, 1 + max(int(one["step"][-1]) for one in waiting))
                 whole, waiting = _split([*waiting, chunk], seam)
                 yield from whole and [_by_step(_joined(whole))]
@@ -258,7 +256,7 @@ def _by_step(chunk: Chunk) -> Chunk:
     return {name: column[order] for name, column in chunk.items()}
 
 
-# The names that a piece had last of each stat. From piece to piece they are mostly the same, and a million texts more would take memory.
+# The last piece's names of each stat, mostly shared by the next: a million more texts would take memory.
 _last_names: dict[str, tuple[pa.Array, NDArray[np.bool_], tuple[str, ...]]] = {}
 
 

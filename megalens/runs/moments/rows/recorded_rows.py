@@ -19,13 +19,11 @@ from ...run_folder import RunFolder
 from .moment_rows import Chunk, Progress, StatIndex, Wanted
 from .pieces import HeldPiece, Piece, PieceReading, SealedPiece, found_stats, whole_steps
 
-__all__ = ["RecordedRows"]
-
 _STREAM = STREAMS["moments"]
 # A recorder's own groups are smaller; one is in memory at a time.
 _GROUP_ROWS = 4_000_000
 _LEAST_PACKED_BYTES = 8
-# Batches of a tail are joined to pieces of about as many rows: a training step has few, and each piece costs every question a little.
+# Batches of a tail are joined to about this many rows, since each piece costs every question a little.
 _HELD_ROWS = 65_536
 _SEALED_MEANWHILE = 5
 
@@ -104,7 +102,8 @@ class _Attempt:
 
     def refresh(self, progress: Progress | None) -> bool:
         for _ in range(_SEALED_MEANWHILE):
-            # A tail may be sealed, and old segments dropped, after they were listed. Then a new listing is looked at: no row is missing in it, and none is there twice.
+            # A tail may be sealed, and old segments dropped, after the listing: a new one is complete,
+            # without duplicates.
             with suppress(FileNotFoundError):
                 self._look(progress)
                 break
@@ -118,7 +117,7 @@ class _Attempt:
         for segment, about in listed:
             file = self._files.get(segment.path)
             if file is None or not file.same(about):
-                # A tail without rows says nothing new yet.
+                # A tail without rows has nothing new yet.
                 self._more = self._more or file is not None or segment.sealed
                 file = (_Sealed if segment.sealed else _Tail)(segment.path, about, self._until)
             # What a tail has read is its own already, should a file behind it be gone.

@@ -16,8 +16,6 @@ from .cache_folder import cache_folder
 from .moment_rows import Chunk, Progress, StatIndex, Wanted
 from .pieces import HeldPiece, Piece, PieceReading, SealedPiece, found_stats, whole_steps
 
-__all__ = ["TableRows"]
-
 _HELD_ROWS = 1_000_000
 _GROUP_ROWS = 200_000
 

@@ -16,8 +16,6 @@ import pyarrow.csv
 from ....protocol import shown_text
 from ...errors import ClientError
 
-__all__ = ["KINDS", "OTHER_KINDS", "csv_kind", "rank_of_folder", "read_csv_table"]
-
 KINDS = {
     "actv": "activation",
     "actv_grad": "dgrad",
@@ -53,7 +51,7 @@ def read_csv_table(path: Path) -> tuple[pa.Table, list[str]]:
         raise ClientError(
             f"{shown_text(path.name, 200)} cannot be read: {error.strerror}.", code="unreadable"
         ) from error
-    # The last line may not be whole yet.
+    # The last line may be incomplete.
     text = text[: text.rfind(b"\n") + 1]
     first = text.partition(b"\n")[0].strip()
     header = first.decode("utf-8", "replace").split(",")
@@ -99,7 +97,8 @@ def _line_by_line(path: Path, text: bytes, header: list[str]) -> tuple[pa.Table,
     )
     several = "1 line does" if wrong == 1 else f"{wrong:,} lines do"
     told = [
-        f"{shown_text(path.name, 200)}: {several} not fit the header and {'is' if wrong == 1 else 'are'} left out, the first is line {first}."
+        f"{shown_text(path.name, 200)}: {several} not fit the header and {'is' if wrong == 1 else 'are'} "
+        f"left out, the first is line {first}."
     ]
     return table, told if wrong else []
 

@@ -18,14 +18,12 @@ from ..rows.moment_rows import Chunk, Progress, StatIndex, Wanted
 from ..rows.table_rows import TableRows
 from .files import KINDS, read_csv_table
 
-__all__ = ["TrainerMonRows", "readings_of"]
-
 _MOST_TOLD = 20
 _State = tuple[int, int]
 
 Column = NDArray[np.float64]
 
-# Statistics of whole models: file, column, what it is called here, and what stands behind the module's name.
+# Statistics of complete models: file, column, name here, and suffix of the module's name.
 _FEATURES = {
     "attention_hook": ({"entropy": "attention_entropy", "softmax_max": "attention_max"}, ".attention"),
     "linear_hook": ({"sr": "stable_rank", "kernel_norm": "kernel_norm"}, ".linear"),
@@ -45,7 +43,7 @@ _SCOPES = {
 }
 _END = re.compile(r"(.*?)\.?(input|output)(?:_(\d{1,9}))?")
 _INTEGER = r"(?:^|\.)(?:u?int\d+|bool)$"
-# Files have six decimals unless their writer was told otherwise.
+# Files have six decimals unless their writer was configured otherwise.
 _HALF_UNIT = 5e-7
 
 
