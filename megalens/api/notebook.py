@@ -67,8 +67,8 @@ def open(
     """
     from ..runs.moments import ProgressBar
 
-    with closing(ProgressBar()) if progress is None else nullcontext(progress) as told:
-        return NotebookRun(open_run(path, told))
+    with closing(ProgressBar()) if progress is None else nullcontext(progress) as reported:
+        return NotebookRun(open_run(path, reported))
 
 
 def open_all(
@@ -209,10 +209,10 @@ class NotebookRun(NotebookViews):
         if folder is None:
             return None
         here = Path.cwd().resolve()
-        whole = Path(folder).resolve()
-        if here == Path(here.anchor) or not whole.is_relative_to(here):
+        resolved = Path(folder).resolve()
+        if here == Path(here.anchor) or not resolved.is_relative_to(here):
             return None
-        return whole.relative_to(here).as_posix()
+        return resolved.relative_to(here).as_posix()
 
     def _paint(self, options: Mapping[str, Any]) -> tuple[str, str]:
         from ..pictures.widgets.picture import draw_picture

@@ -279,11 +279,11 @@ class _Judged:
     def __init__(self, judge: Callable[[StepReadings], None], files: JsonlFiles | None) -> None:
         self._judge, self._files = judge, files
 
-    def __call__(self, whole: CompleteStep) -> None:
+    def __call__(self, step: CompleteStep) -> None:
         """Take a step."""
         if self._files is not None:
-            self._files(whole)
-        self._judge(StepReadings(whole.step, whole.samples, whole.readings))
+            self._files(step)
+        self._judge(StepReadings(step.step, step.samples, step.readings))
 
 
 class _Known:

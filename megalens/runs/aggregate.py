@@ -13,14 +13,14 @@ from .errors import ClientError
 from .moments.grouping.cells import reading_value
 from .query import Selection, half_width, selected
 
-_OF_WHOLE = ("mean", "std", "rms", "min", "max", "skewness", "kurtosis", "nonfinite")
-_OF_KEPT = ("mean", "std", "rms", "min", "max", "abs_mean")
-STATISTICS = (*_OF_WHOLE, *(f"kept_{name}" for name in _OF_KEPT))
+_WHOLE_STATISTICS = ("mean", "std", "rms", "min", "max", "skewness", "kurtosis", "nonfinite")
+_RETAINED_STATISTICS = ("mean", "std", "rms", "min", "max", "abs_mean")
+STATISTICS = (*_WHOLE_STATISTICS, *(f"kept_{name}" for name in _RETAINED_STATISTICS))
 OF_WHOLE_ONLY = ("skewness", "kurtosis")
 """What kept values do not have: those of tile means say nothing of a tensor's tails."""
 OLDER = {"abs_mean": "kept_abs_mean"}
 """What a statistic was called before whole tensors had any."""
-_WHOLE = ("count", "mean", "m2", "m3", "m4", "min", "max", "nan_count", "inf_count")
+_MOMENTS = ("count", "mean", "m2", "m3", "m4", "min", "max", "nan_count", "inf_count")
 _SCHEMA = pa.schema(
     [("step", pa.int64()), ("layer", pa.int32()), ("value", pa.float64()), ("count", pa.int64())]
 )
@@ -78,15 +78,15 @@ def trend(table: pa.Table, statistic: str = "rms", selection: Selection | None =
     groups = int(new.sum())
     heads = order[new]
     keys = [pa.array(steps[heads]), pa.array(layers[heads])]
-    of_kept = statistic.startswith("kept_")
+    of_retained = statistic.startswith("kept_")
     statistic = statistic.removeprefix("kept_")
     if selection is not None:
         rows = table.select(["shape", "compressor"]).to_pylist()
         if any(selection.takes_less(row) for row in rows):
             return _selective(table, rows, statistic, selection, group_of_row, keys)
 
-    if not of_kept and set(_WHOLE) <= set(table.column_names):
-        moments = {name: table[name].to_numpy().astype(np.float64) for name in _WHOLE}
+    if not of_retained and set(_MOMENTS) <= set(table.column_names):
+        moments = {name: table[name].to_numpy().astype(np.float64) for name in _MOMENTS}
         if not np.isnan(moments["count"]).any():
             merged = merge_moments(moments, group_of_row, groups)
             found = (reading_value(merged, statistic), merged["count"].astype(np.int64))
@@ -98,14 +98,14 @@ def trend(table: pa.Table, statistic: str = "rms", selection: Selection | None =
     group = np.repeat(group_of_row, lengths)
     finite = np.isfinite(values)
     all_finite = bool(finite.all())
-    kept = (values if all_finite else values[finite]).astype(np.float64)
-    kept_group = group if all_finite else group[finite]
-    count = np.bincount(kept_group, minlength=groups)
+    retained = (values if all_finite else values[finite]).astype(np.float64)
+    retained_group = group if all_finite else group[finite]
+    count = np.bincount(retained_group, minlength=groups)
     if statistic == "nonfinite":
         result = (np.bincount(group, minlength=groups) - count).astype(np.float64)
     else:
         with np.errstate(divide="ignore", invalid="ignore"):
-            result = _reduce(statistic, kept, kept_group, groups, count)
+            result = _reduce(statistic, retained, retained_group, groups, count)
         result[count == 0] = np.nan
     return pa.Table.from_arrays([*keys, pa.array(result, from_pandas=False), pa.array(count)], schema=_SCHEMA)
 
@@ -119,11 +119,11 @@ def _selective(
         parts[group].append(cut.astype(np.float64))
     value, count, half, units = [], [], [], []
     for cuts in parts:
-        whole = np.concatenate([cut.ravel() for cut in cuts])
-        finite = whole[np.isfinite(whole)]
+        everything = np.concatenate([cut.ravel() for cut in cuts])
+        finite = everything[np.isfinite(everything)]
         one = np.zeros(len(finite), dtype=np.int64)
         if statistic == "nonfinite":
-            value.append(float(len(whole) - len(finite)))
+            value.append(float(len(everything) - len(finite)))
         elif len(finite) == 0:
             value.append(np.nan)
         else:

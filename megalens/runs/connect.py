@@ -145,19 +145,19 @@ def _no_run(wanted: str | None) -> ClientError:
     live = [f"{hub.name} ({hub.id})" for hub in live_hubs()]
     recorded = sorted((file.parent.name for file in Path(RUNS_FOLDER).glob("*/run.json")), reverse=True)
     if wanted is None:
-        said = (
+        message = (
             "No run is live. Start one with tracer = megalens.trace(model) in your training script, "
             "or python -m megalens.demo."
         )
     elif live:
-        said = f"No live run is called {wanted!r:.100}. Live now: {', '.join(live[:10])}."
+        message = f"No live run is called {wanted!r:.100}. Live now: {', '.join(live[:10])}."
     else:
-        said = f"No live run is called {wanted!r:.100}: none is live."
+        message = f"No live run is called {wanted!r:.100}: none is live."
     if (named := _named(wanted)) is not None:
-        said += f" The newest recording of that name is opened with megalens.open({named!r})."
+        message += f" The newest recording of that name is opened with megalens.open({named!r})."
     elif recorded:
-        said += (
+        message += (
             f" Recorded in {RUNS_FOLDER}: {', '.join(recorded[:5])}; open one with "
             f"megalens.open('{RUNS_FOLDER}/{recorded[0]}')."
         )
-    return ClientError(said)
+    return ClientError(message)

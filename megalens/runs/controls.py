@@ -32,7 +32,7 @@ from ..protocol.messages_generated import (
     SiteInfo,
 )
 from ..protocol.perturbations import perturb_of
-from .errors import ClientError, as_arguments, bad_argument, whole
+from .errors import ClientError, as_arguments, as_int, bad_argument
 from .query import LayerChoice
 
 _PEERS = "_perturbation"
@@ -53,8 +53,8 @@ def build_perturb(
     """
     if not isinstance(sites, Mapping) or not sites:
         raise bad_argument("sites", "a dictionary such as {'system': Noise1(0.01)}", sites)
-    seed = None if seed is None else whole(seed, "seed")
-    steps = None if steps is None else whole(steps, "steps", 1)
+    seed = None if seed is None else as_int(seed, "seed")
+    steps = None if steps is None else as_int(steps, "steps", 1)
     extras: dict[str, Any] = {}
     if layers is not None:
         extras["layers"] = layers_text(layers)
@@ -316,7 +316,7 @@ class Controls(ABC):
             Seconds to wait until the first begins.
         """
         return self._configure(
-            {"flags": {}, "mode": {"paused": True, "steps": whole(steps, "steps", 1)}}, timeout
+            {"flags": {}, "mode": {"paused": True, "steps": as_int(steps, "steps", 1)}}, timeout
         )
 
     def watched_only(self, on: bool = True, timeout: float = 30.0) -> int:

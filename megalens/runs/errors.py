@@ -26,7 +26,7 @@ def as_arguments() -> Iterator[None]:
         raise ClientError(error.message, code=error.code, field=error.field) from error
 
 
-def whole(value: Any, argument: str, least: int = 0, more: str = "") -> int:
+def as_int(value: Any, argument: str, least: int = 0, more: str = "") -> int:
     """Return any whole number, numpy's too, as an int; raises ``ClientError`` naming the argument."""
     if is_whole(value, least):
         return int(value)

@@ -13,7 +13,7 @@ from ..protocol import CheckedBody, Stream
 from .moments.grouping.series import keep_extremes, stretches
 from .query import Query
 
-Whole = NDArray[np.int64]
+Integers = NDArray[np.int64]
 Column = NDArray[np.float64]
 
 _WIDER = 1.5
@@ -44,18 +44,18 @@ class StreamMemory:
     def append(self, body: CheckedBody, size: int) -> None:
         """Add the rows of one frame of ``size`` bytes, which they keep alive."""
         body.release()
-        held = size + _OBJECTS_BYTES
-        self._tail.append((body, held))
-        self.bytes += held
+        nbytes = size + _OBJECTS_BYTES
+        self._tail.append((body, nbytes))
+        self.bytes += nbytes
         self.rows += body.rows
         while self.bytes > self._limit and len(self._blocks) + len(self._tail) > 1:
             if self._blocks:
-                block, held = self._blocks.popleft()
+                block, nbytes = self._blocks.popleft()
                 rows = block.num_rows
             else:
-                oldest, held = self._tail.popleft()
+                oldest, nbytes = self._tail.popleft()
                 rows = oldest.rows
-            self.bytes -= held
+            self.bytes -= nbytes
             self.rows -= rows
             self.evicted_rows += rows
 
@@ -64,13 +64,13 @@ class StreamMemory:
         while len(self._tail) >= _BLOCK:
             frames = [self._tail.popleft() for _ in range(_BLOCK)]
             block = pa.concat_tables([body.table() for body, _ in frames])
-            held = sum(size for _, size in frames)
-            if held <= _BLOCK * _SMALL_BYTES:
+            nbytes = sum(size for _, size in frames)
+            if nbytes <= _BLOCK * _SMALL_BYTES:
                 # Many small chunks make every query slow; large ones do not.
                 block = block.combine_chunks()
-                self.bytes += block.nbytes - held
-                held = block.nbytes
-            self._blocks.append((block, held))
+                self.bytes += block.nbytes - nbytes
+                nbytes = block.nbytes
+            self._blocks.append((block, nbytes))
         tail = [body.table() for body, _ in self._tail]
         return pa.concat_tables([self._empty, *(block for block, _ in self._blocks), *tail])
 
@@ -78,7 +78,7 @@ class StreamMemory:
         return query.filter(self.table())
 
 
-def gap_starts(steps: Whole) -> Whole:
+def gap_starts(steps: Integers) -> Integers:
     """Return the indices of ascending steps before which steps are missing.
 
     That is the second of two steps whose distance is more than 1.5 times the larger of the neighbouring
@@ -87,11 +87,11 @@ def gap_starts(steps: Whole) -> Whole:
     distance = np.diff(steps)
     if len(distance) < 2:
         return np.zeros(0, np.int64)
-    beside = np.maximum(np.append(0, distance[:-1]), np.append(distance[1:], 0))
-    return np.flatnonzero(distance > _WIDER * beside) + 1
+    neighbours = np.maximum(np.append(0, distance[:-1]), np.append(distance[1:], 0))
+    return np.flatnonzero(distance > _WIDER * neighbours) + 1
 
 
-def thin_line(steps: Whole, values: Column, starts: Whole, points: int | None) -> tuple[Whole, Whole]:
+def thin_line(steps: Integers, values: Column, starts: Integers, points: int | None) -> tuple[Integers, Integers]:
     """Choose about ``points`` points (None: all) so that the line looks as it did.
 
     Of each of ``points`` / 4 equal spans the first, last, least and greatest stay, where values cease to be
@@ -106,8 +106,8 @@ def thin_line(steps: Whole, values: Column, starts: Whole, points: int | None) -
     shown: Any = np.where(finite, values, np.nan)
     keep = keep_extremes(np.flatnonzero(begins), shown, ceases)
     keep[starts] = keep[starts - 1] = True
-    kept = np.flatnonzero(keep)
-    return kept, np.searchsorted(kept, starts)
+    chosen = np.flatnonzero(keep)
+    return chosen, np.searchsorted(chosen, starts)
 
 
 def line_order(lines: NDArray[Any], steps: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -38,7 +38,7 @@ from ..protocol.messages_generated import (
     Status,
 )
 from ..protocol.version import own_version
-from .errors import ClientError, whole
+from .errors import ClientError, as_int
 from .lines import StreamMemory
 from .link import LinkTarget, ViewerLink
 from .query import Query
@@ -80,7 +80,7 @@ class LiveRun(Run):
         self._called = called
         self._reader = HubReader()
         # The run by the hub's own name.
-        self._said = self._known = ""
+        self._hub_run_id = self._known = ""
         self._greeted = False
         self._status = _WAITING
         self._changed = threading.Condition()
@@ -100,7 +100,7 @@ class LiveRun(Run):
         self._received = self._missed = self._unannounced = self._skipped = self._bad = 0
         self._announced_drops = 0
         self._notes: deque[str] = deque(maxlen=_MOST_NOTES)
-        self._said_goodbye = False
+        self._shut_down = False
         self._moments: MomentSource | None = None
         self._link = ViewerLink(target, self)
 
@@ -219,7 +219,7 @@ class LiveRun(Run):
 
     def wait(self, step: int | None = None, timeout: float | None = None) -> int:
         with self._changed:
-            wanted = self.step + 1 if step is None else whole(step, "step")
+            wanted = self.step + 1 if step is None else as_int(step, "step")
             self._changed.wait_for(lambda: self._arrived(wanted) or not self.live, timeout)
             if self._arrived(wanted) or (not self.live and self.step >= wanted):
                 return self.step
@@ -240,11 +240,11 @@ class LiveRun(Run):
 
     def _arrived(self, step: int) -> bool:
         """Whether a step's rows are here. It has several frames: only the next step proves the last."""
-        said = int(self._status["step"])
-        if max(self._newest, said) > step or self._newest_tensors >= step:
+        reported = int(self._status["step"])
+        if max(self._newest, reported) > step or self._newest_tensors >= step:
             return True
         # No later step may ever come, and not every step has tensors.
-        return (not self.config and self._newest >= step) or (said >= step and self.state != "training")
+        return (not self.config and self._newest >= step) or (reported >= step and self.state != "training")
 
     @property
     def _streams(self) -> Streams:
@@ -285,9 +285,9 @@ class LiveRun(Run):
         if answer is not None and answer["type"] == "generating":
             return answer
         broken = not self.live or not self._connected
-        said = "before the connection broke" if broken else f"within {timeout:g} s"
+        when = "before the connection broke" if broken else f"within {timeout:g} s"
         raise ClientError(
-            f"The request was not answered {said}. Look at run.generations, then try again.",
+            f"The request was not answered {when}. Look at run.generations, then try again.",
             code="disconnected" if broken else "timeout",
         )
 
@@ -357,7 +357,7 @@ class LiveRun(Run):
             self._expected = None
             if self._greeted:
                 message["since"] = self._seq
-                message["run"] = self._said
+                message["run"] = self._hub_run_id
         return message
 
     def on_text(self, text: str) -> None:
@@ -414,14 +414,14 @@ class LiveRun(Run):
                 # Before the first hello a person is waiting for the answer.
                 self._problem = problem
             elif final:
-                self._ended = self._ended or ("ended" if self._said_goodbye else "gone")
+                self._ended = self._ended or ("ended" if self._shut_down else "gone")
                 self._problem = problem
             self._changed.notify_all()
 
     def _on_hello(self, message: Hello) -> None:
         fresh = not self._connected
-        said = message["run"]["id"]
-        if fresh and self._greeted and said != self._said:
+        run_id = message["run"]["id"]
+        if fresh and self._greeted and run_id != self._hub_run_id:
             self._seq = 0
             self._announced_drops = 0
             self._notes.append(
@@ -431,16 +431,16 @@ class LiveRun(Run):
             self._expected = message["seq"] + 1
             self._missed += message.get("resumed", {}).get("missed_frames", 0)
             self._announced_drops = 0
-            self._said_goodbye = False
-        if said != self._said:
-            self._known = self._called(said)
-            if self._known != said:
+            self._shut_down = False
+        if run_id != self._hub_run_id:
+            self._known = self._called(run_id)
+            if self._known != run_id:
                 self._notes.append(
-                    f"This hub says that it is the run {said}, which another hub is. It is called "
+                    f"This hub says that it is the run {run_id}, which another hub is. It is called "
                     f"{self._known} here."
                 )
-        self._said = said
-        if self._known != said:
+        self._hub_run_id = run_id
+        if self._known != run_id:
             name = f"{message['run']['name'][:100]} (another hub)"
             message = {**message, "run": {**message["run"], "id": self._known, "name": name}}
         self._connected = True
@@ -474,7 +474,7 @@ class LiveRun(Run):
         elif not self._greeted:
             self._problem = error
 
-    def _on_goodbye(self, message: Goodbye) -> None:
-        self._said_goodbye = True
+    def _on_shutdown(self, message: Goodbye) -> None:
+        self._shut_down = True
         if message["reason"] == "finished":
             self._ended = "ended"

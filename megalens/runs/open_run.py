@@ -27,21 +27,21 @@ Others = Callable[[str], Run | None]
 
 
 # The runs that views compare with.
-def beside(run: Run) -> Others:
+def neighbouring_runs(run: Run) -> Others:
     """Return what opens the recordings in the same folder as a run's own."""
     home = None if run.folder is None else run_of_attempt(run.folder).parent
 
     def other(run_id: str) -> Run | None:
-        for place in _places(home, run_id):
+        for folder in _candidates(home, run_id):
             with suppress(ClientError, OSError):
-                if RunFolder(place).id == run_id:
-                    return open_run(place)
+                if RunFolder(folder).id == run_id:
+                    return open_run(folder)
         return None
 
     return other
 
 
-def _places(home: Path | None, run_id: str) -> Iterator[Path]:
+def _candidates(home: Path | None, run_id: str) -> Iterator[Path]:
     if home is None:
         return
     of, attempt, number = run_id.rpartition(".attempt-")
@@ -52,11 +52,11 @@ def _places(home: Path | None, run_id: str) -> Iterator[Path]:
         # The hub's folder, unless somebody renamed it.
         yield home / run_id
     with suppress(OSError):
-        yield from sorted(place for place in home.iterdir() if place.name != run_id)
+        yield from sorted(folder for folder in home.iterdir() if folder.name != run_id)
 
 
 @contextmanager
-def answers_beside(
+def compared_answers(
     run: Run, others: Others | None = None, settle: Callable[[Run], object] | None = None
 ) -> Iterator[Callable[[str], RunAnswers | None]]:
     """Yield what answers for a run and those it is compared with, by id (None: no such run), and close those
@@ -64,7 +64,7 @@ def answers_beside(
 
     ``others`` opens them, each once; the neighbouring recordings when absent. ``settle`` is called with each.
     """
-    other = others or beside(run)
+    other = others or neighbouring_runs(run)
     opened: dict[str, Run | None] = {run.id: run}
 
     def answers(run_id: str) -> RunAnswers | None:
@@ -133,7 +133,7 @@ def open_run(path: str | os.PathLike[str], progress: Progress | None = None) -> 
         ) from error
     if len(trees) > 1:
         raise _several(chosen, [tree.label for tree in trees])
-    _tell(closed)
+    _warn(closed)
     run = StatisticsRun(trees[0], progress)
     # Errors in the files are raised now, not at the first question.
     _ = run.moment_source
@@ -174,12 +174,12 @@ def open_all_runs(path: str | os.PathLike[str], progress: Progress | None = None
         if not runs:
             raise
         trees = []
-    _tell(closed)
+    _warn(closed)
     for tree in trees:
-        label, again = tree.label, 1
+        label, number = tree.label, 1
         while label in runs:
-            again += 1
-            label = f"{tree.label} #{again}"
+            number += 1
+            label = f"{tree.label} #{number}"
         runs[label] = StatisticsRun(tree, progress)
     return runs
 
@@ -198,7 +198,7 @@ def _recorded(chosen: Path) -> list[Path]:
     return sorted(entry.parent for entry in chosen.glob("*/run.json"))
 
 
-def _tell(closed: list[OSError]) -> None:
+def _warn(closed: list[OSError]) -> None:
     if closed:
         more = f" Nor can {len(closed) - 1} more folders." if len(closed) > 1 else ""
         # Where the notebook's own call is.

@@ -179,28 +179,28 @@ class ParquetFooter(NamedTuple):
     groups: tuple[ParquetGroup, ...]
 
 
-def _group(said: dict[int, Any]) -> ParquetGroup:
-    return ParquetGroup(said.get(3, -1), tuple(said.get(1, ())))
+def _group(fields: dict[int, Any]) -> ParquetGroup:
+    return ParquetGroup(fields.get(3, -1), tuple(fields.get(1, ())))
 
 
-def _chunk(said: dict[int, Any]) -> ParquetChunk:
-    column = said.get(3)
-    if column is None or said.get(1) or not {7, 6, 9} <= column.keys():
+def _chunk(fields: dict[int, Any]) -> ParquetChunk:
+    column = fields.get(3)
+    if column is None or fields.get(1) or not {7, 6, 9} <= column.keys():
         raise ValueError("its columns must lie within it")
     begin, dictionary = column[9], column.get(11, 0)
     figures = column.get(12, {})
-    whole = column.get(1) == _INT64
+    is_int64 = column.get(1) == _INT64
     return ParquetChunk(
         dictionary if 0 < dictionary < begin else begin,
         column[7],
         column[6],
-        _whole(figures.get(6)) if whole else None,
-        _whole(figures.get(5)) if whole else None,
+        _integer(figures.get(6)) if is_int64 else None,
+        _integer(figures.get(5)) if is_int64 else None,
         figures.get(3),
     )
 
 
-def _whole(value: bytes | None) -> int | None:
+def _integer(value: bytes | None) -> int | None:
     return int.from_bytes(value, "little", signed=True) if value is not None and len(value) == 8 else None
 
 
@@ -227,12 +227,12 @@ def read_footer(file: BinaryIO) -> ParquetFooter:
     if length > _MOST_FOOTER:
         raise ValueError(f"its footer must be at most {_MOST_FOOTER:,} bytes long, got {length:,}")
     file.seek(size - 8 - length)
-    said = ThriftReader(file.read(length), _MOST_LISTED).struct(_FOOTER)
-    elements = said.get(2, [])
+    fields = ThriftReader(file.read(length), _MOST_LISTED).struct(_FOOTER)
+    elements = fields.get(2, [])
     if len(elements) > _MOST_COLUMNS:
         raise ValueError(f"it must have at most {_MOST_COLUMNS} columns, got {len(elements):,}")
-    groups = tuple(said.get(4, ()))
+    groups = tuple(fields.get(4, ()))
     leaves = sum(not element.get(5) for element in elements)
     if any(len(group.chunks) != leaves for group in groups):
         raise ValueError(f"its row groups must have {leaves} columns")
-    return ParquetFooter(said.get(3, -1), groups)
+    return ParquetFooter(fields.get(3, -1), groups)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..protocol import LAST_STEP, PASSES, PHASES, Ranges, in_ranges, read_ranges, read_steps
-from .errors import bad_argument, chosen_ranges, whole
+from .errors import as_int, bad_argument, chosen_ranges
 
 LayerChoice = int | str | Iterable[int] | None
 StepChoice = int | slice | str | Iterable[int] | None
@@ -85,7 +85,7 @@ def layout_of(row: Mapping[str, Any], axes: Sequence[str]) -> ValueLayout:
 def places_in(text: str, length: int) -> list[int]:
     """Return the positions below ``length`` that a range text names."""
     ranges = read_ranges(text, "positions")
-    return [place for place in range(length) if in_ranges(place, ranges)]
+    return [position for position in range(length) if in_ranges(position, ranges)]
 
 
 def selected(row: Mapping[str, Any], selection: Selection) -> npt.NDArray[np.float32]:
@@ -120,8 +120,8 @@ def half_of(
     with np.errstate(invalid="ignore", divide="ignore"):
         if interval == "std":
             return np.where(count < 1, np.nan, np.sqrt(deviation / count))
-        sizes, place = np.unique(count, return_inverse=True)
-        quantile = np.array([_student_t(int(size) - 1) if size > 1 else math.nan for size in sizes])[place]
+        sizes, index = np.unique(count, return_inverse=True)
+        quantile = np.array([_student_t(int(size) - 1) if size > 1 else math.nan for size in sizes])[index]
         found: npt.NDArray[np.float64] = quantile * np.sqrt(deviation / (count - 1)) / np.sqrt(count)
         return found
 
@@ -208,7 +208,7 @@ class Query:
             first,
             None if last == LAST_STEP else last,
             pass_,
-            None if rank is None else ((whole(rank, "rank"), None),),
+            None if rank is None else ((as_int(rank, "rank"), None),),
             steps=chosen if chosen is not None and len(chosen) > 1 else None,
         )
 
@@ -277,10 +277,10 @@ class Query:
                 parts.append(within)
         if not parts:
             return None
-        whole = parts[0]
+        joined = parts[0]
         for part in parts[1:]:
-            whole = whole & part
-        return whole
+            joined = joined & part
+        return joined
 
     def filter(self, table: pa.Table) -> pa.Table:
         expression = self.expression()

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ..protocol import Streams, attempt_folders
 from ..protocol.messages_generated import ConfigPatch, Status
-from .errors import ClientError, whole
+from .errors import ClientError, as_int
 from .query import Query
 from .run import Run
 from .run_folder import RunFolder
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 # own.
 def earlier_attempts(folder: Path | None) -> list[Run]:
     found: list[Run] = []
-    for place in [] if folder is None else attempt_folders(folder):
+    for attempt in [] if folder is None else attempt_folders(folder):
         with suppress(ClientError):
-            found.append(RecordedRun(RunFolder(place)))
+            found.append(RecordedRun(RunFolder(attempt)))
     return found
 
 
@@ -45,7 +45,7 @@ def run_of_attempt(folder: Path) -> Path:
     """Return the run folder that an attempt's folder belongs to, or the folder itself."""
     run = folder.parent.parent
     is_attempt = folder.parent.name == "attempts" and (run / "run.json").is_file()
-    return run if is_attempt and folder.name in {place.name for place in attempt_folders(run)} else folder
+    return run if is_attempt and folder.name in {attempt.name for attempt in attempt_folders(run)} else folder
 
 
 class RecordedRun(Run):
@@ -86,7 +86,7 @@ class RecordedRun(Run):
         return earlier_attempts(self.folder)
 
     def wait(self, step: int | None = None, timeout: float | None = None) -> int:
-        step = None if step is None else whole(step, "step")
+        step = None if step is None else as_int(step, "step")
         if step is not None and step <= self.step:
             return self.step
         wanted = "another step" if step is None else f"step {step}"

@@ -54,18 +54,18 @@ class ArrowStream:
         are not the stream's or a message unfolds to too much.
         """
         self.read_to = since
-        held: list[pa.RecordBatch] = []
+        pending: list[pa.RecordBatch] = []
         size = 0
         for batch, end, unfolded in self._messages(since):
-            held.append(batch)
+            pending.append(batch)
             size += unfolded
-            if size >= _TOGETHER_BYTES or len(held) == _TOGETHER:
+            if size >= _TOGETHER_BYTES or len(pending) == _TOGETHER:
                 self.read_to = end
-                yield from self._matching(held)
-                held, size = [], 0
-        if held:
+                yield from self._matching(pending)
+                pending, size = [], 0
+        if pending:
             self.read_to = end
-            yield from self._matching(held)
+            yield from self._matching(pending)
 
     def _messages(self, since: int) -> Iterator[tuple[pa.RecordBatch, int, int]]:
         """Yield the columns of each complete message, checked, its end, and how many bytes it unfolds to."""
@@ -78,7 +78,7 @@ class ArrowStream:
                 self.cut = True
                 return
             names = reader.schema.names
-            kept = [name for name in names if name in self._columns]
+            chosen = [name for name in names if name in self._columns]
             at = max(since, file.tell())
             while at < size:
                 try:
@@ -90,7 +90,7 @@ class ArrowStream:
                         # A crash of the machine may leave the last message incomplete at its full length: all
                         # of it is checked.
                         batch.validate(full=True)
-                    batch = batch if kept == names else batch.select(kept)
+                    batch = batch if chosen == names else batch.select(chosen)
                     batch.validate(full=True)
                 except StopIteration:
                     return
@@ -115,8 +115,8 @@ class ArrowStream:
             )
         return reader
 
-    def _matching(self, held: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        batch = held[0] if len(held) == 1 else pa.concat_batches(held)
+    def _matching(self, batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
         batch = self._stream.with_later_columns(batch, self._columns)
         if self._expression is not None:
             batch = batch.filter(self._expression)
@@ -163,7 +163,7 @@ def _check_message_size(file: BinaryIO, name: str, at: int, size: int) -> int:
         offset, stored = (_LONG.unpack_from(head, vector + 4 + 16 * number + part)[0] for part in (0, 8))
         if stored >= 8 and 0 <= offset <= body - 8:
             file.seek(begin + offset)
-            said = _LONG.unpack(file.read(8))[0]
-            unfolded += stored if said == _AS_IT_IS else max(0, said)
+            claimed = _LONG.unpack(file.read(8))[0]
+            unfolded += stored if claimed == _AS_IT_IS else max(0, claimed)
     check_unfolded(name, unfolded, body)
     return unfolded

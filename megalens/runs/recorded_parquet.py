@@ -80,8 +80,8 @@ def _text_bytes(column: pa.Array) -> NDArray[np.int64]:
     if not pa.types.is_dictionary(kind):
         return np.zeros(len(column), np.int64)
     lengths = pc.fill_null(pc.binary_length(column.dictionary), 0).cast(pa.int64()).to_numpy()
-    places = pc.fill_null(column.indices, 0).to_numpy()
-    sizes: NDArray[np.int64] = lengths[places] if len(lengths) else np.zeros(len(column), np.int64)
+    indices = pc.fill_null(column.indices, 0).to_numpy()
+    sizes: NDArray[np.int64] = lengths[indices] if len(lengths) else np.zeros(len(column), np.int64)
     return sizes
 
 
@@ -110,8 +110,8 @@ def check_chunk(file: BinaryIO, name: str, column: ParquetChunk, kind: str, repe
         # One page is in memory at a time, of texts all that a batch needs.
         unfolded = unfolded + size if text else max(unfolded, size)
         if head.get(1) in (_DATA, _DATA_2):
-            place, encoding = (5, 2) if head[1] == _DATA else (8, 4)
-            page = head.get(place, {})
+            field, encoding = (5, 2) if head[1] == _DATA else (8, 4)
+            page = head.get(field, {})
             values += max(0, page.get(1, 0))
             if text and page.get(encoding) == _SHARED_BEGINNINGS:
                 raise ValueError("its texts must be stored one by one, not by what they share")
@@ -307,8 +307,8 @@ class ParquetStream:
                 for batch in parquet.iter_batches(self._batch_rows(at, read), row_groups=[at], columns=read):
                     # Texts may be no UTF-8, and their indices outside of the dictionary.
                     batch.validate(full=True)
-                    kept = batch if filters is None else batch.filter(filters)
-                    yield from pieces.cut(kept.select(columns), wanted)
+                    matching = batch if filters is None else batch.filter(filters)
+                    yield from pieces.cut(matching.select(columns), wanted)
 
     def _groups(self, query: Query) -> Iterator[int]:
         """Yield the row groups that may have rows of a query's steps."""

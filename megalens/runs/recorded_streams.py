@@ -20,7 +20,7 @@ from .recorded_arrow import ArrowStream, arrows_identity
 from .recorded_parquet import DAMAGE, FileStamp, opened_parquet
 from .run_header import query_from_one, rows_from_zero, unreadable
 from .shapes import check_shapes
-from .tensor_places import PLACE_COLUMNS, SegmentFile, TensorPlaces
+from .tensor_index import INDEX_COLUMNS, SegmentFile, TensorIndex
 
 _TENSORS = "tensors"
 Found = TypeVar("Found")
@@ -63,13 +63,13 @@ class KnownFiles:
     damaged : dict
         Files in which a reading ended early, with their state then: one that grew since may have been in
         mid-message.
-    places : TensorPlaces
+    tensors : TensorIndex
         What there is of traced tensors.
     """
 
     ends: dict[Path, _KnownEnd] = field(default_factory=dict)
     damaged: dict[Path, FileStamp] = field(default_factory=dict)
-    places: TensorPlaces = field(default_factory=TensorPlaces)
+    tensors: TensorIndex = field(default_factory=TensorIndex)
 
 
 class RecordedStreams:
@@ -114,18 +114,18 @@ class RecordedStreams:
             for segment in self._segments(stream)
         )
 
-    def places(self, check: Callable[[], None]) -> TensorPlaces:
+    def tensor_index(self, check: Callable[[], None]) -> TensorIndex:
         stream = self._streams[_TENSORS]
 
         def read(segment: Segment, since: int) -> Iterator[tuple[pa.RecordBatch, int]]:
-            for batch, at in self._rows(segment, stream, Query(), PLACE_COLUMNS, since):
+            for batch, at in self._rows(segment, stream, Query(), INDEX_COLUMNS, since):
                 check()
                 yield batch, at
 
         segments = self._segments(_TENSORS)
         while True:
             try:
-                return self.known.places.update([_file_of(segment) for segment in segments], read)
+                return self.known.tensors.update([_file_of(segment) for segment in segments], read)
             except FileNotFoundError as error:
                 # It was sealed meanwhile, or dropped.
                 before, segments = segments, self._segments(_TENSORS)
@@ -168,11 +168,11 @@ class RecordedStreams:
         wanted = pa.schema([stream.schema.field(name) for name in names])
         read = self._sealed_rows if segment.sealed else self._tail_rows
         for batch, at in read(segment, stream, query, names, since):
-            kept = batch if batch.schema.names == names else batch.select(names)
-            if kept.num_rows:
-                kept = kept.replace_schema_metadata(None).cast(wanted)
-                check_shapes(kept, stream, file_name(segment.path))
-                yield rows_from_zero(stream, kept) if self._layers_from_one else kept, at
+            chosen = batch if batch.schema.names == names else batch.select(names)
+            if chosen.num_rows:
+                chosen = chosen.replace_schema_metadata(None).cast(wanted)
+                check_shapes(chosen, stream, file_name(segment.path))
+                yield rows_from_zero(stream, chosen) if self._layers_from_one else chosen, at
 
     def _sealed_rows(
         self, segment: Segment, stream: Stream, query: Query, columns: list[str], since: int

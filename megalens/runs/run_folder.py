@@ -19,7 +19,7 @@ from .recorded_streams import KnownFiles, RecordedStreams
 from .run_header import hello_from_zero, read_header
 from .run_words import attempt_words, lacking_words
 from .status import bare_hello
-from .tensor_places import TensorPlaces
+from .tensor_index import TensorIndex
 
 _LAYERS_FROM_ONE = 1
 _STATES = ("waiting", "training", "paused", "idle", "finished", "lost")
@@ -50,13 +50,13 @@ class RunFolder:
         self._take_earlier()
         self._files = self._read_with(KnownFiles())
 
-    def again(self) -> RunFolder:
+    def reopened(self) -> RunFolder:
         """Return a fresh object that reads ``run.json`` anew and shares what either learns of the streams."""
         other = RunFolder(self.path)
         if other.id == self.id:
             other._files = other._read_with(self._files.known)
             known = {part.id: part for part, _ in self.earlier}
-            other.earlier = [(known.get(part.id, part).again(), until) for part, until in other.earlier]
+            other.earlier = [(known.get(part.id, part).reopened(), until) for part, until in other.earlier]
         return other
 
     def _read_with(self, known: KnownFiles) -> RecordedStreams:
@@ -64,9 +64,9 @@ class RunFolder:
 
     def _take_earlier(self) -> None:
         until = LAST_STEP + 1
-        for place in reversed(attempt_folders(self.path)):
+        for attempt in reversed(attempt_folders(self.path)):
             with suppress(ClientError):
-                part = RunFolder(place)
+                part = RunFolder(attempt)
                 until = min(until, part.header.get("superseded_from", until))
                 self.earlier.insert(0, (part, until))
                 self.streams.learn(part.header.get("announced", {}))
@@ -109,7 +109,7 @@ class RunFolder:
     def hello(self) -> Hello:
         """Return the ``hello`` message that a hub would send about this run."""
         hello: Hello = bare_hello(self.header["run"])
-        told = (
+        members = (
             "model",
             "layout",
             "flags",
@@ -123,7 +123,7 @@ class RunFolder:
             "phase",
         )
         header: Any = self.header
-        known: Any = {name: header[name] for name in told if name in header}
+        known: Any = {name: header[name] for name in members if name in header}
         hello.update(known)
         hello["streams"] = self.streams.declarations()
         return hello_from_zero(hello) if self.header["format"] == _LAYERS_FROM_ONE else hello
@@ -222,13 +222,13 @@ class RunFolder:
             yield from part.batches(stream, (query or Query()).before(until), columns)
         yield from self._files.batches(stream, query or Query(), columns)
 
-    def tensor_places(self, check: Callable[[], None] = lambda: None) -> TensorPlaces:
+    def tensor_index(self, check: Callable[[], None] = lambda: None) -> TensorIndex:
         """Return what there is of traced tensors, reading only what is new. ``check`` raises to cancel."""
-        own = self._files.places(check)
+        own = self._files.tensor_index(check)
         if not self.earlier:
             return own
-        before = [(part.tensor_places(check), until) for part, until in self.earlier]
-        return TensorPlaces.joined([*before, (own, LAST_STEP + 1)])
+        before = [(part.tensor_index(check), until) for part, until in self.earlier]
+        return TensorIndex.joined([*before, (own, LAST_STEP + 1)])
 
     def _last_step(self) -> int:
         if self.closed:

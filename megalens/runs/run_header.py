@@ -53,8 +53,8 @@ def rows_from_zero(stream: Stream, batch: pa.RecordBatch) -> pa.RecordBatch:
         # Unchecked: a damaged file may have any number.
         return _with(batch, "layer", pc.subtract(layers, pa.scalar(1, layers.type)))
     if stream.name == "audit" and "detail" in names:
-        said = [_detail_from_zero(text) for text in batch.column("detail").to_pylist()]
-        return _with(batch, "detail", pa.array(said, batch.schema.field("detail").type))
+        details = [_detail_from_zero(text) for text in batch.column("detail").to_pylist()]
+        return _with(batch, "detail", pa.array(details, batch.schema.field("detail").type))
     return batch
 
 
@@ -80,8 +80,8 @@ def _settings_from_zero(value: Any) -> Any:
     if not isinstance(value, Mapping):
         return value
     return {
-        name: _text_from_zero(said) if name == "layers" else _settings_from_zero(said)
-        for name, said in value.items()
+        name: _text_from_zero(setting) if name == "layers" else _settings_from_zero(setting)
+        for name, setting in value.items()
     }
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from ..protocol import STREAMS, Streams, empty_table
 from ..protocol.messages_generated import ConfigPatch, Status
-from .errors import ClientError, whole
+from .errors import ClientError, as_int
 from .moments import MomentSource, Progress, StatisticsTree, rows_of
 from .query import Query
 from .run import Run
@@ -53,8 +53,8 @@ class StatisticsRun(Run):
             return super().readings(kind)
         from .moments.frame import file_readings
 
-        frame, said = file_readings(self._tree, kind)
-        for sentence in said:
+        frame, problems = file_readings(self._tree, kind)
+        for sentence in problems:
             warnings.warn(sentence, stacklevel=2)
         return frame
 
@@ -90,7 +90,7 @@ class StatisticsRun(Run):
         return False
 
     def wait(self, step: int | None = None, timeout: float | None = None) -> int:
-        wanted = self.step + 1 if step is None else whole(step, "step")
+        wanted = self.step + 1 if step is None else as_int(step, "step")
         end = None if timeout is None else time.monotonic() + timeout
         while self.step < wanted:
             if end is not None and time.monotonic() >= end:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..protocol import EXPERT, expert_of_part, join_numbers, ranges_text
-from .errors import ClientError, whole
+from .errors import ClientError, as_int
 from .query import Query
 from .run_words import check_flag
 
@@ -39,18 +39,18 @@ def tensor_array(
 ) -> npt.NDArray[np.float32]:
     check_flag(flags, flag)
     wanted: dict[str, Any] = {
-        name: value if value is None or name == "part" else whole(value, name, _LEAST[name])
+        name: value if value is None or name == "part" else as_int(value, name, _LEAST[name])
         for name, value in asked.items()
     }
 
-    def places(**only: Any) -> pa.Table:
+    def coordinates(**only: Any) -> pa.Table:
         query = Query.of(flag=flag, phase=phase, pass_=pass_, **only)
         found = list(rows.batches("tensors", query, list(_ORDER)))
         return pa.Table.from_batches(found) if found else None
 
     # Other steps are read only where nothing else explains what is missing.
-    left = places(layers=wanted["layer"], steps=wanted["step"])
-    left = places() if left is None else left
+    left = coordinates(layers=wanted["layer"], steps=wanted["step"])
+    left = coordinates() if left is None else left
     if left is None:
         raise ClientError(
             f"This run has no rows of {flag} (phase {phase}, {pass_} pass).",
@@ -95,9 +95,9 @@ def tensor_array(
 
 
 def _rows(batch: pa.RecordBatch, micro_batch: int) -> Any:
-    kept = batch.filter(pa.compute.equal(batch["micro_batch"], micro_batch))
-    for at in range(kept.num_rows):
-        yield {name: kept[name][at] for name in ("values", "shape", "compressor")}
+    matching = batch.filter(pa.compute.equal(batch["micro_batch"], micro_batch))
+    for at in range(matching.num_rows):
+        yield {name: matching[name][at] for name in ("values", "shape", "compressor")}
 
 
 def _several(values: list[Any]) -> str:

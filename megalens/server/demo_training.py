@@ -128,11 +128,11 @@ class DemoTraining:
     def _read(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
         for line in process.stdout:
-            said = _RUN.fullmatch(line.strip())
+            match = _RUN.fullmatch(line.strip())
             if process is not self._process:
                 continue
-            if said:
-                self._run = said[1]
+            if match:
+                self._run = match[1]
             elif line.strip():
                 self._lines.append(line.strip()[:_MOST_LINE])
 

@@ -33,16 +33,16 @@ class AllowedHubs:
         match = _ADDRESS.fullmatch(address) if isinstance(address, str) and len(address) <= 300 else None
         if match is None or not 0 < int(match[2]) < 65536:
             raise ServerError(400, "bad-parameter", "An address must look like ws://host:port.", "address")
-        place = f"{match[1].lower()}:{int(match[2])}"
-        if not any(fnmatch.fnmatchcase(place, pattern) for pattern in self._patterns):
+        host = f"{match[1].lower()}:{int(match[2])}"
+        if not any(fnmatch.fnmatchcase(host, pattern) for pattern in self._patterns):
             raise ServerError(
                 403,
                 "forbidden",
-                f"This server may not connect to {place}. Its administrator can allow it in "
+                f"This server may not connect to {host}. Its administrator can allow it in "
                 "c.MegalensExtension.allowed_hubs.",
                 "address",
             )
-        return f"ws://{place}"
+        return f"ws://{host}"
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class HubTarget:
         return self.id != self.run
 
     @property
-    def _place(self) -> str:
+    def _address(self) -> str:
         return self.address.removeprefix("ws://")
 
     def posing_words(self) -> str:

@@ -134,7 +134,7 @@ class SharedMoments:
         def read() -> tuple[MomentSource, dict[str, Any]]:
             source = opener(self.run_id)
             try:
-                source.refresh(self._told)
+                source.refresh(self._progressed)
                 return source, source.index()
             except BaseException:
                 source.close()
@@ -144,7 +144,7 @@ class SharedMoments:
         self._source, index = await loop.run_in_executor(self._executor, read)
         self._take(index)
 
-    def _told(self, done: int, total: int, _what: str = "") -> None:
+    def _progressed(self, done: int, total: int, _what: str = "") -> None:
         self.done, self.total = int(done), int(total)
         if self._cancelled.is_set():
             raise ServerError(499, "cancelled", "The reading was cancelled.")
@@ -182,7 +182,7 @@ class MomentPool:
         """Return a run's shared source, opened if needed; raises ``ServerError`` 503 for too many."""
         shared = self._shared.get(run_id)
         if shared is None or shared.failed:
-            self._make_room()
+            self._evict()
             shared = self._shared[run_id] = SharedMoments(run_id, self._opener, self._executor)
             if self._sweeper is None or self._sweeper.done():
                 self._sweeper = asyncio.ensure_future(self._sweep())
@@ -215,7 +215,7 @@ class MomentPool:
             await asyncio.wait(self._closing)
         self._executor.shutdown(wait=False, cancel_futures=True)
 
-    def _make_room(self) -> None:
+    def _evict(self) -> None:
         if len(self._shared) < _MOST_OPEN:
             return
         unused = [shared for shared in self._shared.values() if not shared.users]

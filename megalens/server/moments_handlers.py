@@ -76,12 +76,12 @@ class MomentsHandler(_Handler):
                 self.set_status(304)
                 self.finish()
                 return
-            place = shared.names_known(since)
-            names = shared.index["names"][place:]
+            known_names = shared.names_known(since)
+            names = shared.index["names"][known_names:]
             last = max((entry["last"] for entry in shared.index["stats"]), default=None)
             if last is not None:
                 self.registry.saw(run_id, step=last)
-            self.answer({**shared.index, "version": shared.version, "names_from": place, "names": names})
+            self.answer({**shared.index, "version": shared.version, "names_from": known_names, "names": names})
 
         await self.with_source(run_id, wait, answer)
 

@@ -75,7 +75,7 @@ def _last_loss(folder: RunFolder) -> dict[str, Any] | None:
     try:
         # The loss may be rare: everything is read only where recent steps have none.
         for first in dict.fromkeys((max(0, folder.step - 1000), 0)):
-            table = folder.again().read("scalars", Query(first=first), ["step", "name", "value"])
+            table = folder.reopened().read("scalars", Query(first=first), ["step", "name", "value"])
             names = table["name"].unique().to_pylist()
             name = (
                 "loss"
@@ -128,37 +128,37 @@ class RecordedRuns:
         left_out: list[str] = []
         found: dict[str, RunFolder] = {}
         others = []
-        for place in [*self._places(left_out), *also]:
+        for candidate in [*self._candidates(left_out), *also]:
             try:
-                run = self._header(place)
+                run = self._header(candidate)
             except ClientError as error:
-                left_out.append(f"{self.called(place)}: {error.message}")
+                left_out.append(f"{self.called(candidate)}: {error.message}")
                 run = None
             except OSError as error:
-                left_out.append(closed_words(self.called(place), error))
+                left_out.append(closed_words(self.called(candidate), error))
                 continue
             if run is not None:
                 found.setdefault(run.id, run)
                 for part, _ in run.earlier:
                     found.setdefault(part.id, part)
             else:
-                others.append(place)
+                others.append(candidate)
         self.left_out = left_out
         return found, others
 
     def may_delete(self, folder: Path) -> bool:
         """Whether a folder is inside a run folder, and no link."""
-        place = folder.resolve()
-        return not folder.is_symlink() and place not in self._within and self._is_within(place)
+        resolved = folder.resolve()
+        return not folder.is_symlink() and resolved not in self._within and self._is_within(resolved)
 
     def forget(self, folder: Path) -> None:
         self._headers.pop(folder, None)
 
-    def called(self, place: Path) -> str:
+    def called(self, folder: Path) -> str:
         """Return the folder's name for sentences: its own path, not a link's target."""
         with contextlib.suppress(ValueError):
-            place = place.relative_to(self._root)
-        return shown_text(place.name if place.is_absolute() else place.as_posix(), 200)
+            folder = folder.relative_to(self._root)
+        return shown_text(folder.name if folder.is_absolute() else folder.as_posix(), 200)
 
     def relative(self, path: Path) -> str | None:
         """Return a folder's path from the root; None for one outside of it, or that cannot be sent."""
@@ -170,7 +170,7 @@ class RecordedRuns:
             return None
         return text
 
-    def _places(self, left_out: list[str]) -> Iterator[Path]:
+    def _candidates(self, left_out: list[str]) -> Iterator[Path]:
         """Yield the folders that may have runs, and note those that cannot be read."""
         for folder in self._folders:
             try:
@@ -195,28 +195,28 @@ class RecordedRuns:
                     # A link to an unreadable folder, which hides no other one.
                     left_out.append(closed_words(self.called(entry), error))
 
-    def _is_within(self, place: Path) -> bool:
-        return any(place.is_relative_to(folder) for folder in self._within)
+    def _is_within(self, path: Path) -> bool:
+        return any(path.is_relative_to(folder) for folder in self._within)
 
-    def _header(self, place: Path) -> RunFolder | None:
+    def _header(self, path: Path) -> RunFolder | None:
         """Return the run of a folder, or None; raises ClientError or OSError where that cannot be known."""
-        stamp = file_stamp(place / "run.json")
+        stamp = file_stamp(path / "run.json")
         if stamp is None:
             return None
-        known = self._headers.get(place)
+        known = self._headers.get(path)
         if known is None or known[0] != stamp:
             try:
                 # A growing run is described anew every few seconds, with what is known of its files.
                 older = known[1] if known is not None else None
                 run: RunFolder | ClientError = (
-                    older.again() if isinstance(older, RunFolder) else RunFolder(place)
+                    older.reopened() if isinstance(older, RunFolder) else RunFolder(path)
                 )
             except ClientError as error:
                 self._log.warning(
-                    "Megalens leaves the run folder %s out: %s", shown_text(place.name), shown_text(error)
+                    "Megalens leaves the run folder %s out: %s", shown_text(path.name), shown_text(error)
                 )
                 run = error
-            known = self._headers[place] = (stamp, run)
+            known = self._headers[path] = (stamp, run)
         if isinstance(known[1], ClientError):
             raise known[1]
         return known[1]

@@ -203,9 +203,9 @@ class RunRegistry:
 
         Returns the entries, and sentences about what was left out; raises ``ServerError``.
         """
-        place, _ = self.statistics.resolve(path)
+        target, _ = self.statistics.resolve(path)
         try:
-            folder = foreign_recording(place, within=self._root)
+            folder = foreign_recording(target, within=self._root)
         except ClientError as error:
             raise ServerError(409, error.code, error.message, "path") from error
         if folder is not None:
@@ -339,8 +339,8 @@ class RunRegistry:
         try:
             notes = self._notes.of(folder.path)
         except (ValueError, OSError) as error:
-            said = error.strerror if isinstance(error, OSError) else str(error)
-            sentence = f"The notes on {self._recordings.called(folder.path)} cannot be read: {said:.300}."
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            sentence = f"The notes on {self._recordings.called(folder.path)} cannot be read: {reason:.300}."
             if sentence not in self._recordings.left_out:
                 self._recordings.left_out.append(sentence)
             notes = None
@@ -364,7 +364,7 @@ class RunRegistry:
 
 def _opened(folder: RunFolder) -> RunFolder:
     try:
-        return folder.again()
+        return folder.reopened()
     except ClientError as error:
         raise ServerError(409, error.code, error.message, error.field) from error
 

@@ -25,7 +25,7 @@ _RULES = {
 }
 
 _HEADER = "run.json"
-_PLACE = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 # Files that a recorder, a packer or this server left half written.
 _HALF_WRITTEN = re.compile(r"run\.json\.partial|\.(run|notes)\.json\.[0-9a-f]{8}")
 
@@ -69,17 +69,17 @@ def remove_recording(folder: Path, streams: Iterable[str]) -> bool:
     ours.add(NOTES_FILE)
     try:
         # By descriptor: whatever replaces the folder, the files are deleted where they were checked.
-        place = os.open(folder, _PLACE)
+        directory = os.open(folder, _DIRECTORY)
         try:
-            for name in os.listdir(place):
+            for name in os.listdir(directory):
                 if name in named:
-                    _delete_stream(name, place)
+                    _delete_stream(name, directory)
                 elif name in ours or _HALF_WRITTEN.fullmatch(name):
-                    _delete(name, place)
-            _delete(_HEADER, place)
-            left = os.listdir(place)
+                    _delete(name, directory)
+            _delete(_HEADER, directory)
+            left = os.listdir(directory)
         finally:
-            os.close(place)
+            os.close(directory)
         if left:
             return False
         folder.rmdir()
@@ -90,25 +90,25 @@ def remove_recording(folder: Path, streams: Iterable[str]) -> bool:
 
 def _delete_stream(stream: str, run: int) -> None:
     try:
-        place = os.open(stream, _PLACE, dir_fd=run)
+        directory = os.open(stream, _DIRECTORY, dir_fd=run)
     except OSError as error:
         if error.errno in (errno.ENOTDIR, errno.ELOOP):
             return
         raise
     try:
-        for name in filter(is_stream_file, os.listdir(place)):
-            _delete(name, place)
-        if os.listdir(place):
+        for name in filter(is_stream_file, os.listdir(directory)):
+            _delete(name, directory)
+        if os.listdir(directory):
             return
     finally:
-        os.close(place)
+        os.close(directory)
     os.rmdir(stream, dir_fd=run)
 
 
-def _delete(name: str, place: int) -> None:
+def _delete(name: str, directory: int) -> None:
     with contextlib.suppress(FileNotFoundError):
-        if not stat.S_ISDIR(os.lstat(name, dir_fd=place).st_mode):
-            os.unlink(name, dir_fd=place)
+        if not stat.S_ISDIR(os.lstat(name, dir_fd=directory).st_mode):
+            os.unlink(name, dir_fd=directory)
 
 
 def checked_name(name: Any) -> str:

@@ -69,15 +69,15 @@ class StatisticsRuns:
 
         Raises ``ServerError``: 400 for no path, 403 for one out of the root, 404 for one without statistics.
         """
-        place, said = self.resolve(path)
+        folder, shown = self.resolve(path)
         closed: list[OSError] = []
         try:
-            trees = self._confined(find_trees(place, closed), self._root)
+            trees = self._confined(find_trees(folder, closed), self._root)
         except ClientError as error:
-            raise _in_words(error, said) from error
+            raise _in_words(error, shown) from error
         except OSError as error:
             raise ServerError(
-                409, "unreadable", f"Could not look into {said}: {error.strerror}.", "path"
+                409, "unreadable", f"Could not look into {shown}: {error.strerror}.", "path"
             ) from error
         if not trees:
             raise _outside()
@@ -87,17 +87,17 @@ class StatisticsRuns:
                 raise ServerError(
                     413,
                     "too-large",
-                    f"There are {len(trees)} runs in {said}. Name a folder with fewer.",
+                    f"There are {len(trees)} runs in {shown}. Name a folder with fewer.",
                     "path",
                 )
             self._runs.update((run.id, run) for run in fresh)
             runs = [self._runs[tree.id] for tree in trees]
         return runs, self._left_out(closed)
 
-    def look(self, places: Iterable[Path]) -> None:
+    def look(self, folders: Iterable[Path]) -> None:
         """Add the trees right below some folders."""
-        for place in places:
-            home = place / RAW_MOMENTS_FOLDER
+        for folder in folders:
+            home = folder / RAW_MOMENTS_FOLDER
             # One folder that may not be looked into hides no other.
             with contextlib.suppress(ClientError, OSError):
                 if (
@@ -107,7 +107,7 @@ class StatisticsRuns:
                     or home.is_symlink()
                 ):
                     continue
-                for tree in self._confined(find_trees(home), place.resolve()):
+                for tree in self._confined(find_trees(home), folder.resolve()):
                     with self._lock:
                         self._runs.setdefault(tree.id, ServedStatistics(tree))
                 self._looked.add(home)
@@ -143,21 +143,21 @@ class StatisticsRuns:
         if (text + "/").startswith(root.rstrip("/") + "/"):
             text = text.removeprefix(root).lstrip("/")
         parts = [part for part in text.split("/") if part not in ("", ".")]
-        said = "/".join(parts) or "the server's root"
+        shown = "/".join(parts) or "the server's root"
         if ".." in parts:
             raise _outside()
         if parts and self._hidden("/".join(parts)):
-            raise ServerError(404, "not-found", f"There is nothing at {said:.200}.", "path")
+            raise ServerError(404, "not-found", f"There is nothing at {shown:.200}.", "path")
         try:
-            place = self._root.joinpath(*parts).resolve(strict=True)
+            resolved = self._root.joinpath(*parts).resolve(strict=True)
         except (OSError, RuntimeError) as error:
             if text.startswith(("/", "~")):
                 # An absolute path outside of the root: this server must not reveal whether it exists.
                 raise _outside() from error
-            raise ServerError(404, "not-found", f"There is nothing at {said:.200}.", "path") from error
-        if place != self._root and self._root not in place.parents:
+            raise ServerError(404, "not-found", f"There is nothing at {shown:.200}.", "path") from error
+        if resolved != self._root and self._root not in resolved.parents:
             raise _outside()
-        return place, said[:200]
+        return resolved, shown[:200]
 
 
 def _is_there(path: Path) -> bool:
@@ -178,6 +178,6 @@ def _outside() -> ServerError:
     )
 
 
-def _in_words(error: ClientError, said: str) -> ServerError:
+def _in_words(error: ClientError, shown: str) -> ServerError:
     status = {"not-found": 404, "bad-parameter": 400}.get(error.code, 409)
     return ServerError(status, error.code, error.message, "path")

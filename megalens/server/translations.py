@@ -111,9 +111,9 @@ def _read(translation: _Translation) -> None:
     assert translation.process.stdout is not None
     with translation.process.stdout as output:
         for line in output:
-            said = _RUN.fullmatch(line.strip())
-            if said and translation.run is None:
-                translation.run = said[1]
+            match = _RUN.fullmatch(line.strip())
+            if match and translation.run is None:
+                translation.run = match[1]
                 translation.known.set()
             elif line.strip():
                 translation.lines.append(line.strip()[:500])

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from ...protocol import GenerationRequest, Perturbation, replace_file
 from ...runs.controls import build_perturb
-from ...runs.errors import ClientError, as_arguments, bad_argument, whole
+from ...runs.errors import ClientError, as_arguments, as_int, bad_argument
 from ...runs.query import LayerChoice
 from .written_text import Generation, generations_of
 
@@ -151,7 +151,7 @@ def _widened(direction: _Vector, compressor: str, features: int, flag: str) -> _
 
 def _place(token: Sequence[int], numbers: Sequence[int]) -> tuple[int, int, int]:
     try:
-        parts = [int(whole(each, "tokens")) for each in token]
+        parts = [int(as_int(each, "tokens")) for each in token]
     except TypeError as error:
         raise bad_argument("tokens", "pairs (sequence, position)", token) from error
     if len(parts) == 2 and len(numbers) == 1:
@@ -282,7 +282,7 @@ def generation(run: Run, number: int | None = None) -> Generation:
                 code="not-found",
             )
         number = numbers[-1]
-    asked = Generation(run, whole(number, "number", 1))
+    asked = Generation(run, as_int(number, "number", 1))
     # Raises where there is none.
     _ = asked.state
     return asked

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from ...protocol import GENERATION_ENDED, parse_json, shown_text
 from ...protocol.messages_generated import GenerateRequest
-from ...runs.errors import ClientError, whole
+from ...runs.errors import ClientError, as_int
 from ...runs.query import LayerChoice, Query
 from ...runs.run_words import check_flag
 
@@ -199,7 +199,7 @@ class Generation:
         """
         check_flag(self._run.flags, flag)
         return generation_array(
-            self._run, self.tokens(sequence), flag, whole(layer, "layer", -1), sequence, part
+            self._run, self.tokens(sequence), flag, as_int(layer, "layer", -1), sequence, part
         )
 
     # While it runs.
@@ -283,7 +283,7 @@ class Generation:
     def _rows(self, stream: str, sequence: int | None = None, layers: LayerChoice = None) -> pa.Table:
         where: list[tuple[str, str | int]] = [("generation", self.number)]
         if sequence is not None:
-            where.append(("sequence", whole(sequence, "sequence")))
+            where.append(("sequence", as_int(sequence, "sequence")))
         query = Query.of(layers=layers)
         return self._run._read(stream, Query(layers=query.layers, where=tuple(where)))
 

@@ -132,7 +132,7 @@ def lanes_of(
     seen = (lane >= 0) & ~spans.of_kind("step") & (end > shown[0]) & (begin < shown[1]) & (spans.count == 1)
     seen &= ~traffic | (spans.blocked > 0)
     rows = np.flatnonzero(seen)
-    depth = np.select([traffic[rows], ~spans.whole_phases[rows]], [_BLOCKED, _INSIDE], _PHASE)
+    depth = np.select([traffic[rows], ~spans.complete_phases[rows]], [_BLOCKED, _INSIDE], _PHASE)
     pieces = _pieces(lane[rows], depth, spans.kind[rows], begin[rows], end[rows], rows, shown, columns)
     own = pieces["row"]
     known = own >= 0

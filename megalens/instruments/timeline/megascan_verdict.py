@@ -109,7 +109,7 @@ def megascan_of_spans(dependencies: Dependencies) -> MegascanVerdict:
     long = (spans.end - spans.start).astype(float)
     durations: dict[int, list[tuple[str, float]]] = {int(rank): [] for rank in spans.ranks}
     for name, which in (
-        ("backward", spans.of_kind("backward") & spans.whole_phases),
+        ("backward", spans.of_kind("backward") & spans.complete_phases),
         ("allreduce", group_of["allreduce"]),
     ):
         for row in np.flatnonzero(which & (spans.step > first)):

@@ -32,7 +32,7 @@ _FORWARD, _BACKWARD, _INPUT, _WEIGHT, _OPTIMIZER = range(5)
 _MS = 1e-6
 
 
-def whole_steps(passes: PipelinePasses, replica: int = 0) -> Integers:
+def complete_steps(passes: PipelinePasses, replica: int = 0) -> Integers:
     """Return the rising steps that are complete on every rank of a replica and have passes."""
     spans = passes.spans
     ranks = passes.ranks[replica][passes.ranks[replica] >= 0]
@@ -53,7 +53,7 @@ def pipeline_steps(passes: PipelinePasses, steps: Integers, replica: int = 0) ->
     """Return the operations of some steps as plain JSON, columns of one length ordered by step, stage and
     beginning.
 
-    ``steps`` are some of :func:`whole_steps`; beyond 20, or 200,000 operations, the newest are taken. The
+    ``steps`` are some of :func:`complete_steps`; beyond 20, or 200,000 operations, the newest are taken. The
     answer has ``steps`` (each with its ``duration`` in ms), ``left`` (how many were left out), ``stages``,
     ``chunks``, ``micro_batches``, ``placement``, ``replicas``, ``replica``, ``ranks`` (of each stage) and
     ``operations``: ``step``, ``stage``, ``rank``, ``chunk``, ``virtual_stage``, ``kind`` (``F``, ``B``,
@@ -180,7 +180,7 @@ def read_pipeline(
         if chosen >= len(passes.ranks):
             expected = f"less than {len(passes.ranks)}, the number of pipelines"
             raise must_be("replica", expected, chosen, "replica", "bad-parameter")
-        whole = whole_steps(passes, chosen)
+        whole = complete_steps(passes, chosen)
         if not len(whole):
             raise TimelineError(
                 f"None of the steps {looked[0]} to {looked[-1]} is whole on every stage. Record "

@@ -247,7 +247,7 @@ def pipeline_passes(analysis: Analysis) -> PipelinePasses:
     or micro-batches.
     """
     spans = analysis.spans
-    rows = np.flatnonzero(spans.of_kind(*PASSES) & spans.whole_phases & (spans.count == 1))
+    rows = np.flatnonzero(spans.of_kind(*PASSES) & spans.complete_phases & (spans.count == 1))
     problems: list[str] = []
     micro_batch = spans.micro_batch[rows]
     if len(rows) and (micro_batch < 0).all():

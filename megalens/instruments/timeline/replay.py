@@ -182,7 +182,7 @@ def _split(
     own = np.zeros((len(rank), len(WORK_KINDS)))
     step = int((until - starts[rank]).max(initial=0)) + 1
     for column, kind in enumerate(WORK_KINDS[:-1]):
-        mine = rows[spans.of_kind(*_PHASES[kind], rows=rows) & spans.whole_phases[rows]]
+        mine = rows[spans.of_kind(*_PHASES[kind], rows=rows) & spans.complete_phases[rows]]
         mine = mine[np.isin(spans.rank[mine], ranks)]
         place = np.searchsorted(ranks, spans.rank[mine])
         begin = place * step + np.clip(spans.start[mine] - starts[place], 0, step - 1)

@@ -68,7 +68,7 @@ def work(spans: Spans) -> Work:
         sums = np.bincount(cell[rows], values[rows], len(ranks) * len(steps)).astype(float)
         return sums.reshape(len(ranks), len(steps))
 
-    whole = spans.whole_phases
+    whole = spans.complete_phases
     of_kind = {kind: np.flatnonzero(spans.of_kind(kind) & whole) for kind in ("step", "data", "checkpoint")}
     phases = np.flatnonzero(spans.of_kind(*PASSES, "optimizer") & whole)
     traffic = np.flatnonzero(spans.of_kind(*COMMUNICATION))
@@ -126,7 +126,7 @@ def enclosing(spans: Spans, inner: Integers, outer: Integers) -> Integers:
 
 def _unit(spans: Spans, cell: Integers, traffic: Integers, ranks: int, steps: int) -> Floats | None:
     """Return the median layer of each rank and step, both passes without communication, if recorded."""
-    layers = np.flatnonzero(~spans.whole_phases & spans.of_kind(*PASSES) & (spans.count == 1))
+    layers = np.flatnonzero(~spans.complete_phases & spans.of_kind(*PASSES) & (spans.count == 1))
     if not len(layers):
         return None
     long = (spans.end - spans.start).astype(float)[layers]
@@ -230,7 +230,7 @@ class Spans:
         return found
 
     @cached_property
-    def whole_phases(self) -> Bools:
+    def complete_phases(self) -> Bools:
         """Passes, optimizer steps and so on that are no layer or operation inside one, bool ``[n]``."""
         named = (
             np.array([bool(name) for name in self.names] or [False])[self.name] if len(self) else self.name

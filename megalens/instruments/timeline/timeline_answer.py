@@ -105,8 +105,8 @@ def draft_timeline(
         where = (("stage", stage.pop()),) if len(stage) == 1 else ()
         spans = _spans(rows, replace(steps, where=where), cancelled, pa.array(ranks, pa.int32()))
         analysis = Analysis(spans, whole=False)
-        whole_steps = analysis.work.step[np.isfinite(analysis.work.step)]
-        usual = float(np.median(whole_steps)) if whole_steps.size else math.nan
+        complete_steps = analysis.work.step[np.isfinite(analysis.work.step)]
+        usual = float(np.median(complete_steps)) if complete_steps.size else math.nan
         verdict = Verdict((), 0, 0, usual).to_message()
         found = analysis, {"verdict": verdict, "slow": {"ranks": [], "steps": [], "values": []}}
         _drafts.put(whole, found)

@@ -67,7 +67,7 @@ class _Engine:
             racer.eval(file.read())
         call: Callable[[str], Any] = racer.eval
         self._racer = racer
-        self.begin, self.answer, self.refuse, self._room, self._pump, self._bytes = (
+        self.begin, self.answer, self.refuse, self._new_buffer, self._pump, self._bytes = (
             call(f"megalensEngine.{name}") for name in ("begin", "answer", "refuse", "room", "pump", "bytes")
         )
 
@@ -75,18 +75,18 @@ class _Engine:
         """Hand an answer in, its bytes written into a buffer that V8 made."""
         if body:
             # V8's buffer is written to from here; a remaining reference would keep the process from ending.
-            room = self._room(ask, len(body))
-            room[:] = body
-            del room
+            buffer = self._new_buffer(ask, len(body))
+            buffer[:] = body
+            del buffer
         self.answer(ask, text)
 
     def pump(self) -> list[tuple[dict[str, Any], bytes]]:
         """Run what is due, and return the job's messages."""
-        said = []
+        messages = []
         for message in json.loads(self._pump()):
-            place = message.pop("bytes", None)
-            said.append((message, b"" if place is None else bytes(self._bytes(place))))
-        return said
+            position = message.pop("bytes", None)
+            messages.append((message, b"" if position is None else bytes(self._bytes(position))))
+        return messages
 
 
 def main(bundle: str, most_memory: str, most_data: str) -> None:

@@ -88,13 +88,13 @@ class Engine:
             Why it did not finish.
         """
         with self._lock:
-            again = self._process is not None
+            is_restart = self._process is not None
             process = self._ready()
             try:
                 try:
                     return _run(process, name, args, asked, progress, cancelled, timeout)
                 except _NeverBegun:
-                    if not again:
+                    if not is_restart:
                         raise
                     # It was ended while it waited, which does not show at once.
                     self._drop()
@@ -194,12 +194,12 @@ def _answer(process: EngineProcess, message: Mapping[str, Any], asked: Asked) ->
     try:
         json, body = asked(str(message["method"]), message["body"])
     except Exception as error:
-        said = getattr(error, "message", None)
-        if said is None:
+        sentence = getattr(error, "message", None)
+        if sentence is None:
             raise
         # The job may continue without: it explains why a picture is empty.
         code, field = getattr(error, "code", "failed"), getattr(error, "field", None)
-        process.send({"type": "refusal", "ask": ask, "code": code, "message": said, "field": field})
+        process.send({"type": "refusal", "ask": ask, "code": code, "message": sentence, "field": field})
         return
     process.send({"type": "answer", "ask": ask, "json": json}, body)
 

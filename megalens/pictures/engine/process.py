@@ -17,7 +17,7 @@ from .child import FrameError, pack_frame, read_frame
 BUNDLE = Path(__file__).with_name("bundle") / "engine.js"
 _MOST_MEMORY = 1 << 30
 _MOST_DATA = 3 << 30
-_MOST_SAID = 4000
+_MOST_ERRORS = 4000
 _MOST_WAITING = 10_000
 _END_SECONDS = 2.0
 
@@ -78,7 +78,7 @@ class EngineProcess:
             raise EngineError(
                 f"The engine's process could not be started: {error.strerror}.", code="missing"
             ) from error
-        self._said = b""
+        self._errors = b""
         self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._inbox: queue.SimpleQueue[Frame | EngineError] = queue.SimpleQueue()
         self._listener = threading.Thread(target=self._listen, name="megalens-engine", daemon=True)
@@ -164,7 +164,7 @@ class EngineProcess:
         with suppress(OSError, ValueError):
             while piece := os.read(self._process.stderr.fileno(), 65536):
                 # The reason of V8's abort precedes a long list of addresses.
-                self._said = (self._said + piece)[:_MOST_SAID]
+                self._errors = (self._errors + piece)[:_MOST_ERRORS]
 
     def _write(self) -> None:
         assert self._process.stdin is not None
@@ -176,8 +176,8 @@ class EngineProcess:
             self._process.stdin.close()
 
     def _gone(self) -> EngineError:
-        said = self._said.decode("utf-8", "replace")
-        if "out of memory" in said.lower() or "MemoryError" in said:
+        text = self._errors.decode("utf-8", "replace")
+        if "out of memory" in text.lower() or "MemoryError" in text:
             return _broken("memory", "")
         return EngineError(
             "The engine's process was ended while it worked. Ask again: it is started anew. If it happens "

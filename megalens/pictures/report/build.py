@@ -17,7 +17,7 @@ from ...protocol import VIEW_NAMES, MegalensError, ProtocolError, check_view_opt
 from ...protocol.version import own_version
 from ...runs import Run, RunFolder
 from ...runs.answers import rows_of
-from ...runs.open_run import Others, answers_beside
+from ...runs.open_run import Others, compared_answers
 from ...runs.run_words import unknown_flag
 from ..engine import EngineError, run_job
 
@@ -81,7 +81,7 @@ def check_views(run: Run, views: Any) -> list[dict[str, Any]]:
             f"views must be a list of views, such as [run.heatmap(…), run.trend(…)], got {views!r:.100}.",
             field="views",
         )
-    return [_check_view(run, options, f"views[{place}]") for place, options in enumerate(views)]
+    return [_check_view(run, options, f"views[{index}]") for index, options in enumerate(views)]
 
 
 def _check_view(run: Run, options: Any, where: str) -> dict[str, Any]:
@@ -172,7 +172,7 @@ def build_report(
         "traced": traced_flags(run),
         "parts": _parts() if format == "html" else None,
     }
-    with answers_beside(run, others, _settle) as answers:
+    with compared_answers(run, others, _settle) as answers:
         try:
             _, text = run_job("report", args, answers, progress=progress, timeout=_TIMEOUT)
         except EngineError as error:
@@ -231,12 +231,12 @@ def _settle(run: Run) -> None:
     """Wait for a hub's backlog where that is what is read: a fresh connection has nothing yet."""
     if isinstance(rows_of(run), RunFolder):
         return
-    held = -1
+    seen = -1
     for _ in range(_SETTLE_LOOKS if run.live else 0):
         run.moment_source.refresh()
         moments = sum(each["rows"] for each in run.moment_source.index()["stats"])
-        before, held = held, run.tensors().num_rows + run.scalars().num_rows + moments
-        if held == before and held > 0:
+        before, seen = seen, run.tensors().num_rows + run.scalars().num_rows + moments
+        if seen == before and seen > 0:
             return
         time.sleep(_SETTLE_SECONDS)
 
@@ -244,10 +244,10 @@ def _settle(run: Run) -> None:
 def _relative(run: Run, target: Path) -> str | None:
     if run.folder is None:
         return None
-    whole, here = run.folder.resolve(), target.parent.resolve()
+    folder, here = run.folder.resolve(), target.parent.resolve()
     return (
-        whole.relative_to(here).as_posix()
-        if whole.is_relative_to(here) and here != Path(here.anchor)
+        folder.relative_to(here).as_posix()
+        if folder.is_relative_to(here) and here != Path(here.anchor)
         else None
     )
 

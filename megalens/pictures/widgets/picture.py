@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...runs import ClientError, Run
-from ...runs.open_run import answers_beside
+from ...runs.open_run import compared_answers
 from ..engine import EngineError, run_job
 
 
@@ -17,7 +17,7 @@ def draw_picture(run: Run, options: Mapping[str, Any]) -> tuple[str, str]:
     cause.
     """
     try:
-        with answers_beside(run) as answers:
+        with compared_answers(run) as answers:
             stills, _ = run_job("still", {"run": run.id, "options": dict(options)}, answers)
     except (EngineError, ClientError) as error:
         return "", error.message

@@ -19,7 +19,7 @@ SHAPE_COLUMNS = ["compressor", "source_shape", "shape"]
 CHANGED_COLUMNS = ["compressor", "shape", "values", "compression_error"]
 """What a coarser row says otherwise."""
 
-_KEPT = re.compile(r"Peaks\(cells=([1-9][0-9]{0,4})\)")
+_PEAKS = re.compile(r"Peaks\(cells=([1-9][0-9]{0,4})\)")
 
 
 def coarser_shape(
@@ -30,10 +30,10 @@ def coarser_shape(
     ``source`` is the shape of the whole tensor, ``shape`` that of the stored one; both end with queries and
     keys. None where the row stays as it is: it is of another compressor, or as coarse already.
     """
-    kept = _KEPT.fullmatch(compressor)
-    if kept is None or len(source) != 4 or len(shape) != 4 or min(source) < 1:
+    match = _PEAKS.fullmatch(compressor)
+    if match is None or len(source) != 4 or len(shape) != 4 or min(source) < 1:
         return None
-    before, after = Peaks(int(kept[1])), Peaks(cells)
+    before, after = Peaks(int(match[1])), Peaks(cells)
     # All blocks begin at the first position and sides are powers of two, so that coarser ones merge finer
     # ones.
     if [math.ceil(length / before.side(length)) for length in source[2:]] != list(shape[2:]):

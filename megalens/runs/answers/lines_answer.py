@@ -106,11 +106,11 @@ def read_scalars(rows: StreamRows, asked: ScalarQuery, cancelled: threading.Even
             if not len(line):
                 continue
             at = step[line]
-            kept, begins = thin_line(at, value[line], gap_starts(at), asked.points)
-            start = np.zeros(len(kept))
+            chosen, begins = thin_line(at, value[line], gap_starts(at), asked.points)
+            start = np.zeros(len(chosen))
             start[begins] = 1
-            stay = line[kept]
-            found = (np.full(len(kept), len(lines)), step[stay], time[stay], value[stay], start)
+            stay = line[chosen]
+            found = (np.full(len(chosen), len(lines)), step[stay], time[stay], value[stay], start)
             for column, part in zip(columns, found, strict=True):
                 column.append(part.astype(np.float64))
             lines.append({"name": names[of[line[0]]], "total": len(line)})

@@ -71,11 +71,11 @@ def moment_groups(body: Mapping[str, Any]) -> Callable[[MomentSource], Groups]:
 
 def _number(body: Mapping[str, Any], name: str, least: int | None = None) -> int | None:
     value = body.get(name)
-    whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**62
-    if value is not None and not (whole and (least is None or value >= least)):
+    is_integer = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**62
+    if value is not None and not (is_integer and (least is None or value >= least)):
         bound = "" if least is None else f" from {least}"
         raise _bad(name, f"{name} must be a whole number{bound}, got {value!r:.50}.")
-    return value if whole else None
+    return value if is_integer else None
 
 
 def _where(body: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -58,9 +58,9 @@ class RunAnswers:
 
     def _status(self) -> dict[str, Any]:
         status = dict(self._run.status)
-        lacking, said = _lacking(self._run, self._rows), status.get("warnings", [])
-        if lacking is not None and lacking not in said:
-            status["warnings"] = [*said, lacking][-_MOST_WARNINGS:]
+        lacking, warnings = _lacking(self._run, self._rows), status.get("warnings", [])
+        if lacking is not None and lacking not in warnings:
+            status["warnings"] = [*warnings, lacking][-_MOST_WARNINGS:]
         return status
 
     def index(self) -> list[dict[str, Any]]:

@@ -74,12 +74,12 @@ class StreamQuery:
     @property
     def row_bytes(self) -> float:
         """The estimated bytes of a row without its values: the stream's own figure, less columns left out."""
-        whole, schema = self.stream.policy.row_bytes, self.stream.schema
+        total, schema = self.stream.policy.row_bytes, self.stream.schema
         if self.columns is None:
-            return float(whole)
+            return float(total)
         widths = {each.name: _width(each.type) for each in schema}
         others = sum(width is None for width in widths.values())
-        share = max(_LEAST_BYTES, (whole - sum(width or 0 for width in widths.values())) / max(1, others))
+        share = max(_LEAST_BYTES, (total - sum(width or 0 for width in widths.values())) / max(1, others))
         return sum(share if width is None else width for width in map(widths.__getitem__, self.columns))
 
     @classmethod

@@ -31,7 +31,7 @@ _MOST_TEXTS = 20
 Column = NDArray[np.float64]
 Columns = dict[str, Column]
 
-_WHOLE = ("count", "mean", "m2", "m3", "m4", "min", "max")
+_MOMENTS = ("count", "mean", "m2", "m3", "m4", "min", "max")
 _UNITS = {"unit_count": "count", "unit_mean": "mean", "unit_m2": "m2"}
 _CHUNK_VALUES = 1 << 20
 
@@ -44,7 +44,7 @@ def whole_moments(batch: pa.RecordBatch, names: Sequence[str]) -> Columns | None
     return None if np.isnan(columns["count"]).any() else columns
 
 
-def kept_moments(batch: pa.RecordBatch, selection: Selection) -> Columns:
+def retained_moments(batch: pa.RecordBatch, selection: Selection) -> Columns:
     """Return the moments of the selected stored values, one entry a row.
 
     ``absolute`` is the sum of the magnitudes; ``unit_count``, ``unit_mean`` and ``unit_m2`` are the moments
@@ -54,16 +54,16 @@ def kept_moments(batch: pa.RecordBatch, selection: Selection) -> Columns:
     flat = lists.flatten().to_numpy(zero_copy_only=False)
     begins = np.append(0, np.cumsum(pc.fill_null(pc.list_value_length(lists), 0).to_numpy()))
     kinds = _kinds(batch)
-    found: Columns = {name: np.zeros(batch.num_rows) for name in (*_WHOLE, "absolute", *_UNITS)}
+    found: Columns = {name: np.zeros(batch.num_rows) for name in (*_MOMENTS, "absolute", *_UNITS)}
     for kind in np.unique(kinds):
-        places = np.flatnonzero(kinds == kind)
-        first = int(places[0])
+        of_kind = np.flatnonzero(kinds == kind)
+        first = int(of_kind[0])
         row = {
             "shape": batch.column("shape")[first].as_py(),
             "compressor": batch.column("compressor")[first].as_py(),
         }
         size = int(begins[first + 1] - begins[first])
-        for part in np.array_split(places, max(1, len(places) * size // _CHUNK_VALUES)):
+        for part in np.array_split(of_kind, max(1, len(of_kind) * size // _CHUNK_VALUES)):
             values = flat[begins[part][:, None] + np.arange(size)]
             for name, column in _moments(_selected(values, row, selection)).items():
                 found[name][part] = column
@@ -74,7 +74,7 @@ def _merge_rows(columns: Columns, group: NDArray[np.int64], groups: int) -> Colu
     """Merge rows into groups, exactly as if their values had been grouped."""
     merged = dict(
         merge_moments(
-            {name: columns[name] for name in (*_WHOLE, "nan_count") if name in columns},
+            {name: columns[name] for name in (*_MOMENTS, "nan_count") if name in columns},
             group,
             groups,
         )
@@ -107,7 +107,7 @@ def merged_rows(rows: dict[str, Any]) -> dict[str, Any]:
     return {name: np.asarray(found[name]) for name in rows} | keys
 
 
-def kept_samples(shapes: pa.ListArray) -> NDArray[np.int64]:
+def retained_samples(shapes: pa.ListArray) -> NDArray[np.int64]:
     """Return the first number of each shape; 1 where there is none."""
     offsets = shapes.offsets.to_numpy()
     filled = offsets[1:] > offsets[:-1]
@@ -120,8 +120,8 @@ def distinct_columns(pairs: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArr
     """Return the different columns, and which of them each is."""
     if (pairs == pairs[:, :1]).all():
         return pairs[:, :1], np.zeros(pairs.shape[1], np.int64)
-    found, places = np.unique(pairs, axis=1, return_inverse=True)
-    return found, places.reshape(-1)
+    found, indices = np.unique(pairs, axis=1, return_inverse=True)
+    return found, indices.reshape(-1)
 
 
 def _kinds(batch: pa.RecordBatch) -> NDArray[np.int64]:
@@ -238,21 +238,21 @@ def read_trend(rows: StreamRows, asked: TrendQuery, cancelled: threading.Event) 
     """
     query = on_lowest_rank(rows, asked.rows, cancelled)
     selection = asked.selection
-    of_kept = asked.statistic.startswith("kept_")
+    of_retained = asked.statistic.startswith("kept_")
     # Positions, vectors and bands apply to stored values, which are all there is in some runs. The newest row
     # says what a selection leaves out; it is nearly always like the first, and then one reading is enough.
-    likely = of_kept or _begins_selective(rows, query, selection)
+    likely = of_retained or _begins_selective(rows, query, selection)
     moments = moment_columns(asked.statistic)
-    whole = None if likely else _LayerRows.read(rows, query, moments, None, cancelled)
-    if whole is None or whole.is_selective(selection):
-        kept = _LayerRows.read(rows, query, moments, selection, cancelled)
-        assert kept is not None
-        if likely and not of_kept and not kept.is_selective(selection):
-            whole = _LayerRows.read(rows, query, moments, None, cancelled)
+    complete = None if likely else _LayerRows.read(rows, query, moments, None, cancelled)
+    if complete is None or complete.is_selective(selection):
+        retained = _LayerRows.read(rows, query, moments, selection, cancelled)
+        assert retained is not None
+        if likely and not of_retained and not retained.is_selective(selection):
+            complete = _LayerRows.read(rows, query, moments, None, cancelled)
         else:
-            whole = None
-        return (whole or kept).answer(asked)
-    return whole.answer(asked)
+            complete = None
+        return (complete or retained).answer(asked)
+    return complete.answer(asked)
 
 
 def _begins_selective(rows: StreamRows, query: Query, selection: Selection) -> bool:
@@ -294,7 +294,7 @@ class _LayerRows:
         ]
         for batch in rows.batches("tensors", query, columns):
             check_cancelled(cancelled)
-            read = whole_moments(batch, moments) if selection is None else kept_moments(batch, selection)
+            read = whole_moments(batch, moments) if selection is None else retained_moments(batch, selection)
             if read is None:
                 return None
             groups._add(batch, read)
@@ -328,11 +328,11 @@ class _LayerRows:
                 at = merged["step"][line]
                 changes = np.flatnonzero(np.diff(merged["kind"][line])) + 1
                 begins = np.union1d(gap_starts(at), changes)
-                kept, begins = thin_line(at, value[line], begins, asked.points)
-                stay = line[kept]
+                chosen, begins = thin_line(at, value[line], begins, asked.points)
+                stay = line[chosen]
                 start = np.zeros(len(stay))
                 start[begins] = 1
-                columns = [merged["layer"][stay], at[kept], value[stay], bad[stay], start]
+                columns = [merged["layer"][stay], at[chosen], value[stay], bad[stay], start]
                 columns += [half[stay]] if half is not None else []
                 for piece, column in zip(pieces, columns, strict=True):
                     piece.append(column.astype(np.float64))
@@ -376,7 +376,7 @@ class _LayerRows:
         texts = batch.column("compressor").dictionary_encode()
         compressors = texts.dictionary.to_pylist()
         # Keyed by dictionary index and stored samples, of which there are few pairs.
-        pairs = np.stack([texts.indices.to_numpy().astype(np.int64), kept_samples(batch.column("shape"))])
+        pairs = np.stack([texts.indices.to_numpy().astype(np.int64), retained_samples(batch.column("shape"))])
         found, kinds = distinct_columns(pairs)
         known = [
             self._kinds.setdefault((compressors[code], samples), len(self._kinds))

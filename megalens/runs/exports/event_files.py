@@ -108,9 +108,9 @@ def _write_events(export: Export) -> None:
                     # Statistics have no time of their own: they take that of their step's scalars, or earlier
                     # ones.
                     now = times.get(step, now)
-                    for _, rank, tag, value, told in numbers:
+                    for _, rank, tag, value, wall_time in numbers:
                         values[f"{tag}/rank{rank}" if several else tag] = value
-                        now = now if told is None else told
+                        now = now if wall_time is None else wall_time
                     times[step] = now
                     file.scalars(step, values, now)
 
@@ -123,8 +123,8 @@ def _scalars(batch: pa.RecordBatch) -> Iterator[Number]:
 def _moments(batch: pa.RecordBatch) -> Iterator[Number]:
     read = read_moments({name: batch[name].to_numpy() for name in MOMENT_COLUMNS})
     columns = [read[name].tolist() for name in _STATISTICS]
-    places = (batch[name].to_pylist() for name in ("step", "rank", "stat", "name"))
-    for at, (step, rank, stat, name) in enumerate(zip(*places, strict=True)):
+    keys = (batch[name].to_pylist() for name in ("step", "rank", "stat", "name"))
+    for at, (step, rank, stat, name) in enumerate(zip(*keys, strict=True)):
         for statistic, column in zip(_STATISTICS, columns, strict=True):
             # NaN is no answer here.
             if not math.isnan(column[at]):

@@ -31,7 +31,7 @@ _FORMATS = {
     "safetensors": f"{_HERE}.tensor_files:SAFETENSORS",
 }
 # Marks the folder of an export, which a later one may replace.
-_SAYS = "export.json"
+_MANIFEST = "export.json"
 # Rows become Python objects in some formats.
 _PIECE_ROWS = 20_000
 
@@ -149,7 +149,7 @@ def _check_free(target: Path, force: bool) -> None:
         return
     if not force:
         why = "is there already. Give another folder, or replace it with force=True (--force)"
-    elif {*_written(target), _SAYS} == ({*os.listdir(target)} if target.is_dir() else None):
+    elif {*_written(target), _MANIFEST} == ({*os.listdir(target)} if target.is_dir() else None):
         return
     else:
         why = "holds more than an export wrote, so it is not replaced. Give another folder"
@@ -158,14 +158,14 @@ def _check_free(target: Path, force: bool) -> None:
 
 def _written(folder: Path) -> list[str]:
     with suppress(OSError, ValueError, KeyError, TypeError):
-        return [str(name) for name in parse_json((folder / _SAYS).read_bytes())["files"]]
+        return [str(name) for name in parse_json((folder / _MANIFEST).read_bytes())["files"]]
     return []
 
 
 def _put(partial: Path, target: Path, run: str, to: str, rows: Mapping[str, int]) -> None:
     """Write what was exported into the folder, and replace the target with it."""
-    said = {"run": run, "to": to, "rows": dict(rows), "files": sorted(os.listdir(partial))}
-    (partial / _SAYS).write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
+    manifest = {"run": run, "to": to, "rows": dict(rows), "files": sorted(os.listdir(partial))}
+    (partial / _MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
     old = partial.with_name(f"{partial.name}.old")
     if target.exists():
         target.rename(old)

@@ -33,16 +33,16 @@ def _write_parquet(export: Export) -> None:
 
 def _groups(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
     """Yield rows in groups worth a Parquet row group: those of a tail come a step at a time."""
-    kept: list[pa.RecordBatch] = []
+    pending: list[pa.RecordBatch] = []
     size = rows = 0
     for batch in batches:
-        kept.append(batch)
+        pending.append(batch)
         size, rows = size + batch.nbytes, rows + batch.num_rows
         if size >= _GROUP_BYTES or rows >= _GROUP_ROWS:
-            yield pa.Table.from_batches(kept, schema)
-            kept, size, rows = [], 0, 0
-    if kept:
-        yield pa.Table.from_batches(kept, schema)
+            yield pa.Table.from_batches(pending, schema)
+            pending, size, rows = [], 0, 0
+    if pending:
+        yield pa.Table.from_batches(pending, schema)
 
 
 def _write_csv(export: Export) -> None:

@@ -76,8 +76,8 @@ def file_readings(tree: StatisticsTree, kind: str) -> tuple[DataFrame, list[str]
     wanted = kind if kind in there else ours.get(kind, kind)
     if wanted not in (*KINDS, *OTHER_KINDS, *there):
         raise bad_argument("kind", f"one of {shown_text(', '.join(there), 500)}", kind)
-    table, said = readings_of(tree, wanted)
-    return table.to_pandas(), said
+    table, problems = readings_of(tree, wanted)
+    return table.to_pandas(), problems
 
 
 def explored(source: MomentSource, options: Mapping[str, Any], *, live: bool) -> DataFrame:
@@ -181,8 +181,8 @@ def moment_frame(
     if chosen is None or len(chosen) < 2:
         return joined
     # The steps between those that were asked for are grouped too, and left out here.
-    kept = joined["step"].map(lambda step: in_ranges(step, chosen))
-    return joined[kept].reset_index(drop=True)
+    inside = joined["step"].map(lambda step: in_ranges(step, chosen))
+    return joined[inside].reset_index(drop=True)
 
 
 def check_present(source: MomentSource, stats: Sequence[str]) -> None:

@@ -20,13 +20,13 @@ from .name_filter import module_of
 from .query import Key, MomentQuery, key_order
 from .series import MERGED, Grouped, Part, Thinner, chosen_columns, keep_extremes, read_part, stretches
 
-_WHOLE = ("layer", "expert", "rank", "stage")
+_INTEGERS = ("layer", "expert", "rank", "stage")
 
 Column = NDArray[np.float64]
-Whole = NDArray[np.int64]
+Integers = NDArray[np.int64]
 
 
-def pick(cells: Grouped, shown: Column, query: MomentQuery) -> Whole:
+def pick(cells: Grouped, shown: Column, query: MomentQuery) -> Integers:
     """Return which cells stay, ordered by group and step; ``shown`` is the value of each cell, by which steps
     are chosen.
 
@@ -44,17 +44,17 @@ def pick(cells: Grouped, shown: Column, query: MomentQuery) -> Whole:
         size[cells.bad] = np.inf
         largest = np.argsort(-np.maximum.reduceat(size, starts), kind="stable")
         groups = np.sort(largest[: query.series])
-    kept = [np.zeros(0, np.int64)]
+    chosen = [np.zeros(0, np.int64)]
     for group in groups:
         one = slice(starts[group], ends[group])
-        places = np.arange(one.start, one.stop)
+        indices = np.arange(one.start, one.stop)
         if query.points is not None and long[group]:
             step = cells.step[one]
             stretch = stretches(step, step[0], step[-1], query.points)
             runs = np.flatnonzero(np.diff(stretch, prepend=-1))
-            places = places[keep_extremes(runs, shown[one], cells.bad[one])]
-        kept.append(places)
-    return np.concatenate(kept)
+            indices = indices[keep_extremes(runs, shown[one], cells.bad[one])]
+        chosen.append(indices)
+    return np.concatenate(chosen)
 
 
 @dataclass(frozen=True)
@@ -152,8 +152,8 @@ class _Answer:
     def picked(self) -> tuple[dict[str, NDArray[Any]], tuple[int, int]]:
         """Return the columns of the cells that stay, by group and step, and the totals of both."""
         parts, counts = self._parts()
-        kept, shown, totals = self._pick(Grouped.of(parts, counts))
-        columns = chosen_columns(parts, kept)
+        chosen, shown, totals = self._pick(Grouped.of(parts, counts))
+        columns = chosen_columns(parts, chosen)
         if shown is not None:
             columns["value"], scale = shown
             columns["error"] = np.where(columns["error"] == 0, 0, columns["error"] * scale)
@@ -169,7 +169,7 @@ class _Answer:
         thinner = Thinner(self._groups, self._last, query.points)
         while True:
             parts = [thinner.thin(read_part(cells, query)) for cells in self._merged()]
-            if not thinner.again():
+            if not thinner.needs_retry():
                 return parts, thinner.count
 
     def _pick(
@@ -180,14 +180,14 @@ class _Answer:
         # Relative values and trailing means need earlier steps, so they precede the cut to the first shown
         # one.
         if not query.shaped:
-            kept = pick(cells, cells.value, query)
-            return cells.place[kept], None, cells.totals
+            chosen = pick(cells, cells.value, query)
+            return cells.place[chosen], None, cells.totals
         shown, scale = shape_values(cells.starts, cells.value, query.show, query.smoothing)
         if query.first is not None:
             inside = cells.step >= query.first
             cells, shown, scale = cells.since(query.first), shown[inside], scale[inside]
-        kept = pick(cells, shown, query)
-        return cells.place[kept], (shown[kept], scale[kept]), cells.totals
+        chosen = pick(cells, shown, query)
+        return cells.place[chosen], (shown[chosen], scale[chosen]), cells.totals
 
     def _merged(self) -> Iterator[Cells]:
         query = self._query
@@ -216,9 +216,9 @@ def _side(stats: Mapping[str, StatIndex], query: MomentQuery, stat: str, role: s
     if role is not None:
         names = [name for name in names if parse_name(name).role == role]
     texts = names if role is None else [module_of(name) for name in names]
-    kept = query.where.keep(texts, any_role=role is not None)
+    taking = query.where.keep(texts, any_role=role is not None)
     keys = query.grouping.keys(texts)
-    taken = [at for at, keep in enumerate(kept) if keep and keys[at] is not None]
+    taken = [at for at, keep in enumerate(taking) if keep and keys[at] is not None]
     side = _Side(
         stat,
         [names[at] for at in taken],
@@ -238,8 +238,8 @@ def _refuse_mixed(side: _Side) -> None:
             roles.setdefault(key, set()).add(role)
     for key, found in roles.items():
         if len(found) > 1:
-            said = " · ".join("none" if value is None else str(value) for value in key)
-            which = f"The group {said}" if key else "The total"
+            label = " · ".join("none" if value is None else str(value) for value in key)
+            which = f"The group {label}" if key else "The total"
             raise ClientError(
                 f"{which} would hold both inputs and outputs of modules, in which the same values count "
                 "twice. "
@@ -282,8 +282,8 @@ def shape_values(
 def _firsts(values: Column, starts: NDArray[np.int64]) -> Column:
     """Return the first finite value of each group, NaN where there is none."""
     nowhere = len(values)
-    places = np.minimum.reduceat(np.where(np.isfinite(values), np.arange(nowhere), nowhere), starts)
-    return np.append(values, np.nan)[places]
+    indices = np.minimum.reduceat(np.where(np.isfinite(values), np.arange(nowhere), nowhere), starts)
+    return np.append(values, np.nan)[indices]
 
 
 def _shape(
@@ -300,15 +300,15 @@ def _shape(
         for at in starts
     ]
     # Numbers of ranks that are not known come first among cells and last in an answer.
-    places = sorted(range(len(found)), key=lambda place: key_order(found[place]))
+    sorted_groups = sorted(range(len(found)), key=lambda index: key_order(found[index]))
     lengths = np.diff([*starts, len(columns["step"])])
     rows = (
-        np.concatenate([np.arange(starts[place], starts[place] + lengths[place]) for place in places])
-        if places
+        np.concatenate([np.arange(starts[index], starts[index] + lengths[index]) for index in sorted_groups])
+        if sorted_groups
         else np.zeros(0, np.int64)
     )
-    group = np.repeat(np.arange(len(places)), [lengths[place] for place in places]) if places else rows
-    ordered = [found[place] for place in places]
+    group = np.repeat(np.arange(len(sorted_groups)), [lengths[index] for index in sorted_groups]) if sorted_groups else rows
+    ordered = [found[index] for index in sorted_groups]
     table: dict[str, Any] = {
         label: _key_column(label, [key[at] for key in ordered], group)
         for at, label in enumerate(query.grouping.labels)
@@ -334,11 +334,11 @@ def _starts(codes: list[NDArray[Any]]) -> NDArray[np.int64]:
 
 
 def _key_column(label: str, values: list[Any], group: NDArray[Any]) -> pa.Array:
-    whole = all(
+    integers = all(
         isinstance(value, int) and not isinstance(value, bool) for value in values if value is not None
     )
     known = [value for value in values if value is not None]
-    if whole and (known or label in _WHOLE):
+    if integers and (known or label in _INTEGERS):
         column = pa.array(values, pa.int64())
     elif all(isinstance(value, str) for value in known):
         column = pa.array(values, pa.utf8())

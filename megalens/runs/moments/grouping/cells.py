@@ -13,14 +13,14 @@ from ....protocol import MOMENT_COLUMNS, merge_moments, near_zero_share, read_mo
 from ..rows.moment_rows import STAGE, Chunk
 
 Column = NDArray[np.float64]
-Whole = NDArray[np.int64]
+Integers = NDArray[np.int64]
 
 _ALWAYS = ("samples", "nan_count", "inf_count", "rounding", "loss_scale")
 # Rows merged at once: intermediate results of more leave the caches, at three times the cost a row.
 _PIECE_ROWS = 100_000
 # glibc returns large freed blocks to the system, which clears them anew for every piece: half of the time.
 _SEEN_NUMBERS = 3_000_000
-_WHOLE = ("samples", "rank", "stage")
+_INTEGERS = ("samples", "rank", "stage")
 
 # Up to this multiple of the rows, values are marked in a table; beyond, they are found by sorting.
 _SPARSE = 4
@@ -31,17 +31,17 @@ _POWERS = {"skewness": 3, "kurtosis": 4, "excess_kurtosis": 4}
 def dense(values: NDArray[Any], low: int, size: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
     """Return the different values, ascending from ``low``, and the index of each value among them."""
     if size > _SPARSE * len(values) + 1024:
-        found, place = np.unique(values, return_inverse=True)
-        return found, place
+        found, index = np.unique(values, return_inverse=True)
+        return found, index
     offset = values - low if low else values
     taken = np.zeros(size, bool)
     taken[offset] = True
     found = np.flatnonzero(taken)
     if len(found) == size:
         return found + low, offset
-    place = np.empty(size, np.int64)
-    place[found] = np.arange(len(found))
-    return found + low, place[offset]
+    index = np.empty(size, np.int64)
+    index[found] = np.arange(len(found))
+    return found + low, index[offset]
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ class CellKeys:
         Columns of the group's key that rows have: ``rank``, ``stage``.
     """
 
-    codes: Whole
-    pairs: Whole
+    codes: Integers
+    pairs: Integers
     below: int
     rows: tuple[str, ...]
 
@@ -83,8 +83,8 @@ class Cells:
         0.
     """
 
-    keys: list[Whole]
-    step: Whole
+    keys: list[Integers]
+    step: Integers
     sides: list[dict[str, NDArray[Any]]]
     across: int = 0
 
@@ -104,7 +104,7 @@ def merge_cells(chunks: Iterator[Chunk], keys: CellKeys, columns: Sequence[str])
         yield _grid(piece, keys) or _Numbered(piece, keys).merged()
     if not given:
         none = {
-            name: np.zeros(0, np.int8 if name == STAGE else np.int64 if name in _WHOLE else np.float64)
+            name: np.zeros(0, np.int8 if name == STAGE else np.int64 if name in _INTEGERS else np.float64)
             for name in columns
         }
         nowhere = np.zeros(0, np.int64)
@@ -130,14 +130,14 @@ def _grid(chunk: Chunk, keys: CellKeys) -> Cells | None:
 
     Their group numbers are then those of the first step, repeated.
     """
-    step, place = chunk["step"], chunk["place"]
+    step, index = chunk["step"], chunk["place"]
     names = int(np.searchsorted(step, step[0], side="right")) if len(step) else 0
     if keys.rows or len(keys.pairs) or names < 1 or len(step) % names:
         return None
-    steps, places = step.reshape(-1, names), place.reshape(-1, names)
-    if (steps[1:, 0] <= steps[:-1, 0]).any() or (steps != steps[:, :1]).any() or (places != places[0]).any():
+    steps, indices = step.reshape(-1, names), index.reshape(-1, names)
+    if (steps[1:, 0] <= steps[:-1, 0]).any() or (steps != steps[:, :1]).any() or (indices != indices[0]).any():
         return None
-    code = keys.codes[places[0]]
+    code = keys.codes[indices[0]]
     codes, number = dense(code, 0, int(code.max()) + 1)
     across = len(codes)
     if across == names:
@@ -153,24 +153,24 @@ class _Numbered:
     """The rows of one chunk, with the number of each row's cell."""
 
     def __init__(self, chunk: Chunk, keys: CellKeys) -> None:
-        place = chunk["place"]
+        index = chunk["place"]
         step = chunk["step"]
         low = int(step.min()) if len(step) else 0
         self._steps, step = dense(step, low, int(step.max(initial=low)) - low + 1)
         if len(keys.pairs):
-            both = _in_both(keys.pairs[place] * len(self._steps) + step, place >= keys.below)
+            both = _in_both(keys.pairs[index] * len(self._steps) + step, index >= keys.below)
             chunk = {name: column[both] for name, column in chunk.items()}
-            place, step = place[both], step[both]
+            index, step = index[both], step[both]
         self._sizes = [len(self._steps), int(keys.codes.max(initial=-1)) + 1]
-        cell = step * self._sizes[1] + keys.codes[place]
+        cell = step * self._sizes[1] + keys.codes[index]
         for name in keys.rows:
-            said = np.maximum(chunk[name].astype(np.int64), -1) + 1
-            self._sizes.append(int(said.max(initial=0)) + 1)
-            cell = cell * self._sizes[-1] + said
+            shifted = np.maximum(chunk[name].astype(np.int64), -1) + 1
+            self._sizes.append(int(shifted.max(initial=0)) + 1)
+            cell = cell * self._sizes[-1] + shifted
         self._columns = {
             name: column for name, column in chunk.items() if name not in ("place", "step", *keys.rows)
         }
-        self._below = place >= keys.below if len(keys.pairs) else None
+        self._below = index >= keys.below if len(keys.pairs) else None
         size = int(np.prod(self._sizes, dtype=np.float64).clip(max=1 << 62))
         self._found, self._number = dense(cell, 0, size)
         if self._below is not None:
@@ -195,7 +195,7 @@ class _Numbered:
             ],
         )
 
-    def _common(self) -> tuple[Whole, Whole]:
+    def _common(self) -> tuple[Integers, Integers]:
         """Return the cells with rows of both sides, and each row's number among them; -1 for other rows."""
         there = np.zeros((2, len(self._found)), bool)
         there[self._below.astype(int), self._number] = True  # type: ignore[union-attr]
@@ -203,7 +203,7 @@ class _Numbered:
         return self._found[both], np.where(both, np.cumsum(both) - 1, -1)[self._number]
 
 
-def _merge(columns: Chunk, number: Whole, total: int) -> dict[str, NDArray[Any]]:
+def _merge(columns: Chunk, number: Integers, total: int) -> dict[str, NDArray[Any]]:
     if total == len(number):
         # Every cell has one row: there is nothing to add.
         row = np.empty(total, np.int64)
@@ -231,7 +231,7 @@ def _single(columns: Chunk) -> dict[str, NDArray[Any]]:
     }
 
 
-def _in_both(key: Whole, below: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _in_both(key: Integers, below: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return which rows have a counterpart with the same key on the other side."""
     keep = np.zeros(len(key), bool)
     keep[below] = np.isin(key[below], key[~below])

@@ -43,8 +43,8 @@ class Pattern:
         self._field = field
         self._compiled = pattern if isinstance(pattern, re.Pattern) else None
         if isinstance(pattern, re.Pattern):
-            named = {place: name for name, place in pattern.groupindex.items()}
-            self.group_names = [named.get(place + 1) for place in range(pattern.groups)]
+            named = {index: name for name, index in pattern.groupindex.items()}
+            self.group_names = [named.get(index + 1) for index in range(pattern.groups)]
         else:
             self._text, self.group_names = self._read(pattern)
             self.matches([""])
@@ -72,7 +72,7 @@ class Pattern:
             found = [self._compiled.search(name) for name in names]
             return [None if one is None else (one.groups() or (one[0],)) for one in found]
         table = pc.extract_regex(pa.array(names, pa.utf8()), pattern=self._text)
-        columns = [pc.struct_field(table, [place]).to_pylist() for place in range(max(1, self.groups))]
+        columns = [pc.struct_field(table, [index]).to_pylist() for index in range(max(1, self.groups))]
         there = table.is_valid().to_pylist()
         return [row if valid else None for row, valid in zip(zip(*columns, strict=True), there, strict=True)]
 
@@ -209,19 +209,19 @@ class NameFilter:
 
     def keep(self, names: Sequence[str], *, any_role: bool = False) -> list[bool]:
         """Return whether each name takes part; ``any_role`` ignores the filter's ``role``."""
-        kept = [True] * len(names)
+        taken = [True] * len(names)
         words = {key: found for key, found in self._words.items() if not (any_role and key == "role")}
         if self._ranges or words:
             for at, name in enumerate(names):
-                said = parse_name(name)
-                kept[at] = all(
-                    in_ranges(getattr(said, key), found) for key, found in self._ranges.items()
-                ) and all(getattr(said, key) in found for key, found in words.items())
+                parsed = parse_name(name)
+                taken[at] = all(
+                    in_ranges(getattr(parsed, key), found) for key, found in self._ranges.items()
+                ) and all(getattr(parsed, key) in found for key, found in words.items())
         if self._pattern is not None:
-            kept = [one and found for one, found in zip(kept, self._pattern.matches(names), strict=True)]
+            taken = [one and found for one, found in zip(taken, self._pattern.matches(names), strict=True)]
         if self._function is not None:
-            kept = [one and bool(self._function(name)) for one, name in zip(kept, names, strict=True)]
-        return kept
+            taken = [one and bool(self._function(name)) for one, name in zip(taken, names, strict=True)]
+        return taken
 
 
 def _words(value: Any, key: str) -> frozenset[str | None]:

@@ -254,8 +254,8 @@ class Grouping:
                 one = found.groups == 1
                 return _NameColumns(
                     tuple(
-                        name or ("capture" if one else f"capture_{place}")
-                        for place, name in enumerate(found.group_names, 1)
+                        name or ("capture" if one else f"capture_{number}")
+                        for number, name in enumerate(found.group_names, 1)
                     ),
                     found.captures,
                 )

@@ -15,7 +15,7 @@ from .cells import Cells, reading_error, reading_value
 from .query import MomentQuery
 
 Column = NDArray[np.float64]
-Whole = NDArray[np.int64]
+Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 MERGED = (*MOMENT_COLUMNS, "m2_error", "m4_error")
@@ -69,19 +69,19 @@ class Part:
         As in :class:`Cells`.
     """
 
-    keys: Mapping[str, Whole]
-    step: Whole
+    keys: Mapping[str, Integers]
+    step: Integers
     value: Column
     bad: NDArray[np.bool_]
     more: Mapping[str, NDArray[Any]]
-    steps: Whole
+    steps: Integers
     across: int = 0
 
-    def take(self, places: Whole, arena: Arena) -> Part:
+    def take(self, indices: Integers, arena: Arena) -> Part:
         """Return the cells at some indices, in their order, stored in an arena."""
 
         def taken(column: NDArray[Any]) -> NDArray[Any]:
-            return arena.keep(column[places])
+            return arena.keep(column[indices])
 
         return Part(
             {name: taken(key) for name, key in self.keys.items()},
@@ -125,16 +125,16 @@ def read_part(cells: Cells, query: MomentQuery) -> Part:
     return Part(keys, cells.step, over, bad != 0, more, steps, cells.across)
 
 
-def chosen_columns(parts: Sequence[Part], places: Whole) -> dict[str, NDArray[Any]]:
+def chosen_columns(parts: Sequence[Part], indices: Integers) -> dict[str, NDArray[Any]]:
     """Return the columns of cells by indices that count through all parts (at least one)."""
-    order = np.argsort(places, kind="stable")
+    order = np.argsort(indices, kind="stable")
     starts = np.concatenate([[0], np.cumsum([len(part.step) for part in parts])])
-    bounds = np.searchsorted(places[order], starts)
-    rows = [(to := order[bounds[at] : bounds[at + 1]], places[to] - starts[at]) for at in range(len(parts))]
+    bounds = np.searchsorted(indices[order], starts)
+    rows = [(to := order[bounds[at] : bounds[at + 1]], indices[to] - starts[at]) for at in range(len(parts))]
 
     def gather(columns: Sequence[NDArray[Any]]) -> NDArray[Any]:
         # Nothing is joined before it is chosen: of millions of cells a picture takes thousands.
-        found = np.empty(len(places), columns[0].dtype)
+        found = np.empty(len(indices), columns[0].dtype)
         for (to, of), column in zip(rows, columns, strict=True):
             found[to] = column[of]
         return found
@@ -167,13 +167,13 @@ class Grouped:
         The different steps, ascending.
     """
 
-    starts: Whole
-    counts: Whole
-    place: Whole
-    step: Whole
+    starts: Integers
+    counts: Integers
+    place: Integers
+    step: Integers
     value: Column
     bad: NDArray[np.bool_]
-    steps: Whole
+    steps: Integers
 
     @property
     def totals(self) -> tuple[int, int]:
@@ -181,7 +181,7 @@ class Grouped:
         return len(self.starts), len(self.steps)
 
     @staticmethod
-    def of(parts: Sequence[Part], counts: Whole | None = None) -> Grouped:
+    def of(parts: Sequence[Part], counts: Integers | None = None) -> Grouped:
         """Order the cells of consecutive parts; ``counts`` is how many each code had before some were left
         out.
 
@@ -272,11 +272,11 @@ class Thinner:
         self._arena = Arena()
 
     @property
-    def count(self) -> Whole:
+    def count(self) -> Integers:
         """Number of cells of each group so far."""
         return self._seen.count
 
-    def again(self) -> bool:
+    def needs_retry(self) -> bool:
         """Whether the assumed first and last steps were wrong: all parts then have to come again."""
         seen = self._seen
         there = seen.count > 0
@@ -330,31 +330,31 @@ class Thinner:
 class _Spans:
     """First and last step, and the number of cells, by group code; without cells only the number is valid."""
 
-    first: Whole
-    last: Whole
-    count: Whole
+    first: Integers
+    last: Integers
+    count: Integers
 
     @staticmethod
     def none(groups: int) -> _Spans:
         return _Spans(*np.zeros((3, groups), np.int64))
 
-    def note(self, groups: Whole, first: Any, last: Any, count: Any) -> None:
+    def note(self, groups: Integers, first: Any, last: Any, count: Any) -> None:
         """Count cells of groups, all behind the earlier ones, with their first and last step."""
         self.first[groups] = np.where(self.count[groups] == 0, first, self.first[groups])
         self.last[groups] = last
         self.count[groups] += count
 
 
-def stretches(step: Whole, first: Any, last: Any, points: int) -> Whole:
+def stretches(step: Integers, first: Any, last: Any, points: int) -> Integers:
     """Return in which of ``points`` / 4 equal stretches of its group's steps each step lies, from 0."""
     spans = max(1, points // 4)
-    found: Whole = (
+    found: Integers = (
         ((step - first) / (np.maximum(1, last - first) / spans)).astype(np.int64).clip(max=spans - 1)
     )
     return found
 
 
-def keep_extremes(starts: Whole, shown: Column, bad: Flags) -> Flags:
+def keep_extremes(starts: Integers, shown: Column, bad: Flags) -> Flags:
     """Return which cells of each run stay: the first, last, least and greatest, and all that are ``bad``.
 
     ``starts`` are the indices at which runs begin. ``shown`` and ``bad`` are ``[cells]``, or ``[steps,
@@ -363,11 +363,11 @@ def keep_extremes(starts: Whole, shown: Column, bad: Flags) -> Flags:
     lengths = np.diff(starts, append=len(shown))
     across = shown[0].size if len(shown) else 1
     finite = np.isfinite(shown)
-    whole = bool(finite.all())
-    keep = bad.copy() if whole else bad | np.isinf(shown)
+    all_finite = bool(finite.all())
+    keep = bad.copy() if all_finite else bad | np.isinf(shown)
     keep[starts] = keep[starts + lengths - 1] = True
     for choose, farthest in ((np.minimum, np.inf), (np.maximum, -np.inf)):
-        compared = shown if whole else np.where(finite, shown, farthest)
+        compared = shown if all_finite else np.where(finite, shown, farthest)
         found = np.flatnonzero(compared == np.repeat(choose.reduceat(compared, starts), lengths, axis=0))
         run = np.searchsorted(starts, found // across, side="right")
         # Of equal extremes only the first stays.

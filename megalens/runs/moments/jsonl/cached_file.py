@@ -77,7 +77,7 @@ class CachedFile:
         self._state = _State()
         self._records: list[NDArray[np.int64]] = []
         self._manifest = (0, 0)
-        self._places: dict[tuple[str, ...], int] = {}
+        self._layout_indices: dict[tuple[str, ...], int] = {}
 
     @property
     def offset(self) -> int:
@@ -127,9 +127,9 @@ class CachedFile:
             found = path.stat()
             if (found.st_mtime_ns, found.st_size) == self._manifest:
                 return
-            said = orjson.loads(path.read_bytes())
-            parts = [CachedPart(**part) for part in said.pop("parts")]
-            state = _State(parts=parts, **said)
+            manifest = orjson.loads(path.read_bytes())
+            parts = [CachedPart(**part) for part in manifest.pop("parts")]
+            state = _State(parts=parts, **manifest)
             records = [np.load(self.folder / f"{part.file}.npy", allow_pickle=False) for part in parts]
             missing = [part.file for part in parts if part.rows and not (self.folder / part.file).is_file()]
         except (OSError, ValueError, TypeError, KeyError):
@@ -139,7 +139,7 @@ class CachedFile:
         if missing or any(block.ndim != 2 or block.shape[1] != 5 for block in records):
             self._forget()
             return
-        self._state, self._records, self._places = state, records, {}
+        self._state, self._records, self._layout_indices = state, records, {}
         self._manifest = (found.st_mtime_ns, found.st_size)
         with contextlib.suppress(OSError):
             # What was used last is evicted last.
@@ -171,9 +171,9 @@ class CachedFile:
             self._tell(f"{self.source.name}, line {state.lines + problem.line}: {problem.what}.")
         state.left_out += chunk.left_out - len(chunk.problems)
         records = chunk.records.copy()
-        places = [self._place(layout) for layout in chunk.layouts]
+        indices = [self._layout_index(layout) for layout in chunk.layouts]
         if len(records):
-            records[:, 4] = np.array(places, np.int64)[records[:, 4]]
+            records[:, 4] = np.array(indices, np.int64)[records[:, 4]]
         rows = int(records[:, 3].sum()) if len(records) else 0
         self._records.append(records)
         self._put(f"{file}.npy", records)
@@ -209,14 +209,14 @@ class CachedFile:
         self._manifest = (after.st_mtime_ns, after.st_size)
         self._sweep()
 
-    def _place(self, layout: list[str]) -> int:
+    def _layout_index(self, layout: list[str]) -> int:
         state = self._state
-        if len(self._places) != len(state.layouts):
-            self._places = {tuple(known): place for place, known in enumerate(state.layouts)}
-        place = self._places.setdefault(tuple(layout), len(state.layouts))
-        if place == len(state.layouts):
+        if len(self._layout_indices) != len(state.layouts):
+            self._layout_indices = {tuple(known): index for index, known in enumerate(state.layouts)}
+        index = self._layout_indices.setdefault(tuple(layout), len(state.layouts))
+        if index == len(state.layouts):
             state.layouts.append(layout)
-        return place
+        return index
 
     def _is_another(self, found: os.stat_result) -> bool:
         state = self._state
@@ -244,7 +244,7 @@ class CachedFile:
             return hashlib.blake2b(file.read(min(_TAIL, offset)), digest_size=16).hexdigest()
 
     def _forget(self) -> None:
-        self._state, self._records, self._manifest, self._places = _State(), [], (0, 0), {}
+        self._state, self._records, self._manifest, self._layout_indices = _State(), [], (0, 0), {}
 
     def _tell(self, sentence: str) -> None:
         self._state.left_out += 1

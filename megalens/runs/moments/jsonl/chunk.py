@@ -99,11 +99,11 @@ class _Builder:
         self.records: list[tuple[int, int, int, int, int]] = []
         self.facts: list[tuple[int, float, int, float]] = []
         self.layouts: list[list[str]] = []
-        self._places: dict[tuple[str, ...], int] = {}
+        self._layout_indices: dict[tuple[str, ...], int] = {}
         self._layout_ids: list[NDArray[np.int32]] = []
         self._names: dict[str, int] = {}
         self._last: tuple[str, ...] = ()
-        self._last_place = -1
+        self._last_layout = -1
 
     def add(self, record: Mapping[str, Any], at: int, line: Callable[[], int]) -> str | None:
         """Take a record; return what was wrong with a part of it."""
@@ -124,13 +124,13 @@ class _Builder:
             problem = f"the name {record['twice']!r:.80} comes twice, and the last one counts"
         if not names:
             return problem
-        place = self._layout(names)
+        layout = self._layout(names)
         scale, stage = _scale(record, stat)
         samples = record.get("consumed_train_samples", -1)
         samples = samples if type(samples) is int and 0 <= samples < _MOST_STEP else -1
         self.numbers.append(flat)
-        self.ids.append(self._layout_ids[place])
-        self.records.append((at, MOMENT_STATS.index(stat), step, len(names), place))
+        self.ids.append(self._layout_ids[layout])
+        self.records.append((at, MOMENT_STATS.index(stat), step, len(names), layout))
         self.facts.append((samples, rounding, stage, scale))
         return problem
 
@@ -141,7 +141,7 @@ class _Builder:
         sums = np.concatenate(self.numbers).reshape(-1, 5)
         samples, rounding, stage, scale = (np.array(column) for column in zip(*self.facts, strict=True))
         repeat = records[:, 3]
-        moments = moments_from_raw_sums(*(np.ascontiguousarray(sums[:, place]) for place in range(5)))
+        moments = moments_from_raw_sums(*(np.ascontiguousarray(sums[:, power]) for power in range(5)))
         if (scale[~np.isnan(scale)] != 1).any():
             by = np.repeat(np.where(np.isnan(scale), 1.0, scale), repeat)
             with np.errstate(all="ignore"):
@@ -163,8 +163,8 @@ class _Builder:
         return pa.table(columns, schema=CHUNK_COLUMNS), records
 
     def _stat(self, record: Mapping[str, Any]) -> str:
-        for said in (record.get("stat"), self._kind):
-            match = _STAT.match(said) if isinstance(said, str) else None
+        for text in (record.get("stat"), self._kind):
+            match = _STAT.match(text) if isinstance(text, str) else None
             if match:
                 return "grad" if match[1] == "wgrad" else match[1]
         raise _Skip(
@@ -173,16 +173,16 @@ class _Builder:
 
     def _layout(self, names: tuple[str, ...]) -> int:
         if names == self._last:
-            return self._last_place
-        place = self._places.get(names)
-        if place is None:
+            return self._last_layout
+        index = self._layout_indices.get(names)
+        if index is None:
             known = self._names
             ids = np.fromiter((known.setdefault(name, len(known)) for name in names), np.int32, len(names))
-            place = self._places[names] = len(self.layouts)
+            index = self._layout_indices[names] = len(self.layouts)
             self.layouts.append(list(names))
             self._layout_ids.append(ids)
-        self._last, self._last_place = names, place
-        return place
+        self._last, self._last_layout = names, index
+        return index
 
 
 def read_chunk(
@@ -211,15 +211,15 @@ def read_chunk(
         if not text or text.isspace():
             continue
         try:
-            said = builder.add(_parse(text), begin + at, partial(_number_of_line, before, number))
+            problem = builder.add(_parse(text), begin + at, partial(_number_of_line, before, number))
         except _Skip as skip:
-            said = str(skip)
+            problem = str(skip)
         except (ValueError, RecursionError, OverflowError) as error:
-            said = f"it is no JSON ({str(error)[:80]})"
-        if said:
+            problem = f"it is no JSON ({str(error)[:80]})"
+        if problem:
             left_out += 1
             if len(problems) < _MOST_PROBLEMS:
-                problems.append(Problem(number, said))
+                problems.append(Problem(number, problem))
     table, records = builder.table()
     return JsonlChunk(table, records, builder.layouts, lines, problems, left_out)
 
@@ -254,7 +254,7 @@ def _parse(text: bytes) -> dict[str, Any]:
                 record = json.loads(text)
     if not isinstance(record, dict):
         raise _Skip("it is no JSON object")
-    if b"\\u" in text and not _whole(record):
+    if b"\\u" in text and not _no_half_characters(record):
         raise _Skip("its text holds half a surrogate pair")
     values = record.get("values")
     # A name that comes twice would vanish silently; telling it costs one look at the text.
@@ -271,7 +271,7 @@ def _signs(text: bytes) -> int:
     return sum(int(np.count_nonzero(signs == sign)) for sign in b",:[")
 
 
-def _whole(record: dict[str, Any]) -> bool:
+def _no_half_characters(record: dict[str, Any]) -> bool:
     try:
         json.dumps(record, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError:
@@ -309,8 +309,8 @@ def _step(record: Mapping[str, Any], line: Callable[[], int]) -> int:
 def _scale(record: Mapping[str, Any], stat: str) -> tuple[float, int]:
     """Return the loss scale to divide by (NaN: may be in the values, unknown) and the stage's index."""
     if stat not in SCALED_STATS:
-        said = "pre_step" if record.get("gradient_stage") == "pre_step" else "pre_clip"
-        return 1.0, _STAGES.index(said) if stat == "grad" else 0
+        stage = "pre_step" if record.get("gradient_stage") == "pre_step" else "pre_clip"
+        return 1.0, _STAGES.index(stage) if stat == "grad" else 0
     scale = _number(record.get("loss_scale"))
     if scale is not None and math.isfinite(scale) and scale > 0:
         return scale, _STAGES.index("backward")

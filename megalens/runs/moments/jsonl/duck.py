@@ -50,11 +50,11 @@ def sql_chunks(connection: Any, relation: str, stats: Sequence[StatIndex], wante
         ("place", "step", *(_STAGE_SQL if name == STAGE else name for name in wanted.columns))
     )
     pieces = []
-    for stat, first in wanted.first_places().items():
+    for stat, first in wanted.first_indices().items():
         names = wanted.names[stat]
         chosen = f"wanted_{stat}"
-        places = pa.array(range(first, first + len(names)), pa.int32())
-        connection.register(chosen, pa.table({"name": pa.array(names, pa.utf8()), "place": places}))
+        indices = pa.array(range(first, first + len(names)), pa.int32())
+        connection.register(chosen, pa.table({"name": pa.array(names, pa.utf8()), "place": indices}))
         rows = _rows_sql(relation, chosen, stat, wanted.ranges, wanted.first, wanted.last)
         pieces.append(f"SELECT {columns} FROM ({rows})")
     rows = " UNION ALL ".join(pieces)

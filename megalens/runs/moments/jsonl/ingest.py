@@ -274,8 +274,8 @@ def _stretches(file: CachedFile, size: int) -> Iterator[_Stretch]:
                     begin = end or size
                     continue
             if cut is None or (target == size and cut < size):
-                whole = begin if cut is None else cut
-                if _is_whole(text, whole, size):
+                complete = begin if cut is None else cut
+                if _is_complete(text, complete, size):
                     cut = size
             if cut is None:
                 return
@@ -313,7 +313,7 @@ def _line_end(text: BinaryIO, begin: int, end: int) -> int | None:
     return None
 
 
-def _is_whole(text: BinaryIO, begin: int, size: int) -> bool:
+def _is_complete(text: BinaryIO, begin: int, size: int) -> bool:
     """Whether the last line lacks only its end: no part of a JSON object is an object itself."""
     if size - begin > _LINE_BYTES:
         return False

@@ -83,11 +83,11 @@ def supersede(files: Sequence[CachedFile]) -> tuple[list[Superseded], list[str]]
         writers.sort(
             key=lambda at: (files[at].written, int(found[at].alive[found[at].alive[:, 1] == code, 2].min()))
         )
-        for place, older in enumerate(writers):
-            for newer in writers[place + 1 :]:
-                said = _between(files[older], found[older], files[newer], found[newer], code, stat)
-                if said:
-                    warnings[said] = None
+        for number, older in enumerate(writers):
+            for newer in writers[number + 1 :]:
+                sentence = _between(files[older], found[older], files[newer], found[newer], code, stat)
+                if sentence:
+                    warnings[sentence] = None
     return found, list(warnings)
 
 
@@ -95,14 +95,14 @@ def _within(file: CachedFile, warnings: dict[str, None]) -> Superseded:
     records = file.records()
     dead = np.zeros(len(records), bool)
     for code in np.unique(records[:, 1]):
-        places = np.flatnonzero(records[:, 1] == code)
-        steps = records[places, 2]
+        of_stat = np.flatnonzero(records[:, 1] == code)
+        steps = records[of_stat, 2]
         back = np.flatnonzero(steps[1:] <= steps[:-1])
         if not len(back):
             continue
         # A record is superseded if its step is not below the least step of all later ones.
         least = np.minimum.accumulate(steps[::-1])[::-1]
-        dead[places[:-1]] = least[1:] <= steps[:-1]
+        dead[of_stat[:-1]] = least[1:] <= steps[:-1]
         first = int(back[-1])
         times = "" if len(back) == 1 else f" (the last of {len(back)} times)"
         warnings[
@@ -203,9 +203,9 @@ class JsonlRows:
             )
         found = [self._files.get(str(source.path)) or CachedFile(source) for source in sources]
         # What was read of a folder before it was closed stays.
-        places = {Path(error.filename) for error in closed}
-        kept = [file for file in self._files.values() if file.source.path.parent in places]
-        files = sorted([*found, *kept], key=lambda file: file.source.order)
+        closed_folders = {Path(error.filename) for error in closed}
+        unread = [file for file in self._files.values() if file.source.path.parent in closed_folders]
+        files = sorted([*found, *unread], key=lambda file: file.source.order)
         self._files = {str(file.source.path): file for file in files}
         changed, unreadable = bring_up_to_date(found, progress)
         if unreadable and len(unreadable) == len(found):
@@ -225,28 +225,28 @@ class JsonlRows:
 
     def _relation(self, connection: Any) -> str:
         """Return SQL for the rows, without those that are superseded."""
-        whole: list[str] = []
+        complete: list[str] = []
         pieces = []
-        for place, (file, counts) in enumerate(zip(self._files.values(), self._counts, strict=True)):
+        for number, (file, counts) in enumerate(zip(self._files.values(), self._counts, strict=True)):
             parts = file.parts()
             if not parts:
                 continue
             if not len(counts.dead) and not counts.hidden:
-                whole += parts
+                complete += parts
                 continue
             rows = _read(parts)
             if len(counts.dead):
-                connection.register(f"dead{place}", pa.table({"line_start": counts.dead}))
-                rows = f"SELECT * FROM ({rows}) ANTI JOIN dead{place} USING (line_start)"
+                connection.register(f"dead{number}", pa.table({"line_start": counts.dead}))
+                rows = f"SELECT * FROM ({rows}) ANTI JOIN dead{number} USING (line_start)"
             if counts.hidden:
-                connection.register(f"hidden{place}", _hidden_table(counts))
+                connection.register(f"hidden{number}", _hidden_table(counts))
                 rows = (
-                    f"SELECT r.* FROM ({rows}) r ANTI JOIN hidden{place} h "
+                    f"SELECT r.* FROM ({rows}) r ANTI JOIN hidden{number} h "
                     "ON r.stat = h.stat AND r.name = h.name AND r.step >= h.low AND r.step <= h.high"
                 )
             pieces.append(rows)
-        if whole:
-            pieces.append(_read(whole))
+        if complete:
+            pieces.append(_read(complete))
         union = " UNION ALL ".join(f"SELECT {_COLUMNS} FROM ({piece})" for piece in pieces)
         return union or f"SELECT {_COLUMNS} FROM ({_EMPTY})"
 

@@ -140,8 +140,8 @@ def find_trees(path: str | os.PathLike[str], closed: list[OSError] | None = None
     trees = []
     for label, root in zip(labels, roots, strict=True):
         seen[label] = seen.get(label, 0) + 1
-        again = f"{label} #{seen[label]}" if labels.count(label) > 1 else label
-        trees.append(StatisticsTree(again, root, _layout(root)))
+        numbered = f"{label} #{seen[label]}" if labels.count(label) > 1 else label
+        trees.append(StatisticsTree(numbered, root, _layout(root)))
     return trees
 
 
@@ -181,9 +181,9 @@ def _csv_files(folder: Path, closed: list[OSError] | None) -> Iterator[Statistic
             for entry in entries
             if (rank := rank_of_folder(entry.name)) is not None and _is_folder(entry)
         }
-    for place, rank in ranks.items():
+    for home, rank in ranks.items():
         try:
-            for entry in _listed(place):
+            for entry in _listed(home):
                 if (kind := csv_kind(entry.name)) is not None and entry.is_file():
                     yield StatisticsFile(Path(entry.path), kind, rank)
         except FileNotFoundError:

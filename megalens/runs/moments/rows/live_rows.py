@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from ....protocol import empty_table
 from .moment_rows import Chunk, Progress, StatIndex, Wanted
-from .pieces import HeldPiece, Piece, PieceReading, found_stats, whole_steps
+from .pieces import MemoryPiece, Piece, PieceReading, complete_steps, found_stats
 from .recorded_rows import RecordedRows
 
 # Rows that arrived and may not be recorded yet.
@@ -64,7 +64,7 @@ class LiveRows:
         return self._look()[1]
 
     def chunks(self, wanted: Wanted) -> Iterator[Chunk]:
-        return whole_steps(self._look()[0], wanted)
+        return complete_steps(self._look()[0], wanted)
 
     def close(self) -> None:
         self._table, self._found = empty_table("moments"), ([], [])
@@ -75,7 +75,7 @@ class LiveRows:
         if self._found is None:
             recorded = self._recorded.pieces() if self._recorded is not None else []
             fresh = _not_in(recorded, self._table) if recorded else self._table
-            pieces = [*recorded, *([HeldPiece(fresh)] if fresh.num_rows else [])]
+            pieces = [*recorded, *([MemoryPiece(fresh)] if fresh.num_rows else [])]
             self._found = pieces, found_stats(pieces)
         return self._found
 
@@ -87,16 +87,16 @@ def _not_in(recorded: list[Piece], table: pa.Table) -> pa.Table:
     newest = table["step"].slice(max(0, table.num_rows - _MOST_BEHIND))
     first = pc.min(newest).as_py()
     table = table.filter(pc.greater_equal(table["step"], first))
-    arrived = HeldPiece(table)
+    arrived = MemoryPiece(table)
     reading = PieceReading(
         Wanted({stat: one.names for stat, one in arrived.listed.items()}, ("rank",), first=first)
     )
-    place = reading.places(*(arrived.table[name].chunk(0) for name in ("stat", "name")))
+    index = reading.places(*(arrived.table[name].chunk(0) for name in ("stat", "name")))
     own = pa.table(
-        {"place": place, "step": table["step"], "rank": table["rank"], "row": np.arange(len(place))}
+        {"place": index, "step": table["step"], "rank": table["rank"], "row": np.arange(len(index))}
     )
     known = [
-        pa.table({name: chunk[name] for name in _KEY}) for chunk in whole_steps(recorded, reading.wanted)
+        pa.table({name: chunk[name] for name in _KEY}) for chunk in complete_steps(recorded, reading.wanted)
     ]
     if known:
         own = own.join(pa.concat_tables(known), _KEY, join_type="left anti")

@@ -58,12 +58,12 @@ class Wanted:
     first: int | None = None
     last: int | None = None
 
-    def first_places(self) -> dict[str, int]:
+    def first_indices(self) -> dict[str, int]:
         """Return the index of each stat's first name."""
-        found, place = {}, 0
+        found, index = {}, 0
         for stat, names in self.names.items():
-            found[stat] = place
-            place += len(names)
+            found[stat] = index
+            index += len(names)
         return found
 
 
@@ -99,8 +99,8 @@ def stage_codes(words: pa.DictionaryArray) -> NDArray[np.int8]:
     """Return each row's index in :data:`STAGES`."""
     # Other programs may have packed an unknown stage as null: the last.
     known: list[Any] = [*words.dictionary.to_pylist(), ""]
-    places = [STAGES.index(word if word in STAGES else "") for word in known]
-    codes: NDArray[np.int8] = np.array(places, np.int8)[words.indices.fill_null(-1).to_numpy()]
+    known_codes = [STAGES.index(word if word in STAGES else "") for word in known]
+    codes: NDArray[np.int8] = np.array(known_codes, np.int8)[words.indices.fill_null(-1).to_numpy()]
     return codes
 
 

@@ -61,7 +61,7 @@ class PieceReading:
         self.wanted = wanted
         self._of = [
             (stat, first, pa.array(wanted.names[stat], pa.utf8()))
-            for stat, first in wanted.first_places().items()
+            for stat, first in wanted.first_indices().items()
         ]
         self._dictionary: pa.Array | None = None
         self._tables: dict[str, NDArray[np.int32]] = {}
@@ -91,8 +91,8 @@ class PieceReading:
     def chunk(self, table: pa.Table) -> Chunk:
         """Return the wanted rows of a table, ordered by step."""
         wanted, step = self.wanted, _numbers(table, "step")
-        place = self.places(_coded(table["stat"]), _coded(table["name"]))
-        keep = place >= 0
+        index = self.places(_coded(table["stat"]), _coded(table["name"]))
+        keep = index >= 0
         if wanted.first is not None:
             keep &= step >= wanted.first
         if wanted.last is not None:
@@ -104,7 +104,7 @@ class PieceReading:
             name: stage_codes(_coded(table[name])) if name == STAGE else _numbers(table, name)
             for name in wanted.columns
         }
-        chunk: Chunk = {"place": place, "step": step, **columns}
+        chunk: Chunk = {"place": index, "step": step, **columns}
         if not keep.all():
             chunk = {name: column[keep] for name, column in chunk.items()}
         return _by_step(chunk)
@@ -132,7 +132,7 @@ class PieceReading:
         return np.append(found.to_numpy() + first, -1).astype(np.int32)
 
 
-class HeldPiece(Piece):
+class MemoryPiece(Piece):
     """Rows in memory, their texts as dictionaries: at least one row, with every column of the stream."""
 
     def __init__(self, table: pa.Table) -> None:
@@ -172,7 +172,7 @@ class SealedPiece(Piece):
         )
 
 
-def whole_steps(pieces: Sequence[Piece], wanted: Wanted) -> Iterator[Chunk]:
+def complete_steps(pieces: Sequence[Piece], wanted: Wanted) -> Iterator[Chunk]:
     """Read the wanted rows in chunks of complete steps, later steps in later chunks.
 
     A cell is merged once, from all rows of its step. Pieces may overlap, where ranks send late or another
@@ -199,13 +199,13 @@ def whole_steps(pieces: Sequence[Piece], wanted: Wanted) -> Iterator[Chunk]:
             if waiting:
                 # Chunks that continue waiting steps are joined with them; the rest need not be copied.
                 seam = min(bound, 1 + max(int(one["step"][-1]) for one in waiting))
-                whole, waiting = _split([*waiting, chunk], seam)
-                yield from whole and [_by_step(_joined(whole))]
+                complete, waiting = _split([*waiting, chunk], seam)
+                yield from complete and [_by_step(_joined(complete))]
                 if seam == bound:
                     continue
                 chunk = waiting.pop() if waiting else _part(chunk, 0, 0)
-            whole, waiting = _split([chunk], bound)
-            yield from whole
+            complete, waiting = _split([chunk], bound)
+            yield from complete
     finally:
         reading.close()
 
@@ -316,13 +316,13 @@ def _codes(column: pa.DictionaryArray) -> NDArray[Any]:
 def _numbers(table: pa.Table, name: str) -> NDArray[Any]:
     """Return a column of numbers in the stream's type; what other programs left out is NaN or -1."""
     kind = _SCHEMA.field(name).type
-    whole = pa.types.is_integer(kind)
+    is_integer = pa.types.is_integer(kind)
     if name not in table.column_names:
         return np.full(table.num_rows, STREAMS["moments"].absent[name], kind.to_pandas_dtype())
     column = table[name]
     if column.type != kind:
         column = column.cast(kind, safe=False)
-    if whole and column.null_count:
+    if is_integer and column.null_count:
         column = column.fill_null(-1)
     numbers: NDArray[Any] = column.to_numpy()
     return numbers

@@ -17,14 +17,14 @@ from ...recorded_arrow import ArrowStream
 from ...recorded_parquet import DAMAGE, FileStamp
 from ...run_folder import RunFolder
 from .moment_rows import Chunk, Progress, StatIndex, Wanted
-from .pieces import HeldPiece, Piece, PieceReading, SealedPiece, found_stats, whole_steps
+from .pieces import MemoryPiece, Piece, PieceReading, SealedPiece, complete_steps, found_stats
 
 _STREAM = STREAMS["moments"]
 # A recorder's own groups are smaller; one is in memory at a time.
 _GROUP_ROWS = 4_000_000
 _LEAST_PACKED_BYTES = 8
 # Batches of a tail are joined to about this many rows, since each piece costs every question a little.
-_HELD_ROWS = 65_536
+_PIECE_ROWS = 65_536
 _SEALED_MEANWHILE = 5
 
 
@@ -76,7 +76,7 @@ class RecordedRows:
         return self._stats
 
     def chunks(self, wanted: Wanted) -> Iterator[Chunk]:
-        return whole_steps(self.pieces(), wanted)
+        return complete_steps(self.pieces(), wanted)
 
     def close(self) -> None:
         for attempt in self._attempts:
@@ -170,7 +170,7 @@ class _Tail:
         self._path, self._until = path, until
         self._inode = found.st_ino
         self._read_to = 0
-        self.pieces: list[HeldPiece] = []
+        self.pieces: list[MemoryPiece] = []
         self.cut = False
 
     def same(self, found: os.stat_result) -> bool:
@@ -189,7 +189,7 @@ class _Tail:
                 batches.append(batch)
                 rows += batch.num_rows
                 self._read_to = reading.read_to
-                if rows >= _HELD_ROWS:
+                if rows >= _PIECE_ROWS:
                     self._keep(batches)
                     batches, rows = [], 0
         finally:
@@ -203,9 +203,9 @@ class _Tail:
             table = table.filter(pc.less(table["step"], self._until))
         if not table.num_rows:
             return
-        piece = HeldPiece(table)
-        if self.pieces and self.pieces[-1].table.num_rows < _HELD_ROWS:
-            piece = HeldPiece(pa.concat_tables([self.pieces.pop().table, piece.table]))
+        piece = MemoryPiece(table)
+        if self.pieces and self.pieces[-1].table.num_rows < _PIECE_ROWS:
+            piece = MemoryPiece(pa.concat_tables([self.pieces.pop().table, piece.table]))
         self.pieces.append(piece)
 
 
@@ -233,5 +233,5 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _unreadable(path: Path, why: str) -> ClientError:
-    said = why.replace(str(path.parent), "…")[:300]
-    return ClientError(f"Could not read {file_name(path)}. {said}", code="unreadable")
+    reason = why.replace(str(path.parent), "…")[:300]
+    return ClientError(f"Could not read {file_name(path)}. {reason}", code="unreadable")

@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 
 from .cache_folder import cache_folder
 from .moment_rows import Chunk, Progress, StatIndex, Wanted
-from .pieces import HeldPiece, Piece, PieceReading, SealedPiece, found_stats, whole_steps
+from .pieces import MemoryPiece, Piece, PieceReading, SealedPiece, complete_steps, found_stats
 
-_HELD_ROWS = 1_000_000
+_MEMORY_ROWS = 1_000_000
 _GROUP_ROWS = 200_000
 
 
@@ -91,7 +91,7 @@ class TableRows:
 
     def __init__(self) -> None:
         self._sealed: list[Piece] = []
-        self._held: list[HeldPiece] = []
+        self._in_memory: list[MemoryPiece] = []
         self._spilled = SpilledRows()
         self._appended = 0
 
@@ -109,10 +109,10 @@ class TableRows:
 
     def append(self, table: pa.Table) -> None:
         if table.num_rows:
-            self._held.append(HeldPiece(table))
-        if sum(piece.table.num_rows for piece in self._held) > _HELD_ROWS:
-            self._sealed += self._spilled.add(pa.concat_tables([piece.table for piece in self._held]))
-            self._held = []
+            self._in_memory.append(MemoryPiece(table))
+        if sum(piece.table.num_rows for piece in self._in_memory) > _MEMORY_ROWS:
+            self._sealed += self._spilled.add(pa.concat_tables([piece.table for piece in self._in_memory]))
+            self._in_memory = []
         self._appended += 1
 
     def refresh(self, progress: Progress | None = None) -> bool:
@@ -122,12 +122,12 @@ class TableRows:
         return found_stats(self._pieces())
 
     def chunks(self, wanted: Wanted) -> Iterator[Chunk]:
-        return whole_steps(self._pieces(), wanted)
+        return complete_steps(self._pieces(), wanted)
 
     def close(self) -> None:
-        self._sealed, self._held = [], []
+        self._sealed, self._in_memory = [], []
         self._spilled.close()
         self._appended += 1
 
     def _pieces(self) -> list[Piece]:
-        return [*self._sealed, *self._held]
+        return [*self._sealed, *self._in_memory]

@@ -96,11 +96,11 @@ def _line_by_line(path: Path, text: bytes, header: list[str]) -> tuple[pa.Table,
         [each for each in found if each.num_rows] or found[:1], promote_options="default"
     )
     several = "1 line does" if wrong == 1 else f"{wrong:,} lines do"
-    told = [
+    problems = [
         f"{shown_text(path.name, 200)}: {several} not fit the header and {'is' if wrong == 1 else 'are'} "
         f"left out, the first is line {first}."
     ]
-    return table, told if wrong else []
+    return table, problems if wrong else []
 
 
 def _readable(lines: Any) -> Iterator[list[str] | None]:

@@ -18,7 +18,7 @@ from ..rows.moment_rows import Chunk, Progress, StatIndex, Wanted
 from ..rows.table_rows import TableRows
 from .files import KINDS, read_csv_table
 
-_MOST_TOLD = 20
+_MOST_WARNINGS = 20
 _State = tuple[int, int]
 
 Column = NDArray[np.float64]
@@ -158,22 +158,22 @@ def _rows(
 ) -> pa.Table:
     """Return the rows of the stream, ordered by step, one for each tensor of a step."""
     n = lines.num_rows
-    chunk = _whole(lines, "vpp_stage", 0)
+    chunk = _integers(lines, "vpp_stage", 0)
     coded = pc.dictionary_encode(pc.fill_null(lines["name"], "")).combine_chunks()
     ids, texts = coded.indices.to_numpy().astype(np.int64), coded.dictionary.to_pylist()
     # Chunks of a model have the same names.
     several = chunk.max(initial=0) > 0
-    pairs, place = np.unique(np.stack([chunk, ids]), axis=1, return_inverse=True)
+    pairs, index = np.unique(np.stack([chunk, ids]), axis=1, return_inverse=True)
     names = [_name(texts[at], suffix, stat, chunk if several else 0) for chunk, at in pairs.T.tolist()]
-    step = _whole(lines, "step", 0)
-    keys = np.stack([step, place.reshape(-1)])
+    step = _integers(lines, "step", 0)
+    keys = np.stack([step, index.reshape(-1)])
     unique, group = np.unique(keys, axis=1, return_inverse=True)
     group = group.reshape(-1)
     rounding = moments["rounding"]
     if unique.shape[1] < n:
         if stat.startswith("grad"):
             last = np.zeros(unique.shape[1], np.int64)
-            order = np.argsort(_whole(lines, "micro_step", 0), kind="stable")
+            order = np.argsort(_integers(lines, "micro_step", 0), kind="stable")
             last[group[order]] = order
             moments = {name: column[last] for name, column in moments.items()}
             rounding = rounding[last]
@@ -207,7 +207,7 @@ def _rows(
     return pa.table([columns[field.name] for field in schema], schema=schema)
 
 
-def _whole(lines: pa.Table, name: str, otherwise: int) -> NDArray[np.int64]:
+def _integers(lines: pa.Table, name: str, otherwise: int) -> NDArray[np.int64]:
     if name not in lines.column_names:
         return np.full(lines.num_rows, otherwise, np.int64)
     column: NDArray[np.int64] = pc.fill_null(lines[name], otherwise).to_numpy().astype(np.int64)
@@ -272,15 +272,17 @@ class TrainerMonRows:
             if progress is not None:
                 progress(done, total, "Reading TrainerMon's files")
         self._read = {file.path: self._read[file.path] for file in files if file.path in self._read}
-        said = [sentence for _, _, problems in self._read.values() for sentence in problems]
-        said += [f"{Path(str(error.filename)).name} cannot be read: {error.strerror}." for error in closed]
-        more = [f"{len(said) - _MOST_TOLD} more files have lines that do not fit."]
-        self._warnings = said[:_MOST_TOLD] + (more if len(said) > _MOST_TOLD else [])
+        sentences = [sentence for _, _, problems in self._read.values() for sentence in problems]
+        sentences += [
+            f"{Path(str(error.filename)).name} cannot be read: {error.strerror}." for error in closed
+        ]
+        more = [f"{len(sentences) - _MOST_WARNINGS} more files have lines that do not fit."]
+        self._warnings = sentences[:_MOST_WARNINGS] + (more if len(sentences) > _MOST_WARNINGS else [])
         tables = self._newest(files)
         rows = TableRows()
         if tables:
-            whole = pa.concat_tables(tables)
-            rows.append(whole.take(pc.sort_indices(whole["step"])))
+            joined = pa.concat_tables(tables)
+            rows.append(joined.take(pc.sort_indices(joined["step"])))
         self._rows.close()
         self._rows = rows
         self._refreshed += 1
@@ -304,8 +306,8 @@ class TrainerMonRows:
                     continue
                 for table in self._read[file.path][1]:
                     key = (file.rank, table["stat"][0].as_py())
-                    kept = table.filter(pc.less(table["step"], taken[key])) if key in taken else table
-                    found.append(kept)
+                    left = table.filter(pc.less(table["step"], taken[key])) if key in taken else table
+                    found.append(left)
                     step = pc.min(table["step"]).as_py()
                     first[key] = min(step, first.get(key, step))
             for key, step in first.items():
@@ -325,16 +327,16 @@ class TrainerMonRows:
 
 def readings_of(tree: StatisticsTree, kind: str) -> tuple[pa.Table, list[str]]:
     """Return the lines of all files of a kind, kind and rank first, and sentences about what was left out."""
-    tables, said = [], []
+    tables, sentences = [], []
     for file in tree.files():
         if file.kind == kind:
             table, problems = read_csv_table(file.path)
-            said += problems
+            sentences += problems
             if table.num_rows:
                 rows = table.num_rows
                 table = table.add_column(0, "kind", pa.array([kind]).take(pa.array([0] * rows)))
                 tables.append(table.add_column(1, "rank", pa.array([file.rank] * rows, pa.int32())))
-    return pa.concat_tables(tables, promote_options="default") if tables else pa.table({}), said
+    return pa.concat_tables(tables, promote_options="default") if tables else pa.table({}), sentences
 
 
 def _read(file: StatisticsFile) -> tuple[list[pa.Table], list[str]]:

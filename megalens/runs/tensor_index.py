@@ -11,7 +11,7 @@ import pyarrow as pa
 from ..protocol import Segment, in_ranges
 from .query import Query
 
-PLACE_COLUMNS = ["step", "phase", "pass", "rank", "layer", "flag", "part"]
+INDEX_COLUMNS = ["step", "phase", "pass", "rank", "layer", "flag", "part"]
 _DISTINCT = ["flag", "phase", "pass", "part", "layer", "rank"]
 # What steps are known of.
 _STEP_KEYS = ["flag", "phase", "pass"]
@@ -31,7 +31,7 @@ class SegmentFile(NamedTuple):
         return now is not None and (now == self or (now.segment.sealed and not self.segment.sealed))
 
 
-class TensorPlaces:
+class TensorIndex:
     """What rows of ``tensors`` there are, without the rows. Any thread may ask."""
 
     def __init__(self) -> None:
@@ -42,11 +42,11 @@ class TensorPlaces:
         self,
         files: Sequence[SegmentFile],
         read: Callable[[Segment, int], Iterator[tuple[pa.RecordBatch, int]]],
-    ) -> TensorPlaces:
+    ) -> TensorIndex:
         """Take in unknown rows of ``files``, and return this.
 
         What is sealed is read once, a tail from where it was read to; a file that is gone or replaced is
-        forgotten. ``read`` yields the :data:`PLACE_COLUMNS` of a segment from an offset on, and with each
+        forgotten. ``read`` yields the :data:`INDEX_COLUMNS` of a segment from an offset on, and with each
         batch the next offset.
         """
         with self._lock:
@@ -63,23 +63,25 @@ class TensorPlaces:
         return self
 
     @classmethod
-    def of(cls, batches: Iterable[pa.RecordBatch]) -> TensorPlaces:
-        """Return the index of rows with the :data:`PLACE_COLUMNS`."""
+    def of(cls, batches: Iterable[pa.RecordBatch]) -> TensorIndex:
+        """Return the index of rows with the :data:`INDEX_COLUMNS`."""
         found = cls()
         found._take(((batch, 0) for batch in batches), 0)
         return found
 
     @classmethod
-    def joined(cls, parts: Sequence[tuple[TensorPlaces, int]]) -> TensorPlaces:
+    def joined(cls, parts: Sequence[tuple[TensorIndex, int]]) -> TensorIndex:
         """Return the index of several recordings, of each only steps before one."""
         found = cls()
         for part, until in parts:
             with part._lock:
-                kept = {key: {step for step in steps if step < until} for key, steps in part._steps.items()}
-                for key, steps in kept.items():
+                retained = {
+                    key: {step for step in steps if step < until} for key, steps in part._steps.items()
+                }
+                for key, steps in retained.items():
                     if steps:
                         found._steps.setdefault(key, set()).update(steps)
-                found._places |= {place for place in part._places if kept.get(place[:3])}
+                found._places |= {place for place in part._places if retained.get(place[:3])}
         return found
 
     def index(self) -> list[dict[str, Any]]:
@@ -87,9 +89,9 @@ class TensorPlaces:
         with self._lock:
             found = []
             for key in sorted(self._steps):
-                places = [place for place in self._places if place[:3] == key]
+                keys = [found_key for found_key in self._places if found_key[:3] == key]
                 lists = {
-                    name: sorted({place[at] for place in places})
+                    name: sorted({found_key[at] for found_key in keys})
                     for name, at in (("parts", 3), ("layers", 4), ("ranks", 5))
                 }
                 flag, phase, pass_ = key
@@ -118,14 +120,14 @@ class TensorPlaces:
 
     def _take(self, read: Iterator[tuple[pa.RecordBatch, int]], at: int) -> int:
         """Take in batches, and return the offset that came with the last one, or ``at``."""
-        held, rows = list[pa.RecordBatch](), 0
-        for batch, place in read:
-            held.append(batch)
-            rows, at = rows + batch.num_rows, place
+        pending, rows = list[pa.RecordBatch](), 0
+        for batch, offset in read:
+            pending.append(batch)
+            rows, at = rows + batch.num_rows, offset
             if rows >= _HELD_ROWS:
-                self._add(held)
-                held, rows = [], 0
-        self._add(held)
+                self._add(pending)
+                pending, rows = [], 0
+        self._add(pending)
         return at
 
     def _add(self, batches: list[pa.RecordBatch]) -> None:
