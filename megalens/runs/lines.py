@@ -91,7 +91,9 @@ def gap_starts(steps: Integers) -> Integers:
     return np.flatnonzero(distance > _WIDER * neighbours) + 1
 
 
-def thin_line(steps: Integers, values: Column, starts: Integers, points: int | None) -> tuple[Integers, Integers]:
+def thin_line(
+    steps: Integers, values: Column, starts: Integers, points: int | None
+) -> tuple[Integers, Integers]:
     """Choose about ``points`` points (None: all) so that the line looks as it did.
 
     Of each of ``points`` / 4 equal spans the first, last, least and greatest stay, where values cease to be

@@ -83,13 +83,13 @@ class HubTarget:
     def posing_words(self) -> str:
         """Return a sentence about that."""
         return (
-            f"The hub at {self._place} says that it is the run {self.run}, which is another one's. It is "
+            f"The hub at {self._address} says that it is the run {self.run}, which is another one's. It is "
             f"listed as {self.id}."
         )
 
     def shown(self, name: str) -> str:
         """Return the displayed name of its run."""
-        return f"{name[: _MOST_NAME - 100]} (another hub, at {self._place:.70})" if self.poses else name
+        return f"{name[: _MOST_NAME - 100]} (another hub, at {self._address:.70})" if self.poses else name
 
     def from_hub(self, message: Message) -> Message:
         """Return a message for a browser, with the name and id that the run has here."""

@@ -81,7 +81,9 @@ class MomentsHandler(_Handler):
             last = max((entry["last"] for entry in shared.index["stats"]), default=None)
             if last is not None:
                 self.registry.saw(run_id, step=last)
-            self.answer({**shared.index, "version": shared.version, "names_from": known_names, "names": names})
+            self.answer(
+                {**shared.index, "version": shared.version, "names_from": known_names, "names": names}
+            )
 
         await self.with_source(run_id, wait, answer)
 

@@ -96,8 +96,8 @@ def _serve(arguments: argparse.Namespace) -> int:
         stack.enter_context(closing(lab))
         if arguments.dialect:
             try:
-                place = (arguments.dialect_port, arguments.dialect_host)
-                served = stack.enter_context(_serve_dialect(lab.tracer.run_id, *place))
+                endpoint = (arguments.dialect_port, arguments.dialect_host)
+                served = stack.enter_context(_serve_dialect(lab.tracer.run_id, *endpoint))
             except MegalensError as error:
                 print(shown_text(f"megalens serve: {error}"), file=sys.stderr)
                 return 2

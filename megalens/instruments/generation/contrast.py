@@ -129,8 +129,10 @@ def save_vectors(path: str | Path, vectors: Tensor, metadata: Mapping[str, Any] 
         raise TracerError(
             f"vectors must be [layers, features] or [layers, vectors, features], got {list(vectors.shape)}."
         )
-    said = {str(key): str(value) for key, value in (metadata or {}).items()}
-    save_file({"vectors": vectors.detach().float().cpu().contiguous()}, path, {"made_by": "megalens", **said})
+    notes = {str(key): str(value) for key, value in (metadata or {}).items()}
+    save_file(
+        {"vectors": vectors.detach().float().cpu().contiguous()}, path, {"made_by": "megalens", **notes}
+    )
     return path
 
 

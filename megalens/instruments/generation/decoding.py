@@ -58,10 +58,10 @@ class Sampler:
             last = scores.topk(min(self._top_k, scores.shape[-1]))[0][..., -1, None]
             scores = scores.masked_fill(scores < last, -math.inf)
         if self._top_p < 1:
-            ordered, places = scores.sort(descending=False)
+            ordered, order = scores.sort(descending=False)
             cut = ordered.softmax(-1).cumsum(-1) <= 1 - self._top_p
             cut[..., -1] = False
-            scores = scores.masked_fill(cut.scatter(1, places, cut), -math.inf)
+            scores = scores.masked_fill(cut.scatter(1, order, cut), -math.inf)
         return scores
 
     def draw(self, filtered: Tensor) -> Tensor:

@@ -212,7 +212,7 @@ def effect_columns(
             "distance": np.vstack([np.full_like(kl, math.nan), distance]),
         }
         means = {name: values.mean(1, keepdims=True) for name, values in table.items()}
-        for values, places in ((table, np.arange(len(kl))), (means, np.array([-1]))):
+        for values, positions_of in ((table, np.arange(len(kl))), (means, np.array([-1]))):
             if len(values["kl"][0]) and (positions or values is means):
                 shape = values["kl"].shape
                 over = np.full(shape, -1)
@@ -221,7 +221,7 @@ def effect_columns(
                     {
                         **{name: each.ravel() for name, each in values.items()},
                         "sequence": np.full(shape, first + number).ravel(),
-                        "position": np.broadcast_to(places, shape).ravel(),
+                        "position": np.broadcast_to(positions_of, shape).ravel(),
                         "layer": np.broadcast_to(np.array([-1, *layers])[:, None], shape).ravel(),
                         "divergence": over.ravel(),
                     }

@@ -242,8 +242,8 @@ class GenerationInstrument(Instrument):
         self.send("generations", job.row(step, place), step)
 
     def _say_places(self) -> None:
-        for place, job in enumerate(self._waiting, 1):
-            self._say(job, place)
+        for queue_position, job in enumerate(self._waiting, 1):
+            self._say(job, queue_position)
 
     def send(self, stream: str, columns: Mapping[str, Any], step: int) -> None:
         if self._host is not None:

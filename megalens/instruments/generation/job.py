@@ -46,9 +46,9 @@ def checked_jobs(
     request = GenerationRequest.from_message(message, _FIELD)
     prompts = [_prompt(number, text, request, model) for number, text in enumerate(request.prompts)]
     if model.vocabulary is not None:
-        for place, token in enumerate(request.stop_tokens or ()):
+        for index, token in enumerate(request.stop_tokens or ()):
             if token >= model.vocabulary:
-                field = f"{_FIELD}.stop_tokens.{place}"
+                field = f"{_FIELD}.stop_tokens.{index}"
                 raise must_be("A stop token", f"0 to {model.vocabulary - 1}", token, field)
     for member, asked, reason in (
         ("attention", request.attention, no_attention(tracer.points)),
@@ -165,7 +165,7 @@ class GenerationJob:
     progress: str = ""
     _began: float | None = None
     _seconds: float = 0.0
-    _told: bool = False
+    _sent: bool = False
 
     @property
     def sequences(self) -> list[Sequence[int]]:
@@ -216,7 +216,7 @@ class GenerationJob:
     def row(self, step: int, place: int = 0) -> dict[str, list[Any]]:
         """Return its current row of ``generations`` at ``step``; only the first has the request."""
         runs = self.first_step >= 0
-        request, self._told = "" if self._told else json.dumps(self.request.to_message()), True
+        request, self._sent = "" if self._sent else json.dumps(self.request.to_message()), True
         values = {
             "step": step,
             "time": time.time(),

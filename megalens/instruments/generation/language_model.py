@@ -40,8 +40,8 @@ class PaddedPrompts:
 
     def real(self) -> Tensor:
         """Return which positions are no padding, bool ``[B, padded]``."""
-        places = torch.arange(self.padded, device=self.ids.device)
-        return places >= self.pads[:, None]
+        indices = torch.arange(self.padded, device=self.ids.device)
+        return indices >= self.pads[:, None]
 
 
 class Reading(ABC):
@@ -121,8 +121,8 @@ class PlainLanguageModel(LanguageModel):
     def begin(self, prompts: Sequence[Sequence[int]], tokens: int = 0) -> Reading:
         return RereadingReading(self._logits, PaddedPrompts.of(prompts, self.device))
 
-    def _logits(self, ids: Tensor, places: Tensor) -> Tensor:
-        return _logits(self.module(ids), ids).take_along_dim(places[:, :, None], 1)
+    def _logits(self, ids: Tensor, indices: Tensor) -> Tensor:
+        return _logits(self.module(ids), ids).take_along_dim(indices[:, :, None], 1)
 
 
 class RereadingReading(Reading):
@@ -147,20 +147,20 @@ class RereadingReading(Reading):
     def _read(self, count: int) -> Tensor:
         """Read everything and return the logits of the last ``count`` positions."""
         length = self._ids.shape[1]
-        places = torch.arange(length, device=self._ids.device).expand_as(self._ids)
+        indices = torch.arange(length, device=self._ids.device).expand_as(self._ids)
         # The ids of padding go round to the end.
-        given = self._ids.take_along_dim((places + self._pads[:, None]) % length, 1)
-        logits = self._logits(given, self._places(length)[:, -count:])
-        self.window = Window(self._places(length + 1)[:, -1:], self._places(length + 1))
+        given = self._ids.take_along_dim((indices + self._pads[:, None]) % length, 1)
+        logits = self._logits(given, self._right_padded(length)[:, -count:])
+        self.window = Window(self._right_padded(length + 1)[:, -1:], self._right_padded(length + 1))
         return logits
 
     def _new(self, count: int) -> Window:
-        return Window(self._places(count), self._places(count))
+        return Window(self._right_padded(count), self._right_padded(count))
 
-    def _places(self, length: int) -> Tensor:
+    def _right_padded(self, length: int) -> Tensor:
         """Return each left-padded index's right-padded one, int64 ``[B, length]``; 0 for padding."""
-        places = torch.arange(length, device=self._ids.device)
-        return (places - self._pads[:, None]).clamp(min=0)
+        indices = torch.arange(length, device=self._ids.device)
+        return (indices - self._pads[:, None]).clamp(min=0)
 
 
 def _logits(output: Any, ids: Tensor) -> Tensor:

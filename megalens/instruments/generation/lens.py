@@ -183,20 +183,20 @@ class LensReader:
         given = _side_by_side([each.done.logits for each in passes])
         layers = np.array(self._hidden.layers)
         read = [self._read(each.done) for each in passes]
-        sequence, place, token = (np.concatenate(columns) for columns in zip(*read, strict=True))
+        sequence, index, token = (np.concatenate(columns) for columns in zip(*read, strict=True))
         of_pass = np.repeat(np.arange(len(passes)), [len(each[0]) for each in read])
         row = sequence + of_pass * len(self._sequences)
         step = np.array([each.here.step for each in passes])[of_pass]
         offset = np.array([each.done.offset for each in passes])[of_pass]
-        position = place + offset - first.pads.cpu().numpy()[sequence]
+        position = index + offset - first.pads.cpu().numpy()[sequence]
         many = len(sequence)
         size = max(1, _MOST_LOGITS // given.shape[-1])
         for start in range(0, len(layers) * many, size):
             layer, pair = np.divmod(np.arange(start, min(start + size, len(layers) * many)), many)
-            rows, places = torch.from_numpy(row[pair]), torch.from_numpy(place[pair])
+            rows, indices = torch.from_numpy(row[pair]), torch.from_numpy(index[pair])
 
-            def of(data: Tensor, chosen: Any, rows: Tensor = rows, places: Tensor = places) -> Tensor:
-                return data[rows[chosen], places[chosen]]
+            def of(data: Tensor, chosen: Any, rows: Tensor = rows, indices: Tensor = indices) -> Tensor:
+                return data[rows[chosen], indices[chosen]]
 
             inner = [of(hidden[each], layer == each) for each in np.unique(layer) if each < len(layers) - 1]
             logits = of(given, layer == len(layers) - 1)

@@ -112,11 +112,11 @@ class MegatronLanguageModel(LanguageModel):
 
     # One forward pass, in all processes.
 
-    def _read(self, ids: Tensor, places: Tensor, cache: Any = None) -> Tensor:
+    def _read(self, ids: Tensor, indices: Tensor, cache: Any = None) -> Tensor:
         """Return logits ``[B, n, vocabulary]`` at indices ``[B, n]`` of ids ``[B, S]`` behind a cache."""
         control = self._control
         if control is None:
-            return self._shared(self._stage(ids, cache), places)
+            return self._shared(self._stage(ids, cache), indices)
         control.begin_pass()
         failure: Exception | None = None
         output: Tensor | None = None
@@ -127,7 +127,7 @@ class MegatronLanguageModel(LanguageModel):
             failure = error
             self._hand_on_nothing(ids, error)
         control.settle(failure)
-        return self._shared(output, places)
+        return self._shared(output, indices)
 
     def _stage(self, ids: Tensor, cache: Any) -> Tensor:
         """Compute this pipeline stage: logits ``[B, S, vocabulary]`` in the last, else activations."""
@@ -159,16 +159,16 @@ class MegatronLanguageModel(LanguageModel):
         if not self._gpt.post_process and not is_of_communication(error):
             distributed.send(self._handed_on(ids), self._state.get_pipeline_model_parallel_next_rank())
 
-    def _shared(self, output: Tensor | None, places: Tensor) -> Tensor:
+    def _shared(self, output: Tensor | None, indices: Tensor) -> Tensor:
         """Return the complete logits of the last stage in all processes."""
         assert output is not None
         last = bool(self._gpt.post_process)
         if last:
-            output = output.take_along_dim(places[:, :, None], 1).float().contiguous()
+            output = output.take_along_dim(indices[:, :, None], 1).float().contiguous()
         if not self._parallel:
             return output[..., : self.vocabulary].clone()
         width = int(self._gpt.vocab_size)
-        logits = torch.empty(*places.shape, width, dtype=torch.float32, device=places.device)
+        logits = torch.empty(*indices.shape, width, dtype=torch.float32, device=indices.device)
         if last:
             logits.copy_(output[..., :width])
         if self._state.get_pipeline_model_parallel_world_size() > 1:

@@ -49,21 +49,21 @@ class HuggingFaceLanguageModel(LanguageModel):
             0,
         )
         names = inspect.signature(inner.forward).parameters
-        self._takes_places = "position_ids" in names or any(
+        self._takes_positions = "position_ids" in names or any(
             each.kind is inspect.Parameter.VAR_KEYWORD for each in names.values()
         )
 
     def begin(self, prompts: Sequence[Sequence[int]], tokens: int = 0) -> Reading:
         pad = self._pad if self.vocabulary is None or 0 <= self._pad < self.vocabulary else 0
         return _HuggingFaceReading(
-            self.module, PaddedPrompts.of(prompts, self.device, pad), self._takes_places
+            self.module, PaddedPrompts.of(prompts, self.device, pad), self._takes_positions
         )
 
 
 class _HuggingFaceReading(Reading):
-    def __init__(self, module: nn.Module, prompts: PaddedPrompts, takes_places: bool) -> None:
+    def __init__(self, module: nn.Module, prompts: PaddedPrompts, takes_positions: bool) -> None:
         self._module, self._prompts = module, prompts
-        self._takes_places = takes_places
+        self._takes_positions = takes_positions
         self._mask = prompts.real().long()
         self._cache: Any = None
 
@@ -76,9 +76,9 @@ class _HuggingFaceReading(Reading):
 
     def _read(self, ids: Tensor) -> Tensor:
         given: dict[str, Any] = {"input_ids": ids, "attention_mask": self._mask}
-        if self._takes_places:
-            places = self._mask.cumsum(-1) - 1
-            given["position_ids"] = places.clamp(min=0)[:, -ids.shape[1] :]
+        if self._takes_positions:
+            positions = self._mask.cumsum(-1) - 1
+            given["position_ids"] = positions.clamp(min=0)[:, -ids.shape[1] :]
         # The model makes the cache that it needs.
         output = self._module(**given, past_key_values=self._cache, use_cache=True, return_dict=True)
         self._cache = output.past_key_values

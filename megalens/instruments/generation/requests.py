@@ -66,10 +66,10 @@ def save_direction(
         raise bad_argument("vectors", "[hidden] or [layers, hidden]", list(array.shape))
     if not np.isfinite(array).all():
         raise bad_argument("vectors", "finite float32 numbers", "some that are not")
-    said = {str(name): str(value) for name, value in (metadata or {}).items()}
+    notes = {str(name): str(value) for name, value in (metadata or {}).items()}
     header = json.dumps(
         {
-            "__metadata__": {"made_by": "megalens", **said},
+            "__metadata__": {"made_by": "megalens", **notes},
             "vectors": {"dtype": "F32", "shape": list(array.shape), "data_offsets": [0, array.nbytes]},
         }
     ).encode()
@@ -90,7 +90,7 @@ def group_direction(
 ) -> _Vector:
     """Return the mean of a group's vectors less that of all others; see ``Run.direction``."""
     numbers = [generation] if isinstance(generation, int) else list(generation)
-    group = {_place(token, numbers) for token in tokens}
+    group = {_coordinates(token, numbers) for token in tokens}
     chosen: list[_Vector] = []
     others: list[_Vector] = []
     missing = set(group)
@@ -103,10 +103,10 @@ def group_direction(
                     "flag", "a trace point with a vector for each position, such as 'HiddenStates'", flag
                 )
             for position in range(len(vectors)):
-                place = (number, sequence, position)
-                missing.discard(place)
+                key = (number, sequence, position)
+                missing.discard(key)
                 if np.isfinite(vectors[position]).all():
-                    (chosen if place in group else others).append(vectors[position])
+                    (chosen if key in group else others).append(vectors[position])
     if missing:
         number, sequence, position = min(missing)
         raise ClientError(
@@ -149,7 +149,7 @@ def _widened(direction: _Vector, compressor: str, features: int, flag: str) -> _
     return np.repeat(direction, -(-features // int(tiles[1])))[:features]
 
 
-def _place(token: Sequence[int], numbers: Sequence[int]) -> tuple[int, int, int]:
+def _coordinates(token: Sequence[int], numbers: Sequence[int]) -> tuple[int, int, int]:
     try:
         parts = [int(as_int(each, "tokens")) for each in token]
     except TypeError as error:
@@ -348,8 +348,8 @@ def _request_of(
         message[name] = [value] if isinstance(value, str) else value if value is None else list(value)
     if perturb is not None:
         sites = {"system": perturb} if isinstance(perturb, (Perturbation, str)) else perturb
-        whole_setting = isinstance(sites, Mapping) and "sites" in sites
-        message["perturb"] = dict(sites) if whole_setting else build_perturb(sites, layers=layers)
+        is_complete_setting = isinstance(sites, Mapping) and "sites" in sites
+        message["perturb"] = dict(sites) if is_complete_setting else build_perturb(sites, layers=layers)
     if sweep is not None:
         if not isinstance(sweep, Mapping) or len(sweep) != 1:
             raise bad_argument(

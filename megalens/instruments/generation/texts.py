@@ -139,20 +139,20 @@ class _WindowStream:
     def __init__(self, decode: Callable[[Sequence[int]], str], silent: frozenset[int]) -> None:
         self._decode, self._silent = decode, silent
         self._ids: list[int] = []
-        self._told = 0
+        self._reported = 0
         """How many of them are told."""
 
     def push(self, token: int) -> str:
         if token in self._silent:
             return ""
         self._ids.append(token)
-        before, now = self._decode(self._ids[: self._told]), self._decode(self._ids)
-        waits = len(self._ids) - self._told
+        before, now = self._decode(self._ids[: self._reported]), self._decode(self._ids)
+        waits = len(self._ids) - self._reported
         if now.endswith(_CUT) and waits < _LOOKED_AT:
             return ""
         # Reported tokens stay as context, since tokens at the beginning of a text may decode differently.
         self._ids = self._ids[-_LOOKED_AT:] if len(self._ids) > 2 * _LOOKED_AT else self._ids
-        self._told = len(self._ids)
+        self._reported = len(self._ids)
         return now[len(before) :]
 
 
@@ -260,8 +260,8 @@ def _drops_space(tokenizer: Any) -> bool:
 @functools.cache
 def _alphabet() -> dict[str, int]:
     """Return each byte-level character's byte: printable ones are their own, others follow 255."""
-    kept = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    found = {chr(each): each for each in kept}
-    others = (each for each in range(256) if each not in kept)
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    found = {chr(each): each for each in printable}
+    others = (each for each in range(256) if each not in printable)
     found.update({chr(256 + number): each for number, each in enumerate(others)})
     return found

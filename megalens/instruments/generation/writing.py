@@ -28,7 +28,7 @@ from .token_rows import PlacedPass, TokenRows
 if TYPE_CHECKING:
     from ...tracer import Tracer
 
-_TOLD_EVERY = 0.25
+_REPORT_SECONDS = 0.25
 """Seconds between two rows that say how far a sweep is."""
 
 _SECONDS = 0.05
@@ -61,14 +61,14 @@ class GatheredPasses:
 
     def add(self, done: PlacedPass, window: Window | None) -> None:
         """Take a finished pass, and send what is due: at once after the prompts were read."""
-        kept = done.done
+        stored = done.done
         now = time.monotonic()
-        due = kept.number == 0 or now - self._sent >= _SECONDS or now - self._passed >= _APART
+        due = stored.number == 0 or now - self._sent >= _SECONDS or now - self._passed >= _APART
         if not due:
             # The next pass may write over what this one gave.
-            kept = replace(kept, logits=kept.logits[:, -1:].clone())
-            self._nbytes += kept.logits.nbytes
-        self._passes.append(done._replace(done=kept))
+            stored = replace(stored, logits=stored.logits[:, -1:].clone())
+            self._nbytes += stored.logits.nbytes
+        self._passes.append(done._replace(done=stored))
         if self._lens is not None:
             states: Sequence[Tensor] = self._lens.states(window)
             if not due:
@@ -120,7 +120,7 @@ def _joined(columns: list[Any]) -> Any:
     return [value for column in columns for value in column]
 
 
-_TOLD_TEXT = 1.0
+_REPORT_TEXT = 1.0
 """The same of a text."""
 
 
@@ -185,13 +185,13 @@ class Writing:
             hand_over = stack.enter_context(self._tracer.tensors.holding())
             gathered = GatheredPasses(self._send, rows, self._lens(stack), job.say, hand_over)
             stack.callback(gathered.flush)
-            told = time.monotonic()
+            reported_at = time.monotonic()
             for done in job.decoding(model, pass_scope=passes, ends=lambda: job.cancelled, before=before):
                 step = passes.here.step
                 job.passed(done, step)
                 gathered.add(PlacedPass(done, passes.here, passes.following), capture.window)
-                if time.monotonic() - told >= _TOLD_TEXT:
-                    told = time.monotonic()
+                if time.monotonic() - reported_at >= _REPORT_TEXT:
+                    reported_at = time.monotonic()
                     self._say(job)
 
     def _lens(self, stack: contextlib.ExitStack) -> LensReader | None:
@@ -204,10 +204,10 @@ class Writing:
         return LensReader(readout, hidden, job.number, model.texts, job.sequences, job.request.lens)
 
     def _compare(self, passes: Passes) -> None:
-        job, told, step = self._job, 0.0, passes.here.step
+        job, reported_at, step = self._job, 0.0, passes.here.step
         with self._tracer.tensors.changed(lambda plan: replace(plan, flags={}, perturb=None)):
             for columns in compared(job, self._model, self._points, self._tracer.folders):
                 self._send("effects", {**columns, "step": np.full(len(columns["kl"]), step)}, step)
-                if job.progress and time.monotonic() - told > _TOLD_EVERY:
-                    told = time.monotonic()
+                if job.progress and time.monotonic() - reported_at > _REPORT_SECONDS:
+                    reported_at = time.monotonic()
                     self._say(job)

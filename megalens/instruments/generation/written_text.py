@@ -221,26 +221,27 @@ class Generation:
         ClientError
             ``timeout``, ``failed`` with the reason, or ``closed`` when the run ended first.
         """
-        told = -1
+        reported = -1
 
         def done() -> bool:
-            nonlocal told
+            nonlocal reported
             newest = self._newest
-            if progress is not None and int(newest["tokens"]) != told:
-                told = int(newest["tokens"])
+            if progress is not None and int(newest["tokens"]) != reported:
+                reported = int(newest["tokens"])
                 request = self.request
-                progress(told, int(request.get("tokens", 0)) * int(newest["sequences"]))
+                progress(reported, int(request.get("tokens", 0)) * int(newest["sequences"]))
             return newest["state"] in GENERATION_ENDED
 
         if not self._run._await("generations", done, timeout):
             live = self._run.live
-            said = (
+            message = (
                 f"did not end within {timeout:g} s"
                 if live and timeout is not None
                 else "did not end before its run"
             )
             raise ClientError(
-                f"Generation {self.number} {said}; it is {self.state}.", code="timeout" if live else "closed"
+                f"Generation {self.number} {message}; it is {self.state}.",
+                code="timeout" if live else "closed",
             )
         if self.state == "failed":
             raise ClientError(f"Generation {self.number} failed. {self.message}", code="failed")

@@ -16,7 +16,7 @@ from ...tracer.errors import TracerError, said
 _SEVERITIES = ("note", "warning", "critical")
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _WEBHOOK_SECONDS = 5.0
-_MOST_TOLD = 20
+_MOST_POSTED = 20
 
 
 class TrainingStopped(Exception):
@@ -133,8 +133,8 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 def post(url: str, run: str | None, alarms: list[Any], warn: Callable[[str], None]) -> threading.Thread:
     """Post alarms as JSON from a thread of its own. A failure is reported without the address's path."""
-    told = [{k: _plain(v) for k, v in asdict(alarm).items()} for alarm in alarms[:_MOST_TOLD]]
-    body = json.dumps({"run": run, "count": len(alarms), "alarms": told}, allow_nan=False).encode()
+    rows = [{k: _plain(v) for k, v in asdict(alarm).items()} for alarm in alarms[:_MOST_POSTED]]
+    body = json.dumps({"run": run, "count": len(alarms), "alarms": rows}, allow_nan=False).encode()
 
     def send() -> None:
         request = urllib.request.Request(url, body, {"Content-Type": "application/json"})  # noqa: S310

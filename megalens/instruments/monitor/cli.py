@@ -259,10 +259,10 @@ def _settings(path: str) -> Any:
 
 def _say(alarm: Any, as_json: bool) -> None:
     if as_json:
-        told = {
+        row = {
             k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in asdict(alarm).items()
         }
-        print(json.dumps(told))
+        print(json.dumps(row))
         return
     where = "" if alarm.rank < 0 else f", rank {alarm.rank}"
     print(
@@ -277,9 +277,9 @@ class _Progress:
     """Prints progress on a terminal."""
 
     def __init__(self) -> None:
-        self._told = time.monotonic()
+        self._reported_at = time.monotonic()
 
     def __call__(self, done: int, total: int, what: str) -> None:
-        if sys.stderr.isatty() and time.monotonic() - self._told > _EVERY_SECONDS:
-            self._told = time.monotonic()
+        if sys.stderr.isatty() and time.monotonic() - self._reported_at > _EVERY_SECONDS:
+            self._reported_at = time.monotonic()
             print(f"{what}: {done:,} of {total:,} steps", file=sys.stderr)

@@ -81,15 +81,15 @@ def _size(step: StepReadings) -> int:
 
 def _columns(step: StepReadings, readings: list[Readings], rank: int) -> dict[str, Any]:
     """Return the columns of the stream, parts of one tensor merged over the processes."""
-    places: dict[tuple[str, int, str], int] = {}
+    indices: dict[tuple[str, int, str], int] = {}
     of = [
-        places.setdefault((each.stat, each.micro_batch, name), len(places))
+        indices.setdefault((each.stat, each.micro_batch, name), len(indices))
         for each in readings
         for name in each.names
     ]
     rows = np.concatenate([each.rows for each in readings])
     given = {name: rows[:, at] for at, name in enumerate(MOMENT_COLUMNS)}
-    n = len(places)
+    n = len(indices)
     merged = merge_moments(given, np.array(of, np.int64), n)
     first: list[Any] = [None] * n
     at = 0
@@ -303,9 +303,9 @@ class MonitorInstrument(Instrument):
 
     def report(self, status: Status) -> None:
         """Report how much was judged, and the size of the black box."""
-        told = {
+        numbers = {
             "judged": self.judged,
             "alarms": self.alarms,
             "black_box": {"steps": len(self._box), "bytes": self._box.nbytes, "limit_bytes": self._box.limit},
         }
-        status.setdefault("instruments", {})[self.name] = told
+        status.setdefault("instruments", {})[self.name] = numbers

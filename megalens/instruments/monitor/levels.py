@@ -95,7 +95,7 @@ def module_order(by_stat: Mapping[str, Sequence[str]]) -> dict[str, float]:
     return {name: float(at) for at, name in enumerate(ranked)}
 
 
-def places(
+def trace_order(
     stats: Sequence[str],
     names: Sequence[str],
     ranks: NDArray[np.integer],
@@ -256,11 +256,11 @@ class Levels:
         self.seen[at] = after = seen + 1
         level = self.level[at] = median_of(self.recent[at])
         self.top[at] = np.fmax(self.top[at], level)
-        whole = after % RECENT == 0
-        if whole.any():
-            ended = at[whole]
+        complete = after % RECENT == 0
+        if complete.any():
+            ended = at[complete]
             self.blocks[ended, :-1] = self.blocks[ended, 1:]
-            self.blocks[ended, -1] = level[whole]
+            self.blocks[ended, -1] = level[complete]
         turn = (seen < 2 * RECENT) | (at // self._quantities % _TURNS == self._turn % _TURNS)
         due = at[turn]
         if len(due):

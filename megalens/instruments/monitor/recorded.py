@@ -186,7 +186,7 @@ def count_alarms(
     ``rules`` (alarms by rule without notes) and ``first``, the first anomaly as an :class:`Alarm` or None.
     """
     steps = notes = 0
-    whole = True
+    complete = True
     rules: Counter[str] = Counter()
     first: Alarm | None = None
     for _, alarms in judge_run(run, settings, progress):
@@ -196,10 +196,10 @@ def count_alarms(
         rules.update(alarm.rule for alarm in serious)
         first = first or first_serious(serious)
         if enough():
-            whole = False
+            complete = False
             break
     return {
-        "whole": whole,
+        "whole": complete,
         "steps": steps,
         "alarms": rules.total(),
         "notes": notes,

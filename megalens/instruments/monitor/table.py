@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...protocol import LEAST_RANKS, MOMENT_COLUMNS, RANK_SCALAR, Readings, StepReadings
-from .levels import Levels, Past, module_order, places
+from .levels import Levels, Past, module_order, trace_order
 
 Column = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -217,12 +217,12 @@ class StepTable:
     """Largest learning rate so far."""
     memory: dict[Any, list[Any]] = field(default_factory=dict)
     """Numbers, or arrays of them, of the steps before that rules keep, by whatever key, oldest first."""
-    _kept: dict[Any, Any] = field(default_factory=dict)
+    _memory: dict[Any, Any] = field(default_factory=dict)
     _past: dict[str, Past] = field(default_factory=dict)
 
     def remember(self, key: Any, value: Any) -> list[Any]:
         """Store a number or an array for later steps, and return those of earlier ones."""
-        self._kept[key] = value
+        self._memory[key] = value
         return self.memory.get(key, [])
 
     def past(self, quantity: str) -> Past:
@@ -320,10 +320,10 @@ class StepTables:
         given = [each for each in step.readings if len(each.names)]
         parts = [np.asarray(each.rows, np.float64) for each in given]
         scales = [each.loss_scale for each in given]
-        whole = [_NOTHING] * len(given)
+        complete = [_NOTHING] * len(given)
         chunks = [self._chunk(each) for each in given]
         chunks += [self._chunk(_only(each)) for each in given]
-        parts += whole
+        parts += complete
         scales += scales
         if scalars:
             numbers = np.array(list(scalars.values()))
@@ -347,7 +347,7 @@ class StepTables:
         self._rows[table.layout.series] = table.rows
         self._still[table.layout.series] = table.still
         self._step_of[table.layout.series] = table.step
-        for key, value in table._kept.items():
+        for key, value in table._memory.items():
             self._memory[key] = [*self._memory.get(key, ())[-_REMEMBERED + 1 :], value]
 
     def _stays(
@@ -434,7 +434,7 @@ def _laid_out(chunks: tuple[_Chunk, ...]) -> TableLayout:
         stages,
         micro_batches,
         np.repeat(np.array([chunk.counted for chunk in chunks], bool), sizes),
-        places(stats, names, ranks, stages, micro_batches, index),
+        trace_order(stats, names, ranks, stages, micro_batches, index),
         np.concatenate(series).astype(np.intp) if series else np.empty(0, np.intp),
         np.concatenate([chunk.limits for chunk in chunks]) if chunks else np.empty(0),
         chunks,

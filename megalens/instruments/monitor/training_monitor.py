@@ -234,7 +234,7 @@ class TrainingMonitor:
 
     def __init__(self, statistics: StatisticsLogger, watch: Watch, instrument: MonitorInstrument) -> None:
         self.statistics, self.tracer = statistics, statistics.tracer
-        self._watch = _Kept(watch)
+        self._watch = _StoringWatch(watch)
         self._instrument = instrument
         instrument.begin(self.tracer, self._watch, statistics.recorded.due)
         self.tracer.attach(instrument)
@@ -299,7 +299,7 @@ class TrainingMonitor:
             self.tracer.detach(self._instrument)
 
 
-class _Kept:
+class _StoringWatch:
     """A watch that stores the last alarms for the script."""
 
     def __init__(self, watch: Watch) -> None:

@@ -135,7 +135,7 @@ class Watch:
         ]
         several.sort()
         alarms = []
-        for place, number, at in several[:MOST_ALARMS]:
+        for order, number, at in several[:MOST_ALARMS]:
             rule, finding, _ = found[number]
             row = finding.rows[at]
             value, expected = (
@@ -159,7 +159,7 @@ class Watch:
                     rank=int(layout.ranks[row]),
                     stage=int(layout.stages[row]),
                     micro_batch=int(layout.micro_batches[row]),
-                    place=int(place),
+                    place=int(order),
                     time=clock,
                     samples=step.sample_ids,
                 )

@@ -210,16 +210,16 @@ class Adaptive:
         forward, inputs, weights = ([0.0] * layout.virtual_stages for _ in range(3))
         busiest = 0.0
         for stage in range(layout.stages):
-            said = self._board.said(f"times/{stage}")
-            if said is None:
+            posted = self._board.last_post(f"times/{stage}")
+            if posted is None:
                 return None, 0.0
             busy = 0.0
             for virtual in layout.held_by(stage):
-                forward[virtual] = said.get(f"F{virtual}", 0.0)
-                if f"I{virtual}" in said:
-                    inputs[virtual], weights[virtual] = said[f"I{virtual}"], said.get(f"W{virtual}", 0.0)
+                forward[virtual] = posted.get(f"F{virtual}", 0.0)
+                if f"I{virtual}" in posted:
+                    inputs[virtual], weights[virtual] = posted[f"I{virtual}"], posted.get(f"W{virtual}", 0.0)
                 else:
-                    inputs[virtual] = weights[virtual] = said.get(f"B{virtual}", 0.0) / 2
+                    inputs[virtual] = weights[virtual] = posted.get(f"B{virtual}", 0.0) / 2
                 busy += (forward[virtual] + inputs[virtual] + weights[virtual]) * len(layout.passing(virtual))
             busiest = max(busiest, busy)
         if layout.kind == "two_way":

@@ -85,7 +85,7 @@ class Board:
         """Post something to this rank's own pipeline."""
         self._own.set(name, json.dumps(value))
 
-    def said(self, name: str) -> Any:
+    def last_post(self, name: str) -> Any:
         """Return a rank's last post in this pipeline, or None."""
         return parse_json(self._own.get(name)) if self._own.check([name]) else None
 

@@ -118,8 +118,8 @@ class StageChunk:
         if not _has_graph(outputs):
             self._reduce(True)
             return _taking(inputs[:count], ())
-        kept = {"stage_output": outputs, "output_grads": _spread(outputs, gradients), "input_values": inputs}
-        found, _ = self.stage.backward_maybe_with_nosync("full", kept, last_backward=self._left == 0)
+        args = {"stage_output": outputs, "output_grads": _spread(outputs, gradients), "input_values": inputs}
+        found, _ = self.stage.backward_maybe_with_nosync("full", args, last_backward=self._left == 0)
         self._reduce(False)
         return _taking(inputs[:count], found)
 
@@ -130,8 +130,8 @@ class StageChunk:
             # Without them there are only those of the weights.
             self._parts[number] = outputs, gradients, inputs, None
             return _taking(inputs[:count], ())
-        kept = {"stage_output": outputs, "output_grads": _spread(outputs, gradients), "input_values": inputs}
-        found, groups = self.stage.backward_maybe_with_nosync("input", kept, last_backward=False)
+        args = {"stage_output": outputs, "output_grads": _spread(outputs, gradients), "input_values": inputs}
+        found, groups = self.stage.backward_maybe_with_nosync("input", args, last_backward=False)
         self._parts[number] = outputs, None, inputs, groups
         return _taking(inputs[:count], found)
 
@@ -139,15 +139,15 @@ class StageChunk:
         outputs, gradients, inputs, groups = self._parts.pop(number)
         self._left -= 1
         if groups is not None:
-            kept = {"stage_output": outputs, "param_groups": groups}
-            self.stage.backward_maybe_with_nosync("weight", kept, last_backward=False)
+            args = {"stage_output": outputs, "param_groups": groups}
+            self.stage.backward_maybe_with_nosync("weight", args, last_backward=False)
         elif _has_graph(outputs):
-            kept = {
+            args = {
                 "stage_output": outputs,
                 "output_grads": _spread(outputs, gradients),
                 "input_values": inputs,
             }
-            self.stage.backward_maybe_with_nosync("full", kept, last_backward=self._left == 0)
+            self.stage.backward_maybe_with_nosync("full", args, last_backward=self._left == 0)
             self._reduce(False)
             return
         self._reduce(True)

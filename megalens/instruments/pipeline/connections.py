@@ -125,22 +125,22 @@ def _flat(parameters: Sequence[nn.Parameter]) -> list[Tensor]:
     ]
 
 
-def check_told_shapes(board: Board, layout: Placement, chunks: Mapping[int, StageChunk]) -> None:
+def check_given_shapes(board: Board, layout: Placement, chunks: Mapping[int, StageChunk]) -> None:
     """Post the shapes given to this rank's stages, and compare them with the neighbouring stages'.
 
     Only a ``PipelineStage`` with ``input_args`` and ``output_args`` has any; others are known from the first
     message on. Raises ``PipelineError`` (``shape``) where the output of one differs from the input of the
     next.
     """
-    said = {virtual: _told(each) for virtual, each in chunks.items()}
-    for virtual, told in said.items():
-        board.say(f"told/{virtual}", told)
-    for virtual, told in said.items():
+    given = {virtual: _given_shapes(each) for virtual, each in chunks.items()}
+    for virtual, shapes in given.items():
+        board.say(f"told/{virtual}", shapes)
+    for virtual, shapes in given.items():
         # Both ends look, so that neither waits for the other, which gave up.
-        if not layout.is_first(virtual) and told["inputs"] is not None:
-            _compare(layout, virtual, board.wait_for(f"told/{virtual - 1}")["outputs"], told["inputs"])
-        if not layout.is_last(virtual) and told["outputs"] is not None:
-            _compare(layout, virtual + 1, told["outputs"], board.wait_for(f"told/{virtual + 1}")["inputs"])
+        if not layout.is_first(virtual) and shapes["inputs"] is not None:
+            _compare(layout, virtual, board.wait_for(f"told/{virtual - 1}")["outputs"], shapes["inputs"])
+        if not layout.is_last(virtual) and shapes["outputs"] is not None:
+            _compare(layout, virtual + 1, shapes["outputs"], board.wait_for(f"told/{virtual + 1}")["inputs"])
 
 
 def _compare(layout: Placement, virtual: int, gives: Any, takes: Any) -> None:
@@ -158,7 +158,7 @@ def _compare(layout: Placement, virtual: int, gives: Any, takes: Any) -> None:
     )
 
 
-def _told(chunk: StageChunk) -> dict[str, Any]:
+def _given_shapes(chunk: StageChunk) -> dict[str, Any]:
     meta = getattr(chunk.stage, "_user_meta", None)
 
     def shapes(given: Any) -> list[list[Any]] | None:
@@ -172,8 +172,8 @@ def _told(chunk: StageChunk) -> dict[str, Any]:
     }
 
 
-def _words(told: list[list[Any]]) -> str:
-    return ", ".join(f"{dtype}{shape}" for dtype, shape in told)
+def _words(shapes: list[list[Any]]) -> str:
+    return ", ".join(f"{dtype}{shape}" for dtype, shape in shapes)
 
 
 def neighbours(layout: Placement, stage: int) -> set[int]:

@@ -196,8 +196,8 @@ class Executor:
     def _give(self, key: Key, tensors: Sequence[Tensor], headers: bool, operation: Operation) -> None:
         stage = self._layout.stage_of(key[1])
         if stage == self._stage:
-            kept = tuple(each.detach().requires_grad_(each.requires_grad) for each in tensors)
-            self._inbox.put(key, Arrival(kept))
+            copies = tuple(each.detach().requires_grad_(each.requires_grad) for each in tensors)
+            self._inbox.put(key, Arrival(copies))
             return
         before = self._links[stage].send(key, tensors, headers)
         if before is not None:
@@ -312,12 +312,12 @@ class Executor:
         self._inbox.changed.wait(left)
 
     def _lost(self, operation: Operation | None, peer: int, error: BaseException) -> PipelineError:
-        said = str(error).partition(". ")[0][:300]
+        reason = str(error).partition(". ")[0][:300]
         return self._error(
             "lost",
             operation,
             f"Rank {self._rank} (stage {self._stage}) waited for {self._awaited(operation)} when its "
-            f"connection to rank {peer} failed: {said}. Rank {peer} is gone, or is stuck in an error of its "
+            f"connection to rank {peer} failed: {reason}. Rank {peer} is gone, or is stuck in an error of its "
             "own: see what it said.",
         )
 

@@ -81,7 +81,7 @@ def fits(plan: Plan, layout: Placement) -> None:
     """Raise ``PipelineError`` where a plan is for another pipeline."""
     if plan.layout == layout:
         return
-    said = [
+    differences = [
         f"{getattr(plan.layout, name)} instead of {getattr(layout, name)} as {words}"
         for name, words in (
             ("kind", "placement"),
@@ -92,7 +92,7 @@ def fits(plan: Plan, layout: Placement) -> None:
         if getattr(plan.layout, name) != getattr(layout, name)
     ]
     raise PipelineError(
-        f"The plan {plan.schedule!r} is for another pipeline: it has {', '.join(said)}. Make one for this "
+        f"The plan {plan.schedule!r} is for another pipeline: it has {', '.join(differences)}. Make one for this "
         "layout, or the schedule with placement= and n_microbatches= of the plan.",
         code="shape",
     )
@@ -179,13 +179,13 @@ class GreedyOrder:
     def __init__(
         self,
         layout: Placement,
-        held: Sequence[int],
+        chunks: Sequence[int],
         prefer: str,
         in_flight: int | None,
         training: bool = True,
     ) -> None:
-        self._layout, self._held, self._training = layout, tuple(held), training
-        self._chunk = {virtual: chunk for chunk, virtual in enumerate(self._held)}
+        self._layout, self._chunks, self._training = layout, tuple(chunks), training
+        self._chunk = {virtual: chunk for chunk, virtual in enumerate(self._chunks)}
         self._most = in_flight
         # By depth both take turns: with several chunks, backward passes first would make a step longer.
         self._turns = prefer == "depth"
@@ -199,13 +199,13 @@ class GreedyOrder:
     def begin(self) -> None:
         layout = self._layout
         self._last = ""
-        passes = sum(len(layout.passing(virtual)) for virtual in self._held)
+        passes = sum(len(layout.passing(virtual)) for virtual in self._chunks)
         self._left = passes * (2 if self._training else 1)
         self._forward: list[tuple[tuple[int, int, int], Operation]] = []
         self._backward: list[tuple[tuple[int, int, int], Operation]] = []
         # Micro-batches that have not entered here, by virtual stage, the next one last.
         self._outside: dict[int, list[int]] = {}
-        for virtual in self._held:
+        for virtual in self._chunks:
             if layout.is_first(virtual):
                 self._outside[virtual] = list(reversed(layout.passing(virtual)))
                 most = len(self._outside[virtual])
@@ -256,6 +256,6 @@ class GreedyOrder:
         kind, virtual, number = operation
         chunk = self._chunk[virtual]
         if kind == "B":
-            heapq.heappush(self._backward, (self._rank(len(self._held) - 1 - chunk, number), operation))
+            heapq.heappush(self._backward, (self._rank(len(self._chunks) - 1 - chunk, number), operation))
         else:
             heapq.heappush(self._forward, (self._rank(chunk, number), operation))

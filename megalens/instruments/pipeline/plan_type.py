@@ -103,22 +103,22 @@ def check_plan(plan: Plan) -> None:
 
     Its code is ``unknown``, ``misplaced``, ``doubled``, ``missing``, ``order`` or ``cycle``.
     """
-    places: dict[Operation, int] = {}
+    indices: dict[Operation, int] = {}
     for stage in range(plan.layout.stages):
-        _check_words(plan, stage, places)
+        _check_words(plan, stage, indices)
     for virtual in range(plan.layout.virtual_stages):
         for number in plan.layout.passing(virtual):
-            _check_there(plan, virtual, number, places)
-    split = {(each.virtual, each.micro_batch) for each in places if each.kind == "I"}
+            _check_there(plan, virtual, number, indices)
+    split = {(each.virtual, each.micro_batch) for each in indices if each.kind == "I"}
     for stage in range(plan.layout.stages):
         for each in plan.operations(stage):
             for needed in needed_by(plan, each, split):
-                if needed.virtual == each.virtual and places[needed] > places[each]:
+                if needed.virtual == each.virtual and indices[needed] > indices[each]:
                     _wrong("order", each, stage, f"it stands before {needed}, which it waits for")
     _check_cycles(plan, split)
 
 
-def _check_words(plan: Plan, stage: int, places: dict[Operation, int]) -> None:
+def _check_words(plan: Plan, stage: int, indices: dict[Operation, int]) -> None:
     layout = plan.layout
     operations = []
     for at, word in enumerate(plan.order[stage].split(" ") if plan.order[stage] else ()):
@@ -149,16 +149,16 @@ def _check_words(plan: Plan, stage: int, places: dict[Operation, int]) -> None:
             )
         others = {"B": "IW", "I": "B", "W": "B"}.get(kind, "")
         # Plain tuples are equal to operations, and made in a fraction of the time.
-        if each in places or any((other, virtual, number) in places for other in others):
+        if each in indices or any((other, virtual, number) in indices for other in others):
             _wrong("doubled", each, stage, "this pass is in the plan already")
-        places[each] = at
+        indices[each] = at
         operations.append(each)
     plan.parsed[stage] = operations
 
 
-def _check_there(plan: Plan, virtual: int, number: int, places: dict[Operation, int]) -> None:
+def _check_there(plan: Plan, virtual: int, number: int, indices: dict[Operation, int]) -> None:
     def there(kind: str) -> bool:
-        return (kind, virtual, number) in places
+        return (kind, virtual, number) in indices
 
     if not there("F"):
         lacks = "F"
@@ -197,11 +197,11 @@ def _check_cycles(plan: Plan, split: set[tuple[int, int]]) -> None:
 
 
 def _wrong(code: str, each: Operation, stage: int, why: str) -> NoReturn:
-    said = f"Operation {each} of the plan ({words_of(each)}) on stage {stage} is {_SAID[code]}: {why}."
-    raise PipelineError(said, code=code, operation=str(each), stage=stage, micro_batch=each.micro_batch)
+    message = f"Operation {each} of the plan ({words_of(each)}) on stage {stage} is {_WORDS[code]}: {why}."
+    raise PipelineError(message, code=code, operation=str(each), stage=stage, micro_batch=each.micro_batch)
 
 
-_SAID = {
+_WORDS = {
     "unknown": "unknown",
     "misplaced": "misplaced",
     "doubled": "doubled",

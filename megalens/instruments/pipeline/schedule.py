@@ -14,7 +14,7 @@ from torch.distributed.pipelining.microbatch import merge_chunks
 from .adaptive import Compare
 from .board import Board
 from .chunk import StageChunk
-from .connections import CopySum, check_told_shapes, expected_messages, mirrored, neighbours
+from .connections import CopySum, check_given_shapes, expected_messages, mirrored, neighbours
 from .errors import PipelineError
 from .executor import Done, Executor
 from .order_control import OrderControl, Planner
@@ -153,7 +153,7 @@ class DynamicSchedule:
         if self.stage == 0:
             decider = min(together) if together else self.rank
         board = Board(ranks[0], decider, self.rank, timeout)
-        check_told_shapes(board, self.layout, self._chunks)
+        check_given_shapes(board, self.layout, self._chunks)
         self._inbox = Inbox()
         where = next(iter(self._chunks.values())).stage.device
         self._links = connect(

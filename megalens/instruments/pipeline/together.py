@@ -15,7 +15,7 @@ from .plan_type import Operation
 
 _TAG = 3
 _KINDS = "FBIW"
-_MOST_KEPT = 64
+_MOST_SENDING = 64
 
 
 class Together:
@@ -39,23 +39,23 @@ class Together:
 
     def choose(self, operation: Operation) -> None:
         """Announce an operation to the others, without waiting."""
-        said = torch.tensor([_KINDS.index(operation.kind), operation.virtual, operation.micro_batch])
+        message = torch.tensor([_KINDS.index(operation.kind), operation.virtual, operation.micro_batch])
         for other in self._others:
-            self._sent.append((self._group.send([said], other, _TAG), said))
-        while len(self._sent) > _MOST_KEPT * len(self._others):
+            self._sent.append((self._group.send([message], other, _TAG), message))
+        while len(self._sent) > _MOST_SENDING * len(self._others):
             # They are a few bytes, which the network took long ago.
             self._sent.popleft()[0].wait()
 
     def chosen(self, timeout: float) -> Operation:
         """Return the first rank's next operation; raises ``PipelineError`` after the timeout."""
-        said = torch.empty(3, dtype=torch.int64)
+        message = torch.empty(3, dtype=torch.int64)
         try:
-            self._group.recv([said], 0, _TAG).wait(timedelta(seconds=timeout))
+            self._group.recv([message], 0, _TAG).wait(timedelta(seconds=timeout))
         except RuntimeError as error:
             raise PipelineError(
                 f"Rank {self.first}, which holds the same stage, did not say within {timeout:.3g} s which "
                 f"operation is next: {str(error)[:200]}",
                 code="waited",
             ) from error
-        kind, virtual, number = said.tolist()
+        kind, virtual, number = message.tolist()
         return Operation(_KINDS[kind], virtual, number)

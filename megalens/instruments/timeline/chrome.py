@@ -19,7 +19,7 @@ from .spans import COMMUNICATION, KINDS
 from .trace_events import Event
 
 _ROWS = 50_000
-_OWN, _BESIDE = 0, 1
+_OWN, _SECOND_TRACK = 0, 1
 _NO_TEXT = '""'
 _FIELDS = ("step", "micro_batch", "chunk", "blocked", "bytes", "peer", "sequence", "count")
 _ABSENT = {"micro_batch": -1, "chunk": -1, "blocked": 0, "bytes": 0, "peer": -1, "sequence": -1, "count": 1}
@@ -46,7 +46,7 @@ _PATTERNS = [(kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in _NA
 _STAGE = re.compile(r"PP(\d{1,5})\b|[Ss]tage (\d{1,5})\b")
 _NUMBER = re.compile(r"(\d{1,6})$")
 _MOST = 1 << 60
-_MOST_PLACE = 1 << 31
+_MOST_INDEX = 1 << 31
 _PASS = re.compile(r"(forward|backward)(-warmup|-cooldown)?")
 
 BEGIN, REDUCE, END = "iteration begin", "reduce", "iteration end"
@@ -159,7 +159,7 @@ def chrome_spans(pieces: Iterable[list[Event]]) -> tuple[list[SpanRow], list[str
         else:
             # Gradients are reduced and the optimizer steps, without a named group.
             rows.append(span_row("collective", -1, start, end, **step, name=what, ranks=None))
-    _place(rows, names)
+    _set_ranks(rows, names)
     return _with_steps(rows), [f"{odd} events do not fit and were left out."] if odd else []
 
 
@@ -177,7 +177,7 @@ def _row(name: Any, category: Any, pid: Any, start: int, end: int, arguments: li
     name = name if isinstance(name, str) else ""
     kind = category if isinstance(category, str) and category in KINDS else kind_of(name)
 
-    def said(*names: str, least: int = 0, most: int = _MOST) -> int | None:
+    def number(*names: str, least: int = 0, most: int = _MOST) -> int | None:
         for each in arguments:
             for field in names if each is not None else ():
                 value = getattr(each, field)
@@ -198,24 +198,26 @@ def _row(name: Any, category: Any, pid: Any, start: int, end: int, arguments: li
         if isinstance(group, list) and len(group) < 65_536
         else []
     )
-    whole = {
-        "step": said("step", "iteration"),
-        "stage": said("pp_rank", "pp_rk", most=_MOST_PLACE),
-        "micro_batch": said("micro_batch", "micro_batch_index", "microbatch", most=_MOST_PLACE),
-        "chunk": said("chunk", "model_chunk", most=_MOST_PLACE),
-        "bytes": said("bytes", "data"),
-        "peer": said("peer", most=_MOST_PLACE),
-        "sequence": said("sequence"),
-        "count": said("count", least=1, most=_MOST_PLACE),
+    numbers = {
+        "step": number("step", "iteration"),
+        "stage": number("pp_rank", "pp_rk", most=_MOST_INDEX),
+        "micro_batch": number("micro_batch", "micro_batch_index", "microbatch", most=_MOST_INDEX),
+        "chunk": number("chunk", "model_chunk", most=_MOST_INDEX),
+        "bytes": number("bytes", "data"),
+        "peer": number("peer", most=_MOST_INDEX),
+        "sequence": number("sequence"),
+        "count": number("count", least=1, most=_MOST_INDEX),
     }
-    row = span_row(kind, -1, start, end, **{key: value for key, value in whole.items() if value is not None})
+    row = span_row(
+        kind, -1, start, end, **{key: value for key, value in numbers.items() if value is not None}
+    )
     row["pid"] = pid
     # MegatronApp names complete passes by the part of the schedule that they are in.
     if name.lower() != kind and not _PASS.fullmatch(name):
         row["name"] = name[:500]
     row["ranks"] = ranks
     row["group"] = group[:2000] if isinstance(group, str) else ""
-    blocked = said("blocked")
+    blocked = number("blocked")
     if blocked is not None or (category in KINDS and kind in COMMUNICATION):
         row["blocked"] = min(blocked or 0, end - start)
     if name.startswith("exchange-"):
@@ -224,15 +226,15 @@ def _row(name: Any, category: Any, pid: Any, start: int, end: int, arguments: li
     return row
 
 
-def _place(rows: list[SpanRow], names: dict[Any, str]) -> None:
+def _set_ranks(rows: list[SpanRow], names: dict[Any, str]) -> None:
     """Derive ranks and stages from processes and their names."""
     pids = sorted({_key(row["pid"]) for row in rows}, key=lambda pid: (not isinstance(pid, int), str(pid)))
     rank_of: dict[Any, int] = {}
     for order, pid in enumerate(pids):
         named = _NUMBER.search(names.get(pid, "") or (pid if isinstance(pid, str) else ""))
         small = pid if isinstance(pid, int) and 0 <= pid < 1 << 20 else None
-        said = int(named[1]) if named and "rank" in names.get(pid, str(pid)).lower() else None
-        wanted = said if said is not None else small
+        rank = int(named[1]) if named and "rank" in names.get(pid, str(pid)).lower() else None
+        wanted = rank if rank is not None else small
         rank_of[pid] = wanted if wanted is not None and wanted not in rank_of.values() else order
     stage_of = {_key(row["pid"]): row["stage"] for row in rows if row["stage"] >= 0}
     for pid, name in names.items():
@@ -332,7 +334,7 @@ def _events(analysis: Analysis, alarms: Sequence[Mapping[str, Any]]) -> Iterator
     for each in np.unique(reference):
         start[reference == each] -= start[reference == each].min()
     # A rank's own track has what is nested: passes, and what blocks.
-    beside = (spans.blocked < spans.end - spans.start).astype(int)
+    track = (spans.blocked < spans.end - spans.start).astype(int)
     names, groups = ([json.dumps(text) for text in texts] for texts in (spans.names, spans.groups))
     kinds = [json.dumps(kind) for kind in KINDS]
     for at in range(0, len(spans), _ROWS):
@@ -342,7 +344,7 @@ def _events(analysis: Analysis, alarms: Sequence[Mapping[str, Any]]) -> Iterator
             *(getattr(spans, name)[rows].tolist() for name in ("kind", "name", "group", "rank")), strict=True
         )
         times = zip(
-            start[rows].tolist(), (spans.end - spans.start)[rows].tolist(), beside[rows].tolist(), strict=True
+            start[rows].tolist(), (spans.end - spans.start)[rows].tolist(), track[rows].tolist(), strict=True
         )
         yield [
             _span(kinds[kind], names[name], groups[group], rank, time, values)
@@ -350,7 +352,7 @@ def _events(analysis: Analysis, alarms: Sequence[Mapping[str, Any]]) -> Iterator
                 texts, times, zip(*columns, strict=True), strict=True
             )
         ]
-    yield from _arrows(analysis, start, beside)
+    yield from _arrows(analysis, start, track)
     if instants := list(_instants(analysis, start, alarms)):
         yield instants
 
@@ -397,7 +399,7 @@ def _span(
     )
 
 
-def _arrows(analysis: Analysis, start: Any, beside: Any) -> Iterator[list[str]]:
+def _arrows(analysis: Analysis, start: Any, second_track: Any) -> Iterator[list[str]]:
     """Yield an arrow for each message, from its send to its receive."""
     found, spans = analysis.dependencies, analysis.spans
     events = np.flatnonzero(found.complete & found.message)
@@ -414,7 +416,7 @@ def _arrows(analysis: Analysis, start: Any, beside: Any) -> Iterator[list[str]]:
                 for number, rank, track, time in zip(
                     chosen.tolist(),
                     spans.rank[rows].tolist(),
-                    beside[rows].tolist(),
+                    second_track[rows].tolist(),
                     times.tolist(),
                     strict=True,
                 )
@@ -430,7 +432,7 @@ def _processes(analysis: Analysis) -> Iterator[dict[str, Any]]:
     ):
         name = f"Rank {rank}" if stage < 0 else f"Stage {stage}, rank {rank}"
         yield {"ph": "M", "name": "process_name", "pid": rank, "args": {"name": name}}
-        place = max(stage, 0) * (len(first) + 1) + order
-        yield {"ph": "M", "name": "process_sort_index", "pid": rank, "args": {"sort_index": place}}
-        for track, text in ((_OWN, "Passes"), (_BESIDE, "Beside them")):
+        sort_index = max(stage, 0) * (len(first) + 1) + order
+        yield {"ph": "M", "name": "process_sort_index", "pid": rank, "args": {"sort_index": sort_index}}
+        for track, text in ((_OWN, "Passes"), (_SECOND_TRACK, "Beside them")):
             yield {"ph": "M", "name": "thread_name", "pid": rank, "tid": track, "args": {"name": text}}

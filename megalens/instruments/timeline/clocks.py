@@ -80,14 +80,14 @@ class Clocks:
     tied: Integers
     problems: tuple[str, ...] = ()
 
-    def between(self, places: Any) -> float:
+    def between(self, indices: Any) -> float:
         """Return the possible error between some ranks' times, by index, ns; infinite if unconnected."""
-        if len(np.unique(self.component[places])) > 1:
+        if len(np.unique(self.component[indices])) > 1:
             return float("inf")
-        if len(np.unique(self.clock[places])) == 1:
+        if len(np.unique(self.clock[indices])) == 1:
             return 0.0
-        widths = self.error_ns if len(np.unique(self.tied[places])) == 1 else self.half_width_ns
-        return float(widths[places].max())
+        widths = self.error_ns if len(np.unique(self.tied[indices])) == 1 else self.half_width_ns
+        return float(widths[indices].max())
 
     def aligned(self, rank: Integers, time: Integers) -> Integers:
         """Return times of ranks on the reference's clock, ns."""
@@ -111,8 +111,8 @@ class _GroupEnds:
 
     def before(self, jumps: Integers) -> _GroupEnds:
         """Return the events before a clock of theirs jumped."""
-        kept = self.step < jumps[self.members].min()
-        return _GroupEnds(self.members, self.step[kept], self.local[kept], self.slack[kept])
+        usable = self.step < jumps[self.members].min()
+        return _GroupEnds(self.members, self.step[usable], self.local[usable], self.slack[usable])
 
 
 def clocks(found: Dependencies) -> Clocks:
@@ -128,7 +128,7 @@ def clocks(found: Dependencies) -> Clocks:
     groups = list(_collectives(found, where, middle))
     named = [ranks_text(ranks[clock == each].tolist()) for each in range(count)]
     jumps, problems = _jumps(groups, named)
-    groups = [kept for kept in (each.before(jumps) for each in groups) if len(kept.step)]
+    groups = [usable for usable in (each.before(jumps) for each in groups) if len(usable.step)]
     component = _connected(groups, count)
     pairs: list[_GroupEnds] = []
     offset, drift = np.zeros(count), np.zeros(count)
@@ -139,12 +139,12 @@ def clocks(found: Dependencies) -> Clocks:
             break
         _guess(groups + pairs, offset)
         offset, drift, error = _solve(groups + pairs, offset, drift, first, last, middle)
-    whole = _connected(groups + pairs, count)
-    offset += middle[whole] - middle
-    half = error + _along(pairs, component, whole)
-    apart = sorted(set(whole.tolist()) - {0})
+    components = _connected(groups + pairs, count)
+    offset += middle[components] - middle
+    half = error + _along(pairs, component, components)
+    apart = sorted(set(components.tolist()) - {0})
     if apart:
-        alone = ranks[np.isin(whole[clock], apart)].tolist()
+        alone = ranks[np.isin(components[clock], apart)].tolist()
         problems.append(
             f"Nothing connects {ranks_text(alone)} with rank {int(ranks[0])}: their clocks are not "
             "calibrated, and times of both are not compared."
@@ -156,7 +156,7 @@ def clocks(found: Dependencies) -> Clocks:
         np.rint(offset).astype(np.int64)[clock],
         drift[clock] * 1e-9,
         half[clock],
-        ranks[heads][whole][clock],
+        ranks[heads][components][clock],
         error[clock],
         ranks[heads][component][clock],
         tuple(problems),
@@ -168,10 +168,10 @@ def _clock_of(spans: Spans) -> Integers:
     begin = spans.first_rows
     if not len(begin):
         return begin
-    said = np.minimum.reduceat(spans.clock, begin)
-    said = np.where(said == np.maximum.reduceat(spans.clock, begin), said, 0)
-    _, first, place = np.unique(said, return_index=True, return_inverse=True)
-    heads = np.where(said > 0, first[place], np.arange(len(said)))
+    declared = np.minimum.reduceat(spans.clock, begin)
+    declared = np.where(declared == np.maximum.reduceat(spans.clock, begin), declared, 0)
+    _, first, index = np.unique(declared, return_index=True, return_inverse=True)
+    heads = np.where(declared > 0, first[index], np.arange(len(declared)))
     numbers: Integers = np.unique(heads, return_inverse=True)[1]
     return numbers
 
@@ -423,10 +423,10 @@ def _half_widths(
     return np.asarray(_NORMAL * np.maximum(widths[0], widths[1]), np.float64)
 
 
-def _along(pairs: list[_GroupEnds], component: Integers, whole: Integers) -> Floats:
+def _along(pairs: list[_GroupEnds], component: Integers, components: Integers) -> Floats:
     """Return the possible shift of clocks that messages alone connect: the smallest sum of half ways, ns."""
-    loose = np.where(component == whole, 0.0, np.inf)
-    for _ in range(len(whole)):
+    loose = np.where(component == components, 0.0, np.inf)
+    for _ in range(len(components)):
         before = loose.copy()
         for pair in pairs:
             a, b = (np.flatnonzero(component == component[each]) for each in pair.members)

@@ -78,9 +78,9 @@ class CommunicationHooks:
         self._open = False
         self._hooks.end()
         replaced, self._replaced = self._replaced, []
-        for place, name, own, ours in reversed(replaced):
-            if getattr(place, name) is ours:
-                setattr(place, name, own)
+        for module, name, own, ours in reversed(replaced):
+            if getattr(module, name) is ours:
+                setattr(module, name, own)
         self._results.clear()
         self._reducing.clear()
 
@@ -182,12 +182,12 @@ class CommunicationHooks:
     # Functional collectives, as of DTensor, and DDP.
 
     def _replace(
-        self, place: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]
+        self, module: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]
     ) -> None:
-        own = getattr(place, name)
+        own = getattr(module, name)
         ours = functools.wraps(own)(make(own))
-        setattr(place, name, ours)
-        self._replaced.append((place, name, own, ours))
+        setattr(module, name, ours)
+        self._replaced.append((module, name, own, ours))
 
     def _functional(self, name: str, own: Callable[..., Any]) -> Callable[..., Any]:
         def called(*args: Any, **kwargs: Any) -> Any:
@@ -262,13 +262,13 @@ def _bytes(tensors: Sequence[Tensor]) -> int:
 
 
 @functools.cache
-def _place(function: Any, name: str) -> int:
+def _parameter_index(function: Any, name: str) -> int:
     parameters = list(inspect.signature(function).parameters)
     return parameters.index(name) if name in parameters else -1
 
 
 def _argument(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> Any:
-    at = _place(inspect.unwrap(function), name)
+    at = _parameter_index(inspect.unwrap(function), name)
     return args[at] if 0 <= at < len(args) else kwargs.get(name)
 
 
@@ -288,7 +288,8 @@ def _root(operation: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
 
 
 def _global_rank(group: Any, local: int) -> int:
-    return distributed.get_global_rank(distributed.group.WORLD if group is None else group, local)
+    world: Any = distributed.group.WORLD
+    return distributed.get_global_rank(world if group is None else group, local)
 
 
 def _message_of(

@@ -142,9 +142,9 @@ def _keys(spans: Spans, rows: Integers, what: Integers, whose: Integers) -> Inte
         new = np.ones(len(order), bool)
         new[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
         began = np.maximum.accumulate(np.where(new, np.arange(len(order)), 0))
-        place = np.empty(len(order), np.int64)
-        place[order] = np.arange(len(order)) - began
-        number[without] = (1 << (_BITS - 1)) | step << 16 | np.minimum(place, 0xFFFF)
+        index = np.empty(len(order), np.int64)
+        index[order] = np.arange(len(order)) - began
+        number[without] = (1 << (_BITS - 1)) | step << 16 | np.minimum(index, 0xFFFF)
     keys: Integers = code.astype(np.int64) << _BITS | number & ((1 << _BITS) - 1)
     return keys
 

@@ -65,18 +65,18 @@ def kineto_trace(file: TraceFile) -> KinetoTrace:
     found = _Found()
     for events in file.pieces():
         _sort(events, found)
-    said = file.facts.distributed if isinstance(file.facts.distributed, dict) else {}
+    facts = file.facts.distributed if isinstance(file.facts.distributed, dict) else {}
     base = file.facts.base_ns
     base = base if isinstance(base, int) and 0 <= base < 1 << 62 else 0
-    rows = _rows(found, base, said)
-    return KinetoTrace(_whole(said.get("rank")), _whole(said.get("world_size")), rows)
+    rows = _rows(found, base, facts)
+    return KinetoTrace(_integer(facts.get("rank")), _integer(facts.get("world_size")), rows)
 
 
 def _plain(value: Any) -> Any:
     return value if isinstance(value, int | str) else None
 
 
-def _whole(value: Any) -> int | None:
+def _integer(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 20 else None
 
 
@@ -122,7 +122,7 @@ def _sort(events: list[Event], found: _Found) -> None:
             found.launches[_plain(each.args.correlation)] = each.ts
 
 
-def _rows(found: _Found, base: int, said: dict[str, Any]) -> list[SpanRow]:
+def _rows(found: _Found, base: int, facts: dict[str, Any]) -> list[SpanRow]:
     def ns(us: float) -> int:
         return base + round(us * 1000)
 
@@ -131,8 +131,8 @@ def _rows(found: _Found, base: int, said: dict[str, Any]) -> list[SpanRow]:
     starts = [start for start, _, _ in steps]
 
     def step(at: float) -> int:
-        place = bisect_right(starts, at) - 1
-        return steps[max(place, 0)][2] if steps else 0
+        index = bisect_right(starts, at) - 1
+        return steps[max(index, 0)][2] if steps else 0
 
     device = "cpu"
     kernels = _launched(found)
@@ -142,7 +142,7 @@ def _rows(found: _Found, base: int, said: dict[str, Any]) -> list[SpanRow]:
     counts: dict[tuple[str, int], int] = {}
     for kind, start, end in phases:
         which = step(start)
-        place = counts[kind, which] = counts.get((kind, which), -1) + 1
+        count = counts[kind, which] = counts.get((kind, which), -1) + 1
         of = device if kind in ("forward", "backward", "optimizer") else "cpu"
         if len(kernels) and of == device:
             mine = kernels[(kernels[:, 2] >= start) & (kernels[:, 2] < end)]
@@ -150,10 +150,10 @@ def _rows(found: _Found, base: int, said: dict[str, Any]) -> list[SpanRow]:
                 continue
             # Of a device count from its first kernel to its last, whenever they were launched.
             start, end = float(mine[:, 0].min()), float(mine[:, 1].max())
-        batch = place if kind in ("forward", "backward") else -1
+        batch = count if kind in ("forward", "backward") else -1
         rows.append(span_row(kind, -1, ns(start), ns(end), step=which, micro_batch=batch, device=of))
     work: Times = kernels[:, :2] if len(kernels) else np.array(found.operations, float).reshape(-1, 2)
-    return rows + _communication(found, _union(work), ns, step, said, device)
+    return rows + _communication(found, _union(work), ns, step, facts, device)
 
 
 def _phases(found: _Found) -> list[tuple[str, float, float]]:
@@ -193,13 +193,13 @@ def _phases(found: _Found) -> list[tuple[str, float, float]]:
 
 def _steps(found: _Found, phases: list[tuple[str, float, float]]) -> list[tuple[float, float, int]]:
     """Return start, end and number of each step: the profiler's own, or between optimizer steps."""
-    told = [
+    marked = [
         (each.ts, each.ts + each.dur, int(match[1]))
         for each in found.annotations
         if (match := _STEP.match(each.name))
     ]
-    if told:
-        return sorted(told)
+    if marked:
+        return sorted(marked)
     ends = [end for kind, _, end in phases if kind == "optimizer"]
     begin = min((start for _, start, _ in phases), default=0.0)
     steps = []
@@ -230,10 +230,10 @@ def _union(intervals: Times) -> Times:
 
 
 def _communication(
-    found: _Found, work: Times, ns: Any, step: Any, said: dict[str, Any], device: str
+    found: _Found, work: Times, ns: Any, step: Any, facts: dict[str, Any], device: str
 ) -> list[SpanRow]:
     """Return collectives and messages; the time in which nothing is computed is their wait."""
-    groups = said.get("pg_config")
+    groups = facts.get("pg_config")
     only = (
         groups[0].get("ranks")
         if isinstance(groups, list) and len(groups) == 1 and isinstance(groups[0], dict)
@@ -242,9 +242,9 @@ def _communication(
     covered = np.concatenate([[0.0], np.cumsum(work[:, 1] - work[:, 0])])
 
     def computing(at: float) -> float:
-        place = int(np.searchsorted(work[:, 0], at, side="right"))
-        over = max(0.0, float(work[place - 1, 1]) - at) if place else 0.0
-        return float(covered[place]) - over
+        index = int(np.searchsorted(work[:, 0], at, side="right"))
+        over = max(0.0, float(work[index - 1, 1]) - at) if index else 0.0
+        return float(covered[index]) - over
 
     rows = []
     for each in sorted(found.collectives, key=lambda event: event.ts):
@@ -259,12 +259,12 @@ def _communication(
             "blocked": min(round(1000 * waiting), ns(end) - ns(start)), "bytes": _size(each),
             "device": device if each.cat == "kernel" else "cpu",
         }  # fmt: skip
-        if arguments is not None and _whole(arguments.seq) is not None:
+        if arguments is not None and _integer(arguments.seq) is not None:
             others["sequence"] = arguments.seq
         kind = "collective"
         if _POINT_TO_POINT.search(name) and arguments is not None:
             kind = "send" if "send" in name.lower() else "receive"
-            peer = _whole(arguments.destination if kind == "send" else arguments.source)
+            peer = _integer(arguments.destination if kind == "send" else arguments.source)
             others["peer"] = -1 if peer is None else peer
         rows.append(span_row(kind, -1, ns(start), ns(end), **others))
     return rows
@@ -275,7 +275,7 @@ def _ranks(value: Any) -> list[int]:
         # The profiler shortens long lists in the middle, which makes them useless.
         return [] if "..." in value else sorted({int(each) for each in _RANKS.findall(value[:400_000])})
     if isinstance(value, list) and len(value) < 65_536:
-        return sorted({each for each in value if _whole(each) is not None})
+        return sorted({each for each in value if _integer(each) is not None})
     return []
 
 
@@ -283,7 +283,7 @@ def _size(event: Event) -> int:
     arguments = event.args
     if arguments is None:
         return 0
-    elements = _whole_size(arguments.elements)
+    elements = _checked_size(arguments.elements)
     if elements is None:
         elements = 0
         for dimensions in re.findall(rb"\[([\d,\s]*)\]", bytes(arguments.dimensions)[:4000]):
@@ -295,5 +295,5 @@ def _size(event: Event) -> int:
     return min(elements * _BYTES.get(kind.lower(), 4), 1 << 50)
 
 
-def _whole_size(value: Any) -> int | None:
+def _checked_size(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 50 else None

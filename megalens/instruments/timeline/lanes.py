@@ -42,7 +42,7 @@ def critical_path(found: Dependencies, begin: Floats, end: Floats, steps: Sequen
     steps : sequence of int
     """
     spans = found.spans
-    whole = np.flatnonzero(spans.of_kind("step") & np.isin(spans.step, list(steps)))
+    steps_ = np.flatnonzero(spans.of_kind("step") & np.isin(spans.step, list(steps)))
     waits = np.flatnonzero(
         spans.of_kind(*COMMUNICATION)
         & (found.event >= 0)
@@ -55,7 +55,7 @@ def critical_path(found: Dependencies, begin: Floats, end: Floats, steps: Sequen
     mine = {int(rank): waits[spans.rank[waits] == rank] for rank in np.unique(spans.rank[waits])}
     path: list[PathPiece] = []
     for step in steps:
-        rows = whole[spans.step[whole] == step]
+        rows = steps_[spans.step[steps_] == step]
         if len(rows):
             path += _back(found, begin, end, rows, mine)
     return path
@@ -120,8 +120,8 @@ def lanes_of(
     """
     spans = analysis.spans
     begin, end = _times(analysis)
-    whole = (0.0, float(end.max(initial=1.0)))
-    shown = window if window is not None else whole
+    everything = (0.0, float(end.max(initial=1.0)))
+    shown = window if window is not None else everything
     columns = max(50, min(columns, _MOST_PIECES // max(len(ranks), 1)))
     lane_of = {rank: lane for lane, rank in enumerate(ranks)}
     lane = np.array([lane_of.get(int(rank), -1) for rank in spans.ranks])[
@@ -149,7 +149,7 @@ def lanes_of(
     return {
         "lanes": _lanes(analysis, ranks),
         "window": list(shown),
-        "whole": list(whole),
+        "whole": list(everything),
         "steps": _steps(analysis, begin, end, shown),
         "kinds": list(KINDS),
         "pieces": {
@@ -243,16 +243,16 @@ def _times(analysis: Analysis) -> tuple[Floats, Floats]:
 
 def _lanes(analysis: Analysis, ranks: Sequence[int]) -> list[dict[str, Any]]:
     clocks, spans = analysis.clocks, analysis.spans
-    places = np.searchsorted(clocks.ranks, ranks)
+    indices = np.searchsorted(clocks.ranks, ranks)
     stage = spans.stage[np.searchsorted(spans.rank, ranks)]
     return [
         {
             "rank": int(rank),
             "stage": int(stage[at]),
-            "half_width": float(clocks.half_width_ns[place]) * _MS,
-            "reference": int(clocks.component[place]),
+            "half_width": float(clocks.half_width_ns[index]) * _MS,
+            "reference": int(clocks.component[index]),
         }
-        for at, (rank, place) in enumerate(zip(ranks, places, strict=True))
+        for at, (rank, index) in enumerate(zip(ranks, indices, strict=True))
     ]
 
 
@@ -322,8 +322,8 @@ def _sums(
     np.add.at(of_kind, (kind, which), end - begin)
     strongest = of_kind.argmax(axis=0)
     at, row = cells % columns, cells // columns
-    kept = _kept(row, at, time)
-    at, row, strongest, time, count = (each[kept] for each in (at, row, strongest, time, count))
+    shown = _shown(row, at, time)
+    at, row, strongest, time, count = (each[shown] for each in (at, row, strongest, time, count))
     # Neighbouring, nearly full pixels of one kind are one piece.
     full = np.minimum(np.maximum(time, _LEAST_SEEN * pixel), pixel)
     joins = np.zeros(len(at), bool)
@@ -342,14 +342,14 @@ def _sums(
     }
 
 
-def _kept(row: Integers, at: Integers, time: Floats) -> Bools:
+def _shown(row: Integers, at: Integers, time: Floats) -> Bools:
     """Return which sums are shown: all but waits of less than half of what else their pixel has."""
     key = row // 2 * (1 << 32) + at
     own = row % 2 == 0
     order = np.argsort(key[own], kind="stable")
     keys, values = key[own][order], time[own][order]
-    place = np.minimum(np.searchsorted(keys, key), max(len(keys) - 1, 0))
-    there = (keys[place] == key) if len(keys) else np.zeros(len(key), bool)
-    beside = np.where(there, values[place], 0.0) if len(keys) else np.zeros(len(key))
-    kept: Bools = own | (time >= _WAITING * beside)
-    return kept
+    index = np.minimum(np.searchsorted(keys, key), max(len(keys) - 1, 0))
+    there = (keys[index] == key) if len(keys) else np.zeros(len(key), bool)
+    other = np.where(there, values[index], 0.0) if len(keys) else np.zeros(len(key))
+    shown: Bools = own | (time >= _WAITING * other)
+    return shown

@@ -15,7 +15,7 @@ _FILE = re.compile(
     r"benchmark-data-(\d{1,6})-pipeline-(\d{1,6})-tensor-(\d{1,6})\.json|\w{1,80}-(\d{1,6})\.json"
 )
 _MOST_BYTES = 1 << 28
-_PLACE = ("dp_rk", "pp_rk", "tp_rk", "dev", "g_rk")
+_COORDINATES = ("dp_rk", "pp_rk", "tp_rk", "dev", "g_rk")
 _TOLD = 20
 _COLORS = (
     ("forward", "thread_state_running"),
@@ -27,7 +27,7 @@ _COLORS = (
     ("allreduce", "light_memory_dump"),
     ("optimizer", "detailed_memory_dump"),
 )
-_NOT_ATTRIBUTES = ("name", "ph", "rel_ts", "cat", *_PLACE)
+_NOT_ATTRIBUTES = ("name", "ph", "rel_ts", "cat", *_COORDINATES)
 
 
 def aggregate(traces: Sequence[RankTrace]) -> tuple[list[dict[str, Any]], list[str]]:
@@ -39,13 +39,13 @@ def aggregate(traces: Sequence[RankTrace]) -> tuple[list[dict[str, Any]], list[s
     older files begins, ends and instants stay events. ``traces`` have as many iterations each, in the order
     in which events of one time are to come.
     """
-    placed = [bool(trace.place) for trace in traces]
-    if any(placed) != all(placed):
+    has_coordinates = [bool(trace.coordinates) for trace in traces]
+    if any(has_coordinates) != all(has_coordinates):
         raise TimelineError(
             "Some files say the place of their rank and some do not: give a folder that holds one job."
         )
     rows = list(_rows(traces))
-    if not all(placed):
+    if not all(has_coordinates):
         return [_event(row, iteration, rank, start) for row, iteration, rank, start in rows], []
     events, problems = _spans(rows)
     for number, event in enumerate(events):
@@ -68,7 +68,7 @@ def _rows(traces: Sequence[RankTrace]) -> Iterator[tuple[dict[str, Any], int, in
 
 def _event(row: dict[str, Any], iteration: int, rank: int, start: int) -> dict[str, Any]:
     name = row["name"]
-    place = {key: row[key] for key in _PLACE if key in row}
+    coordinates = {key: row[key] for key in _COORDINATES if key in row}
     attributes = {key: value for key, value in row.items() if key not in _NOT_ATTRIBUTES}
     return {
         "name": name,
@@ -77,7 +77,7 @@ def _event(row: dict[str, Any], iteration: int, rank: int, start: int) -> dict[s
         "ts": (row["rel_ts"] + start) // 1000,
         "pid": rank,
         "tid": 0,
-        "args": {"iteration": iteration, **place, **attributes},
+        "args": {"iteration": iteration, **coordinates, **attributes},
         **({"cat": row["cat"]} if "cat" in row else {}),
     }
 
@@ -109,9 +109,9 @@ def _spans(rows: Sequence[tuple[dict[str, Any], int, int, int]]) -> tuple[list[d
             **({"cat": event["cat"]} if "cat" in event else {}),
         }
         span["args"] |= event["args"]
-    whole = [span for span in spans if span["ph"] == "X" and span["dur"] >= 0]
-    lost += len(spans) - len(whole)
-    return whole, [f"{lost} beginnings or ends of spans have no other half."] if lost else []
+    complete = [span for span in spans if span["ph"] == "X" and span["dur"] >= 0]
+    lost += len(spans) - len(complete)
+    return complete, [f"{lost} beginnings or ends of spans have no other half."] if lost else []
 
 
 def _relate(events: Sequence[dict[str, Any]]) -> None:
@@ -139,10 +139,10 @@ def _relate(events: Sequence[dict[str, Any]]) -> None:
 
 
 def _names(traces: Sequence[RankTrace]) -> Iterator[dict[str, Any]]:
-    stages = 1 + max(trace.place["pp_rk"] for trace in traces)
-    tensors = 1 + max(trace.place["tp_rk"] for trace in traces)
+    stages = 1 + max(trace.coordinates["pp_rk"] for trace in traces)
+    tensors = 1 + max(trace.coordinates["tp_rk"] for trace in traces)
     for trace in traces:
-        d, p, t = (trace.place[each] for each in ("dp_rk", "pp_rk", "tp_rk"))
+        d, p, t = (trace.coordinates[each] for each in ("dp_rk", "pp_rk", "tp_rk"))
         about = (
             ("process_name", {"name": f"DP{d}-PP{p}-TP{t}"}),
             ("process_sort_index", {"sort_index": (d * stages + p) * tensors + t}),
@@ -191,7 +191,7 @@ class RankTrace:
     """
 
     rank: int
-    place: Mapping[str, int] = field(default_factory=dict)
+    coordinates: Mapping[str, int] = field(default_factory=dict)
     iterations: list[Iteration] = field(default_factory=list)
 
 
@@ -227,10 +227,10 @@ def read_rank_files(folder: Path) -> tuple[list[RankTrace], list[str]]:
         else:
             traces[trace.rank] = trace
     if not traces:
-        said = f" {problems[0]}" if problems else ""
+        reason = f" {problems[0]}" if problems else ""
         raise TimelineError(
             f"{shown_text(str(folder), 300)} must hold files such as "
-            f"benchmark-data-0-pipeline-0-tensor-0.json, one for each rank.{said}"
+            f"benchmark-data-0-pipeline-0-tensor-0.json, one for each rank.{reason}"
         )
     found = [traces[rank] for rank in sorted(traces)]
     missing = sorted(set(range(found[-1].rank + 1)) - traces.keys())
@@ -280,8 +280,8 @@ def read_rank_file(path: Path) -> tuple[RankTrace, list[str]]:
     if skipped:
         problems.append(f"{name}: {skipped} rows that do not fit were left out.")
     if trace.rank < 0:
-        places = {each: int(found[at]) for at, each in enumerate(("dp_rk", "pp_rk", "tp_rk"), 1)}
-        raise TimelineError(f"{name} does not say its rank (g_rk); its place is {places}.")
+        named = {each: int(found[at]) for at, each in enumerate(("dp_rk", "pp_rk", "tp_rk"), 1)}
+        raise TimelineError(f"{name} does not say its rank (g_rk); its place is {named}.")
     return trace, problems
 
 
@@ -296,7 +296,7 @@ def _fill(trace: RankTrace, rows: list[Any]) -> int:
         ):
             skipped += 1
         elif row["name"] == "iteration" and row["ph"] == "B":
-            pad, own = _whole(row.get("pad_before")), []
+            pad, own = _integer(row.get("pad_before")), []
         elif own is None:
             continue
         elif row["name"] == "iteration" and row["ph"] == "E":
@@ -310,9 +310,11 @@ def _fill(trace: RankTrace, rows: list[Any]) -> int:
             own = None
         elif _is_time(row.get("rel_ts")):
             own.append(row)
-            if not trace.place and all(_is_time(row.get(each)) for each in _PLACE if each != "dev"):
-                trace.place = {each: _whole(row.get(each)) for each in _PLACE}
-                trace.rank = trace.place["g_rk"]
+            if not trace.coordinates and all(
+                _is_time(row.get(each)) for each in _COORDINATES if each != "dev"
+            ):
+                trace.coordinates = {each: _integer(row.get(each)) for each in _COORDINATES}
+                trace.rank = trace.coordinates["g_rk"]
         else:
             skipped += 1
     return skipped
@@ -322,5 +324,5 @@ def _is_time(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _whole(value: Any) -> int:
+def _integer(value: Any) -> int:
     return value if _is_time(value) else 0

@@ -62,9 +62,9 @@ def megascan_of_files(traces: Sequence[RankTrace]) -> MegascanVerdict:
     spans = [event for event in events if event.get("ph") == "X"]
     peers: dict[tuple[int, int], list[int]] = {}
     for trace in sorted(traces, key=lambda trace: trace.rank):
-        if not trace.place:
+        if not trace.coordinates:
             raise TimelineError("These files do not say the place of their rank, which MegaScan needs.")
-        peers.setdefault((trace.place["pp_rk"], trace.place["tp_rk"]), []).append(trace.rank)
+        peers.setdefault((trace.coordinates["pp_rk"], trace.coordinates["tp_rk"]), []).append(trace.rank)
     durations = {trace.rank: _compared(trace) for trace in traces}
     reductions: dict[int, list[tuple[float, float]]] = {trace.rank: [] for trace in traces}
     for span in spans:

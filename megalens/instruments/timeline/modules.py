@@ -48,22 +48,22 @@ class StageHooks:
         if module is None or self._replaced:
             return
         # torch's two kinds of stage have it from one class.
-        place = module.PipelineStage.__mro__[1]
+        stage_class = module.PipelineStage.__mro__[1]
         for name, kind in _OPERATIONS.items():
-            own = getattr(place, name, None)
+            own = getattr(stage_class, name, None)
             if own is not None:
-                ours = self._told(own, kind)
-                setattr(place, name, ours)
-                self._replaced.append((place, name, own, ours))
+                ours = self._reporting(own, kind)
+                setattr(stage_class, name, ours)
+                self._replaced.append((stage_class, name, own, ours))
 
     def end(self) -> None:
         """Restore them. Safe twice."""
         replaced, self._replaced = self._replaced, []
-        for place, name, own, ours in replaced:
-            if getattr(place, name) is ours:
-                setattr(place, name, own)
+        for owner, name, own, ours in replaced:
+            if getattr(owner, name) is ours:
+                setattr(owner, name, own)
 
-    def _told(self, own: Callable[..., Any], kind: str) -> Callable[..., Any]:
+    def _reporting(self, own: Callable[..., Any], kind: str) -> Callable[..., Any]:
         @functools.wraps(own)
         def operation(stage: Any, number: int, *args: Any, **kwargs: Any) -> Any:
             # However stages are placed, each round over the ranks is a chunk of every rank.
@@ -97,8 +97,8 @@ class LoopHooks:
             register_optimizer_step_post_hook(self._optimizer_ends),
         ]
         self._replace(dataloader._BaseDataLoaderIter, "__next__", "data")
-        for place in (torch, torch.serialization):
-            self._replace(place, "save", "checkpoint")
+        for module in (torch, torch.serialization):
+            self._replace(module, "save", "checkpoint")
 
     def end(self) -> None:
         """Restore all. Safe twice."""
@@ -106,9 +106,9 @@ class LoopHooks:
             handle.remove()
         self._handles = []
         replaced, self._replaced = self._replaced, []
-        for place, name, own, ours in reversed(replaced):
-            if getattr(place, name) is ours:
-                setattr(place, name, own)
+        for owner, name, own, ours in reversed(replaced):
+            if getattr(owner, name) is ours:
+                setattr(owner, name, own)
         self._optimizers.clear()
 
     def _optimizer_begins(self, *_: Any) -> None:
@@ -119,8 +119,8 @@ class LoopHooks:
             began, now = self._optimizers.pop(), self._clock()
             self._keep(Span("optimizer", began, now, type(optimizer).__name__, blocked=now - began))
 
-    def _replace(self, place: Any, name: str, kind: str) -> None:
-        own = getattr(place, name)
+    def _replace(self, owner: Any, name: str, kind: str) -> None:
+        own = getattr(owner, name)
 
         @functools.wraps(own)
         def ours(*args: Any, **kwargs: Any) -> Any:
@@ -131,8 +131,8 @@ class LoopHooks:
                 now = self._clock()
                 self._keep(Span(kind, began, now, blocked=now - began))
 
-        setattr(place, name, ours)
-        self._replaced.append((place, name, own, ours))
+        setattr(owner, name, ours)
+        self._replaced.append((owner, name, own, ours))
 
 
 def layers_of(root: nn.Module) -> Iterator[tuple[str, nn.Module]]:

@@ -36,10 +36,10 @@ def complete_steps(passes: PipelinePasses, replica: int = 0) -> Integers:
     """Return the rising steps that are complete on every rank of a replica and have passes."""
     spans = passes.spans
     ranks = passes.ranks[replica][passes.ranks[replica] >= 0]
-    whole = np.flatnonzero(spans.of_kind("step") & (spans.count == 1) & np.isin(spans.rank, ranks))
+    step_rows = np.flatnonzero(spans.of_kind("step") & (spans.count == 1) & np.isin(spans.rank, ranks))
     worked = passes.rows[np.isin(spans.rank[passes.rows], ranks)]
     there = np.zeros((2, len(spans.steps), len(spans.ranks)), bool)
-    for which, rows in enumerate((whole, worked)):
+    for which, rows in enumerate((step_rows, worked)):
         there[
             which,
             np.searchsorted(spans.steps, spans.step[rows]),
@@ -65,23 +65,23 @@ def pipeline_steps(passes: PipelinePasses, steps: Integers, replica: int = 0) ->
     mine = np.isin(spans.rank, ranks[ranks >= 0])
     chosen = np.isin(spans.step, steps)
     # A pass is a row and its index among the passes; an optimizer step has no such index.
-    place = np.full(len(spans), -1)
-    place[passes.rows] = np.arange(len(passes.rows))
-    wanted: Bools = (place >= 0) | (spans.of_kind("optimizer") & (spans.count == 1))
+    index = np.full(len(spans), -1)
+    index[passes.rows] = np.arange(len(passes.rows))
+    wanted: Bools = (index >= 0) | (spans.of_kind("optimizer") & (spans.count == 1))
     rows = np.flatnonzero(mine & chosen & wanted)
     taken = _newest(spans.step[rows], steps)
     rows = rows[np.isin(spans.step[rows], taken)]
-    whole = np.flatnonzero(mine & spans.of_kind("step") & (spans.count == 1) & np.isin(spans.step, taken))
+    step_rows = np.flatnonzero(mine & spans.of_kind("step") & (spans.count == 1) & np.isin(spans.step, taken))
     zero, over = np.full(len(taken), np.inf), np.full(len(taken), -np.inf)
-    at = np.searchsorted(taken, spans.step[whole])
-    np.minimum.at(zero, at, passes.begin[whole])
-    np.maximum.at(over, at, passes.end[whole])
+    at = np.searchsorted(taken, spans.step[step_rows])
+    np.minimum.at(zero, at, passes.begin[step_rows])
+    np.maximum.at(over, at, passes.end[step_rows])
     stage_of = np.full(len(spans.ranks), -1)
     stage_of[np.searchsorted(spans.ranks, ranks[ranks >= 0])] = np.flatnonzero(ranks >= 0)
     stage = stage_of[np.searchsorted(spans.ranks, spans.rank[rows])]
     order = np.lexsort((passes.begin[rows], stage, spans.step[rows]))
     rows, stage = rows[order], stage[order]
-    since, among = zero[np.searchsorted(taken, spans.step[rows])], place[rows]
+    since, among = zero[np.searchsorted(taken, spans.step[rows])], index[rows]
     is_pass = among >= 0
     columns = {
         name: np.where(is_pass, getattr(passes, of)[among], -1).tolist()
@@ -127,8 +127,8 @@ def _newest(of: Integers, steps: Integers) -> Integers:
 def _kinds(passes: PipelinePasses, rows: Integers, among: Integers) -> Integers:
     spans = passes.spans
     kind = np.full(len(rows), _OPTIMIZER)
-    for name, place in (("forward", _FORWARD), ("backward", _BACKWARD), ("wgrad", _WEIGHT)):
-        kind[spans.of_kind(name, rows=rows)] = place
+    for name, code in (("forward", _FORWARD), ("backward", _BACKWARD), ("wgrad", _WEIGHT)):
+        kind[spans.of_kind(name, rows=rows)] = code
     key = np.stack([spans.step[rows], spans.rank[rows], passes.chunk[among], passes.micro_batch[among]])
     _, which = np.unique(key, axis=1, return_inverse=True)
     which = which.ravel()
@@ -180,17 +180,17 @@ def read_pipeline(
         if chosen >= len(passes.ranks):
             expected = f"less than {len(passes.ranks)}, the number of pipelines"
             raise must_be("replica", expected, chosen, "replica", "bad-parameter")
-        whole = complete_steps(passes, chosen)
-        if not len(whole):
+        complete = complete_steps(passes, chosen)
+        if not len(complete):
             raise TimelineError(
                 f"None of the steps {looked[0]} to {looked[-1]} is whole on every stage. Record "
                 "timeline='phases' on every rank, and wait for a step to end."
             )
-        found = pipeline_steps(passes, whole[-most:], chosen)
+        found = pipeline_steps(passes, complete[-most:], chosen)
     except TimelineError as error:
         raise ClientError(str(error), code="not-found") from error
     if first is not None or last is not None:
         # All requested steps without the answered and the incomplete ones.
-        found["left"] = len(wanted) - len(looked) + len(whole) - len(found["steps"])
+        found["left"] = len(wanted) - len(looked) + len(complete) - len(found["steps"])
     problems = [*passes.spans.problems, *passes.problems]
     return {"steps_there": [int(there[0]), int(there[-1])], **found, "problems": problems}

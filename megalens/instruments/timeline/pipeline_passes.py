@@ -103,11 +103,11 @@ def _of_ranks(passes: PipelinePasses, first: int) -> Iterator[_Row]:
     ranks, steps = spans.ranks, spans.steps[spans.steps >= first]
     shape = (len(ranks), len(steps))
     cell = np.searchsorted(ranks, spans.rank) * shape[1] + np.searchsorted(steps, spans.step)
-    whole = np.flatnonzero(spans.of_kind("step") & (spans.count == 1) & (spans.step >= first))
+    step_rows = np.flatnonzero(spans.of_kind("step") & (spans.count == 1) & (spans.step >= first))
     mine = passes.rows[spans.step[passes.rows] >= first]
     began, ended = (
-        _first(cell[whole], begin[whole], shape),
-        _last(cell[whole], end[whole], shape),
+        _first(cell[step_rows], begin[step_rows], shape),
+        _last(cell[step_rows], end[step_rows], shape),
     )
     busy = np.bincount(cell[mine], (end - begin)[mine], shape[0] * shape[1]).reshape(shape)
     count = np.bincount(cell[mine], minlength=shape[0] * shape[1]).reshape(shape)
@@ -256,10 +256,10 @@ def pipeline_passes(analysis: Analysis) -> PipelinePasses:
     known = micro_batch >= 0
     if not known.all():
         problems.append(f"{int((~known).sum())} passes do not say their micro-batch; they are left out.")
-    ranks, stage_of, replica_of, more = _places(spans)
+    ranks, stage_of, replica_of, more = _coordinates(spans)
     at = np.searchsorted(spans.ranks, spans.rank[rows])
-    kept = known & (stage_of[at] >= 0)
-    rows, at, micro_batch = rows[kept], at[kept], micro_batch[kept]
+    usable = known & (stage_of[at] >= 0)
+    rows, at, micro_batch = rows[usable], at[usable], micro_batch[usable]
     if not len(rows):
         raise TimelineError(
             "The spans hold no forward or backward pass of a micro-batch. Record them with "
@@ -295,7 +295,7 @@ def _by_order(spans: Spans, rows: Integers) -> Integers:
     return number
 
 
-def _places(spans: Spans) -> tuple[Integers, Integers, Integers, list[str]]:
+def _coordinates(spans: Spans) -> tuple[Integers, Integers, Integers, list[str]]:
     """Return the ranks of each replica and stage, and each rank's stage and replica (-1: without a stage)."""
     stage = spans.stage[spans.first_rows].copy()
     if (stage < 0).all():
@@ -339,25 +339,25 @@ def _one_clock(analysis: Analysis, ranks: Integers) -> tuple[Floats, Floats, lis
     component = clocks.component[np.searchsorted(clocks.ranks, ranks[ranks >= 0])]
     if len(np.unique(component)) < 2:
         return begin, end, []
-    whole = np.flatnonzero(spans.of_kind("step"))
+    step_rows = np.flatnonzero(spans.of_kind("step"))
     step = np.searchsorted(spans.steps, spans.step)
     first = np.full(len(spans.steps), -np.inf)
     last = np.full(len(spans.steps), np.inf)
-    np.maximum.at(first, step[whole], begin[whole])
-    np.minimum.at(last, step[whole], end[whole])
-    if len(whole) and float((first < last).mean()) > _MOSTLY:
+    np.maximum.at(first, step[step_rows], begin[step_rows])
+    np.minimum.at(last, step[step_rows], end[step_rows])
+    if len(step_rows) and float((first < last).mean()) > _MOSTLY:
         return begin, end, []
     cell = np.searchsorted(spans.ranks, spans.rank) * len(spans.steps) + step
     zero = np.full(len(spans.ranks) * len(spans.steps), np.inf)
-    of = whole if len(whole) else np.arange(len(spans))
+    of = step_rows if len(step_rows) else np.arange(len(spans))
     np.minimum.at(zero, cell[of], begin[of])
     # A step that a rank has no span of is on no clock.
     zero[np.isinf(zero)] = 0
-    places = step * float((spans.end - spans.start).max() + 1)
+    offsets = step * float((spans.end - spans.start).max() + 1)
     apart = ranks_text(np.unique(component).tolist())
     return (
-        begin - zero[cell] + places,
-        end - zero[cell] + places,
+        begin - zero[cell] + offsets,
+        end - zero[cell] + offsets,
         [f"Nothing connects the clocks of {apart} and those with them: each begins its steps at 0."],
     )
 

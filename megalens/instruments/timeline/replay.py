@@ -98,19 +98,19 @@ class StepReplay:
 def _pieces(found: Dependencies, clocks: Clocks, step: int) -> _StepPieces | None:
     spans = found.spans
     rows = np.flatnonzero((spans.step == step) & (spans.count == 1))
-    whole = rows[spans.of_kind("step", rows=rows)]
-    if not len(whole):
+    step_rows = rows[spans.of_kind("step", rows=rows)]
+    if not len(step_rows):
         return None
-    ranks = spans.rank[whole]
-    starts, ends = spans.start[whole].copy(), spans.end[whole]
+    ranks = spans.rank[step_rows]
+    starts, ends = spans.start[step_rows].copy(), spans.end[step_rows]
     # A batch that was waited for since the step before, or a checkpoint, belongs to this one.
     before = rows[spans.of_kind("data", "checkpoint", rows=rows) & np.isin(spans.rank[rows], ranks)]
     np.minimum.at(starts, np.searchsorted(ranks, spans.rank[before]), spans.start[before])
     waits = rows[spans.of_kind(*COMMUNICATION, rows=rows) & np.isin(spans.rank[rows], ranks)]
-    place = np.searchsorted(ranks, spans.rank[waits])
+    index = np.searchsorted(ranks, spans.rank[waits])
     begin = spans.end[waits] - spans.blocked[waits]
-    inside = (begin >= starts[place]) & (spans.end[waits] <= ends[place])
-    rank = np.concatenate([place[inside], np.arange(len(ranks))])
+    inside = (begin >= starts[index]) & (spans.end[waits] <= ends[index])
+    rank = np.concatenate([index[inside], np.arange(len(ranks))])
     came = np.concatenate([begin[inside], ends])
     row = np.concatenate([waits[inside], np.full(len(ranks), -1)])
     order = np.lexsort((came, row < 0, rank))
@@ -184,9 +184,9 @@ def _split(
     for column, kind in enumerate(WORK_KINDS[:-1]):
         mine = rows[spans.of_kind(*_PHASES[kind], rows=rows) & spans.complete_phases[rows]]
         mine = mine[np.isin(spans.rank[mine], ranks)]
-        place = np.searchsorted(ranks, spans.rank[mine])
-        begin = place * step + np.clip(spans.start[mine] - starts[place], 0, step - 1)
-        long = np.minimum(spans.end[mine] - starts[place], step - 1) - (begin - place * step)
+        index = np.searchsorted(ranks, spans.rank[mine])
+        begin = index * step + np.clip(spans.start[mine] - starts[index], 0, step - 1)
+        long = np.minimum(spans.end[mine] - starts[index], step - 1) - (begin - index * step)
         before = np.concatenate([[0], np.cumsum(np.maximum(long, 0))])
 
         def covered(
@@ -268,9 +268,9 @@ def _play(step: _StepPieces, changes: StepChanges) -> float:
                 if not awaited[mine]:
                     factor_of = changes.links.get(step.members[mine], 1.0)
                     done[mine] = begun[mine] + step.transfer[mine] * factor_of
-                    for other, place in asleep.pop(mine, ()):
-                        now[other] = max(now[other] + blocked[place], done[mine] + late[place])
-                        runnable.append((other, place + 1))
+                    for other, piece in asleep.pop(mine, ()):
+                        now[other] = max(now[other] + blocked[piece], done[mine] + late[piece])
+                        runnable.append((other, piece + 1))
             if waits[at] and mine not in done:
                 now[rank] = time
                 asleep.setdefault(mine, []).append((rank, at))

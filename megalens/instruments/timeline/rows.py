@@ -56,20 +56,20 @@ class SlowRanks:
         self._numbers = np.zeros(_KEPT, np.int64)
         self._slower = np.zeros((_KEPT, world))
         self._own, self._like = np.zeros((2, _WINDOW, world))
-        self._told = np.zeros(world)
+        self._reported = np.zeros(world)
 
     def take(self, rank: int, stage: int, step: int, ns: float) -> list[dict[str, Any]]:
         """Take a rank's work in a step; return the rows of the stream ``alarms`` that follow."""
         if self._world < 2:
             return []
-        said = self._steps.setdefault(step, {})
-        said[rank] = (stage, ns)
-        if len(said) < self._world:
+        reported = self._steps.setdefault(step, {})
+        reported[rank] = (stage, ns)
+        if len(reported) < self._world:
             while len(self._steps) > max(_MOST_STEPS, _MOST_WAITING // self._world):
                 del self._steps[next(iter(self._steps))]
             return []
         del self._steps[step]
-        stages, work = np.array([said[each] for each in range(self._world)]).T
+        stages, work = np.array([reported[each] for each in range(self._world)]).T
         like = medians_of_others(stages, work)
         at, recent = self._seen % _KEPT, self._seen % _WINDOW
         self._seen += 1
@@ -83,15 +83,15 @@ class SlowRanks:
         newest = (self._seen - 1 - np.arange(min(self._seen, _KEPT))) % _KEPT
         recent = self._slower[newest[:_WINDOW]]
         middle = np.median(recent, axis=0)
-        self._told[middle < _LEAST / 2] = 0.0
-        large = np.flatnonzero((middle >= _LEAST) & (middle >= _AGAIN * self._told))
+        self._reported[middle < _LEAST / 2] = 0.0
+        large = np.flatnonzero((middle >= _LEAST) & (middle >= _AGAIN * self._reported))
         found = []
         for rank in large.tolist():
             mine, level = recent[:, rank], float(middle[rank])
             error = _MAD * float(np.median(np.abs(mine - level))) / math.sqrt(_WINDOW)
             if level <= _SURE * error or (mine > level / 2).mean() < _USUAL:
                 continue
-            self._told[rank] = level
+            self._reported[rank] = level
             # Since when: the interval up to now with most of its steps, each other step counting against two.
             score = np.cumsum(np.where(self._slower[newest, rank] > level / 2, 1, -2))
             since = int(self._numbers[newest[int(np.argmax(score))]])
@@ -119,12 +119,12 @@ def medians_of_others(stages: np.ndarray, work: np.ndarray) -> np.ndarray:
         if others < 1:
             continue
         order = np.argsort(work[ranks], kind="stable")
-        place = np.empty(len(ranks), np.int64)
-        place[order] = np.arange(len(ranks))
+        index = np.empty(len(ranks), np.int64)
+        index[order] = np.arange(len(ranks))
         ordered = work[ranks][order]
         # Without a rank those after it move up by one.
         below, above = ((others - 1) // 2, others // 2)
-        like[ranks] = sum(ordered[np.where(place > each, each, each + 1)] for each in (below, above)) / 2
+        like[ranks] = sum(ordered[np.where(index > each, each, each + 1)] for each in (below, above)) / 2
     return like
 
 
@@ -210,8 +210,8 @@ class SpanSender:
         if table[:, len(_NUMBERS) :].size and not 0 <= table[:, len(_NUMBERS) :].max() < len(texts):
             raise ValueError("a text that is not there")
         worked = [(int(step), float(ns)) for step, ns in meta["worked"]]
-        told = _Table(rank, int(meta["stage"]), int(meta["clock"]), table, texts)
-        self._host.later(lambda: self._keep(told, worked), payload.nbytes, patient=True)
+        table_ = _Table(rank, int(meta["stage"]), int(meta["clock"]), table, texts)
+        self._host.later(lambda: self._keep(table_, worked), payload.nbytes, patient=True)
 
     # The producer thread.
 
@@ -315,12 +315,12 @@ def _on_device(span: Span, passed: Mapping[int, int], device: str) -> Span:
     start, end = passed.get(span.start), passed.get(span.end)
     if start is None or end is None:
         return span
-    whole = max(0, end - start)
+    length = max(0, end - start)
     since = passed.get(span.end - span.blocked, start)
-    blocked = min(whole, max(0, end - since))
-    if blocked < whole and blocked <= _NOT_BLOCKED_NS:
+    blocked = min(length, max(0, end - since))
+    if blocked < length and blocked <= _NOT_BLOCKED_NS:
         blocked = 0
-    return span._replace(start=start, end=start + whole, blocked=blocked, device=device)
+    return span._replace(start=start, end=start + length, blocked=blocked, device=device)
 
 
 def computed_ns(spans: Sequence[Span]) -> float:

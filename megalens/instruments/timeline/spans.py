@@ -68,9 +68,9 @@ def work(spans: Spans) -> Work:
         sums = np.bincount(cell[rows], values[rows], len(ranks) * len(steps)).astype(float)
         return sums.reshape(len(ranks), len(steps))
 
-    whole = spans.complete_phases
-    of_kind = {kind: np.flatnonzero(spans.of_kind(kind) & whole) for kind in ("step", "data", "checkpoint")}
-    phases = np.flatnonzero(spans.of_kind(*PASSES, "optimizer") & whole)
+    outer = spans.complete_phases
+    of_kind = {kind: np.flatnonzero(spans.of_kind(kind) & outer) for kind in ("step", "data", "checkpoint")}
+    phases = np.flatnonzero(spans.of_kind(*PASSES, "optimizer") & outer)
     traffic = np.flatnonzero(spans.of_kind(*COMMUNICATION))
     step, data, checkpoint = (total(of_kind[kind], long) for kind in ("step", "data", "checkpoint"))
     # Batches that came and what was saved since the step before are of this one, which waited for them.
@@ -235,8 +235,8 @@ class Spans:
         named = (
             np.array([bool(name) for name in self.names] or [False])[self.name] if len(self) else self.name
         )
-        whole: Bools = ~(self.of_kind(*PASSES) & named.astype(bool))
-        return whole
+        outer: Bools = ~(self.of_kind(*PASSES) & named.astype(bool))
+        return outer
 
     @cached_property
     def ranks(self) -> Integers:
@@ -270,12 +270,12 @@ def ranks_text(ranks: Sequence[int]) -> str:
 
 
 def _codes(column: pa.ChunkedArray) -> tuple[Integers, list[str]]:
-    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    if isinstance(whole, pa.ChunkedArray):
-        whole = pa.concat_arrays(whole.chunks)
-    if not pa.types.is_dictionary(whole.type):
-        whole = whole.dictionary_encode()
-    return whole.indices.to_numpy(zero_copy_only=False).astype(np.int64), whole.dictionary.to_pylist()
+    column_ = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if isinstance(column_, pa.ChunkedArray):
+        column_ = pa.concat_arrays(column_.chunks)
+    if not pa.types.is_dictionary(column_.type):
+        column_ = column_.dictionary_encode()
+    return column_.indices.to_numpy(zero_copy_only=False).astype(np.int64), column_.dictionary.to_pylist()
 
 
 def _order(spans: Spans) -> Integers:

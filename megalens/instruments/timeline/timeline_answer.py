@@ -27,7 +27,7 @@ STREAM = "spans"
 MOST_ROWS = 1_500_000
 _DRAFT_ROWS = 150_000
 """Of fewer a verdict is there as soon."""
-_MOST_KEPT = 2
+_MOST_STORED = 2
 _COLUMNS = 1000
 _MEMBERS = ("first", "last", "window", "columns", "ranks", "row", "path", "find", "draft")
 _MOST_TEXT = 200
@@ -37,23 +37,23 @@ class _Newest:
     """The last results: who pans asks about the same rows."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[Any, ...], tuple[Analysis, dict[str, Any]]] = OrderedDict()
+        self._stored: OrderedDict[tuple[Any, ...], tuple[Analysis, dict[str, Any]]] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, key: tuple[Any, ...]) -> tuple[Analysis, dict[str, Any]] | None:
         with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-            return self._kept.get(key)
+            if key in self._stored:
+                self._stored.move_to_end(key)
+            return self._stored.get(key)
 
     def put(self, key: tuple[Any, ...], found: tuple[Analysis, dict[str, Any]]) -> None:
         with self._lock:
-            self._kept[key] = found
-            while len(self._kept) > _MOST_KEPT:
-                self._kept.popitem(last=False)
+            self._stored[key] = found
+            while len(self._stored) > _MOST_STORED:
+                self._stored.popitem(last=False)
 
 
-_kept, _drafts = _Newest(), _Newest()
+_answers, _drafts = _Newest(), _Newest()
 
 
 def read_timeline(
@@ -70,11 +70,11 @@ def read_timeline(
     available, chosen, count = _steps(rows, asked.first, asked.last, cancelled)
     if chosen is None:
         return {"steps_there": None}
-    analysis, told = _analysis(rows, key, chosen, count, cancelled)
+    analysis, more = _analysis(rows, key, chosen, count, cancelled)
     spans = analysis.spans
     stages = spans.stage[spans.first_rows]
-    ranks, there = asked.lanes(spans.ranks, stages, told["verdict"]["culprits"])
-    return {"steps_there": available, "chosen": list(chosen), **there, **told} | _drawn(
+    ranks, there = asked.lanes(spans.ranks, stages, more["verdict"]["culprits"])
+    return {"steps_there": available, "chosen": list(chosen), **there, **more} | _drawn(
         analysis, asked, ranks
     )
 
@@ -89,12 +89,12 @@ def draft_timeline(
     """
     asked = _Asked.of(request)
     available, chosen, count = _steps(rows, asked.first, asked.last, cancelled)
-    if chosen is None or count <= _DRAFT_ROWS or _kept.get((key, chosen, count)) is not None:
+    if chosen is None or count <= _DRAFT_ROWS or _answers.get((key, chosen, count)) is not None:
         return None
     steps = Query(first=chosen[0], last=chosen[1])
-    places = pa.Table.from_batches(rows.batches(STREAM, steps, ["rank", "stage"]))
-    every, at = np.unique(places["rank"].to_numpy(), return_index=True)
-    stages = places["stage"].to_numpy()[at]
+    table = pa.Table.from_batches(rows.batches(STREAM, steps, ["rank", "stage"]))
+    every, at = np.unique(table["rank"].to_numpy(), return_index=True)
+    stages = table["stage"].to_numpy()[at]
     ranks, there = asked.lanes(every, stages, ())
     if not ranks or 2 * len(ranks) > len(every):
         return None
@@ -110,8 +110,8 @@ def draft_timeline(
         verdict = Verdict((), 0, 0, usual).to_message()
         found = analysis, {"verdict": verdict, "slow": {"ranks": [], "steps": [], "values": []}}
         _drafts.put(whole, found)
-    analysis, told = found
-    return {"draft": True, "steps_there": available, "chosen": list(chosen), **there, **told} | _drawn(
+    analysis, found_ = found
+    return {"draft": True, "steps_there": available, "chosen": list(chosen), **there, **found_} | _drawn(
         analysis, replace(asked, row=None, path=False), ranks
     )
 
@@ -216,14 +216,14 @@ def _steps(
 def _analysis(
     rows: StreamRows, key: object, chosen: tuple[int, int], count: int, cancelled: threading.Event
 ) -> tuple[Analysis, dict[str, Any]]:
-    whole = (key, chosen, count)
-    if (kept := _kept.get(whole)) is not None:
+    key_ = (key, chosen, count)
+    if (kept := _answers.get(key_)) is not None:
         return kept
     analysis = Analysis(_spans(rows, Query(first=chosen[0], last=chosen[1]), cancelled))
-    told = {"verdict": analysis.verdict().to_message(), "slow": _slow(analysis)}
+    more = {"verdict": analysis.verdict().to_message(), "slow": _slow(analysis)}
     check_cancelled(cancelled)
-    _kept.put(whole, (analysis, told))
-    return analysis, told
+    _answers.put(key_, (analysis, more))
+    return analysis, more
 
 
 def _spans(
@@ -259,5 +259,5 @@ def _first_lanes(ranks: Sequence[int], culprits: Sequence[Mapping[str, Any]]) ->
     named = [rank for each in culprits for rank in each["ranks"]][: MOST_LANES // 2]
     left = MOST_LANES - len({*named} & {*ranks})
     others = [rank for rank in ranks if rank not in named][:left]
-    kept = {*named, *others}
-    return [rank for rank in ranks if rank in kept]
+    drawn = {*named, *others}
+    return [rank for rank in ranks if rank in drawn]

@@ -26,7 +26,7 @@ from .trace_events import Event, EventArguments, TraceFile
 
 _MOST_FILES = 20_000
 _MOST_SPANS = 30_000_000
-_TOLD = 5
+_MOST_SENTENCES = 5
 _LOOKED_AT = 20
 _RANK = re.compile(r"(?:rank|worker|host)[-_]?(\d{1,6})", re.IGNORECASE)
 _MEGASCAN = (b'"rel_ts"', b'"pad_before"')
@@ -37,7 +37,7 @@ Progress = Callable[[int, int, str], object]
 
 _VERSION = 4
 """Rises when the same files give other rows."""
-_MOST_TOLD = 200
+_MOST_PROBLEMS = 200
 
 
 def holds_traces(path: Path, within: Path | None = None) -> bool:
@@ -101,11 +101,11 @@ def _write(folder: Path, mark: str, path: Path, traces: Traces, files: list[Path
                 "action": "warning",
                 "detail": json.dumps({"text": text[:500]}),
             }
-            for text in traces.problems[:_MOST_TOLD]
+            for text in traces.problems[:_MOST_PROBLEMS]
         ]
         if warnings:
-            told = pa.Table.from_pylist(warnings, schema=stream_schema("audit"))
-            pq.write_table(told, _segment(folder, "audit", int(steps[0])))
+            rows = pa.Table.from_pylist(warnings, schema=stream_schema("audit"))
+            pq.write_table(rows, _segment(folder, "audit", int(steps[0])))
         header: dict[str, Any] = {
             "format": 2,
             "run": {"id": f"trace-{mark[:16]}", "name": path.name, "started": written},
@@ -193,21 +193,21 @@ def read_traces(path: Path, files: Sequence[Path], progress: Progress | None = N
                 raise
             problems.append(str(error))
     if not found:
-        said = f" {problems[0]}" if problems else ""
+        reason = f" {problems[0]}" if problems else ""
         raise TimelineError(
-            f"{shown_text(path.name, 200)} holds no traces: JSON files with a list traceEvents.{said}"
+            f"{shown_text(path.name, 200)} holds no traces: JSON files with a list traceEvents.{reason}"
         )
     sizes = [each.path.stat().st_size for each in found]
     kineto = [each for each in found if is_kineto(each)]
     if not kineto:
         if len(found) > 1 and path.is_dir():
-            names = ", ".join(each.shown for each in found[:_TOLD])
+            names = ", ".join(each.shown for each in found[:_MOST_SENTENCES])
             raise TimelineError(f"{path.name} holds several traces of whole jobs: name one of {names}.")
         rows, more = chrome_spans(found[0].pieces())
         return Traces(_table(rows), "Chrome’s trace format", (*problems, *more, *found[0].problems))
     if len(kineto) < len(found):
         others = [each.shown for each in found if not is_kineto(each)]
-        problems.append(f"{', '.join(others[:_TOLD])}: not by PyTorch's profiler, and left out.")
+        problems.append(f"{', '.join(others[:_MOST_SENTENCES])}: not by PyTorch's profiler, and left out.")
     several: list[tuple[TraceFile, KinetoTrace]] = []
     done = 0
     for file, size in zip(found, sizes, strict=True):
@@ -264,7 +264,7 @@ def _ticks(traces: Sequence[RankTrace]) -> list[Event]:
         several = [(trace, trace.iterations[number]) for trace in traces]
         start += max(iteration.pad for _, iteration in several)
         for trace, iteration in several:
-            if trace.place or any(row["name"] == BEGIN for row in iteration.rows):
+            if trace.coordinates or any(row["name"] == BEGIN for row in iteration.rows):
                 continue
             long = max([iteration.duration, *(row["rel_ts"] for row in iteration.rows)])
             for name, at in ((BEGIN, start), (END, start + long)):
@@ -322,8 +322,8 @@ def _one_job(
     world = next(iter(worlds), 0)
     missing = sorted({*range(world or max(parts, default=-1) + 1)} - parts.keys())
     if missing:
-        shown = ", ".join(map(str, missing[:_TOLD]))
-        more = f" and {len(missing) - _TOLD} more" if len(missing) > _TOLD else ""
+        shown = ", ".join(map(str, missing[:_MOST_SENTENCES]))
+        more = f" and {len(missing) - _MOST_SENTENCES} more" if len(missing) > _MOST_SENTENCES else ""
         problems.append(f"Ranks {shown}{more} have no file.")
     return rows
 

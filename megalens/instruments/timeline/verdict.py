@@ -158,16 +158,16 @@ def judge(
         return Verdict((), 0, 0, float("nan"), (*problems, "There is no whole step."))
     steps = done.steps
     usual = float(np.nanmedian(done.step))
-    bad, kept = _bad_steps(done)
+    bad, usable = _bad_steps(done)
     culprits = list(bad)
-    culprits += _devices(done, kept, problems)
+    culprits += _devices(done, usable, problems)
     own = np.nanmedian(done.compute, axis=1, keepdims=True)
-    culprits += _found("host", done, (done.host - _others(done.host, done.stage)) / own, kept)
-    culprits += _found("data", done, done.data / own, kept)
-    culprits += _stages(done, culprits, kept)
+    culprits += _found("host", done, (done.host - _others(done.host, done.stage)) / own, usable)
+    culprits += _found("data", done, done.data / own, usable)
+    culprits += _stages(done, culprits, usable)
     if found is not None and clocks is not None:
         problems += [*found.problems, *clocks.problems]
-        culprits += _links(found, clocks, steps, kept)
+        culprits += _links(found, clocks, steps, usable)
     merged = sorted(_merged(culprits, len(done.ranks)), key=lambda each: -each.slower)
     return Verdict(tuple(merged), int(steps[0]), int(steps[-1]), usual, tuple(problems))
 
@@ -178,14 +178,14 @@ def _bad_steps(done: Work) -> tuple[list[Culprit], Bools]:
     around = _running_median(longest[None, :], 9)[0]
     usual = _MAD * float(np.nanmedian(np.abs(longest - around)))
     long = longest > around + np.maximum(_BAD_STEP * around, 8 * usual)
-    kept = np.ones(len(longest), bool)
+    usable = np.ones(len(longest), bool)
     culprits = []
     for at in np.flatnonzero(long):
         near = long[max(0, at - 2) : at + 3].sum()
         # The first step warms up, and in the second DDP sorts its buckets anew.
         if at < 2 or near > 2:
             continue
-        kept[at] = False
+        usable[at] = False
         own = done.compute + done.host + done.checkpoint + done.data
         extra = own[:, at] - np.nanmedian(own, axis=1)
         late = extra > 0.5 * np.nanmax(extra)
@@ -193,10 +193,10 @@ def _bad_steps(done: Work) -> tuple[list[Culprit], Bools]:
         step = int(done.steps[at])
         ranks = tuple(int(rank) for rank in done.ranks[late])
         culprits.append(Culprit("step", ranks, step, step, slower, slower, slower, 1.0))
-    return culprits, kept
+    return culprits, usable
 
 
-def _devices(done: Work, kept: Bools, problems: list[str]) -> list[Culprit]:
+def _devices(done: Work, usable: Bools, problems: list[str]) -> list[Culprit]:
     alone = [int(stage) for stage in np.unique(done.stage) if (done.stage == stage).sum() == 1]
     with np.errstate(divide="ignore", invalid="ignore"):
         values = np.log(done.compute)
@@ -211,7 +211,7 @@ def _devices(done: Work, kept: Bools, problems: list[str]) -> list[Culprit]:
                     "A stage of one rank is compared with itself at other steps only: whether it has always "
                     "been slow, or has more to compute, shows with layers (timeline='layers')."
                 )
-    return _found("device", done, against, kept, logarithmic=True)
+    return _found("device", done, against, usable, logarithmic=True)
 
 
 def _others(values: Floats, role: Integers, past: float = 0.2) -> Floats:
@@ -229,13 +229,13 @@ def _others(values: Floats, role: Integers, past: float = 0.2) -> Floats:
 
 
 def _found(
-    kind: str, done: Work, against: Floats, kept: Bools, logarithmic: bool = False, least: float = _LEAST
+    kind: str, done: Work, against: Floats, usable: Bools, logarithmic: bool = False, least: float = _LEAST
 ) -> list[Culprit]:
     """Return the ranks that are above the others in a run of steps."""
-    steps = done.steps[kept]
+    steps = done.steps[usable]
     culprits = []
-    found = _stretches(against[:, kept], least)
-    level = _median(against[:, kept], axis=1)
+    found = _stretches(against[:, usable], least)
+    level = _median(against[:, usable], axis=1)
     for rank, (begin, end, mean, error) in found.items():
         # By how much others of the same role differ without being slow.
         alike = level[(done.stage == done.stage[rank]) & (np.arange(len(level)) != rank)]
@@ -306,10 +306,10 @@ def _lasting(values: Floats, begin: int, end: int) -> float:
     for part in (inside, ~inside):
         if np.isfinite(rest[part]).any():
             rest[part] -= np.nanmedian(rest[part])
-    whole = len(rest) // _BLOCK * _BLOCK
+    complete = len(rest) // _BLOCK * _BLOCK
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        means = np.nanmean(rest[:whole].reshape(-1, _BLOCK), axis=1)
+        means = np.nanmean(rest[:complete].reshape(-1, _BLOCK), axis=1)
     means = means[np.isfinite(means)]
     return sqrt(_BLOCK) * _MAD * float(np.median(np.abs(means))) if len(means) >= 4 else 0.0
 
@@ -330,7 +330,7 @@ def _median(values: Floats, axis: int) -> Floats:
     return median
 
 
-def _stages(done: Work, culprits: Iterable[Culprit], kept: Bools) -> list[Culprit]:
+def _stages(done: Work, culprits: Iterable[Culprit], usable: Bools) -> list[Culprit]:
     """Return the stages that compute more than the others, apart from the time of their slow devices."""
     stages = np.unique(done.stage)
     if len(stages) < 2:
@@ -342,7 +342,7 @@ def _stages(done: Work, culprits: Iterable[Culprit], kept: Bools) -> list[Culpri
             inside = (done.steps >= each.first) & (done.steps <= each.last)
             compute[np.ix_(rows, inside)] /= 1 + each.slower
     levels = np.log(
-        np.stack([np.nanmedian(compute[done.stage == stage][:, kept], axis=0) for stage in stages])
+        np.stack([np.nanmedian(compute[done.stage == stage][:, usable], axis=0) for stage in stages])
     )
     result = []
     for at, stage in enumerate(stages):
@@ -372,7 +372,7 @@ class _Transfers:
     members: Mapping[int, tuple[int, ...]]
 
 
-def _links(found: Dependencies, clocks: Clocks, steps: Integers, kept: Bools) -> list[Culprit]:
+def _links(found: Dependencies, clocks: Clocks, steps: Integers, usable: Bools) -> list[Culprit]:
     """Return the pairs and groups of ranks whose transfers take longer than those of their like.
 
     Of messages in both directions clocks cancel: one direction gains by an offset what the other loses.
@@ -394,14 +394,14 @@ def _links(found: Dependencies, clocks: Clocks, steps: Integers, kept: Bools) ->
                 # A network differs more from itself over time than a device does.
                 against = np.log(level) - _others(np.log(level), np.zeros(len(links), int), 0.5)
             sure = _SURE if len(links) > 1 else _SURE_OF_PAST
-            for row, stretch in _stretches(against[:, kept], _LEAST_LINK, sure).items():
+            for row, stretch in _stretches(against[:, usable], _LEAST_LINK, sure).items():
                 members = transfers.members[int(links[row])]
                 excess = -np.expm1(-stretch[2]) * float(
-                    np.nanmedian(level[row, kept][stretch[0] : stretch[1]])
+                    np.nanmedian(level[row, usable][stretch[0] : stretch[1]])
                 )
-                places = np.searchsorted(clocks.ranks, members)
-                if way == "both" or excess > clocks.between(places):
-                    culprits.append(_culprit("link", members, steps[kept], stretch, logarithmic=True))
+                indices = np.searchsorted(clocks.ranks, members)
+                if way == "both" or excess > clocks.between(indices):
+                    culprits.append(_culprit("link", members, steps[usable], stretch, logarithmic=True))
     return culprits
 
 
@@ -472,9 +472,9 @@ def _merged(culprits: Sequence[Culprit], ranks: int) -> list[Culprit]:
         alike = [other for other in culprits if _one(each, other)]
         joined = tuple(sorted({rank for other in alike for rank in other.ranks}))
         many = each.kind in ("host", "data") and 2 * len(joined) >= ranks and len(joined) > 2
-        whole = replace(each, ranks=joined) if many else each
-        if not any(_one(whole, other) and {*whole.ranks} <= {*other.ranks} for other in result):
-            result.append(whole)
+        wider = replace(each, ranks=joined) if many else each
+        if not any(_one(wider, other) and {*wider.ranks} <= {*other.ranks} for other in result):
+            result.append(wider)
     return result
 
 

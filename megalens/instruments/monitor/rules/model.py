@@ -128,8 +128,8 @@ class RouterImbalance(Rule):
             return
         groups, counts = layout.groups("family")[rows], np.nan_to_num(now.rows[rows, 0])
         n = groups.max() + 1
-        whole, experts = np.bincount(groups, counts, n), np.bincount(groups, minlength=n)
-        share = counts / whole[groups]
+        total, experts = np.bincount(groups, counts, n), np.bincount(groups, minlength=n)
+        share = counts / total[groups]
         found = (experts[groups] >= 4) & (share > self.share)
         if found.any():
             yield Finding(

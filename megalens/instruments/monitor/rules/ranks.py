@@ -34,8 +34,8 @@ class Replicas(Rule):
         )
         if not judged.any():
             return
-        held = np.isin(groups, groups[judged])
-        rows = np.flatnonzero(held & layout.of(*_EXACT))
+        comparable = np.isin(groups, groups[judged])
+        rows = np.flatnonzero(comparable & layout.of(*_EXACT))
         values = now.rows[rows][:, [0, 1, 2, 5, 6, 7, 8]]
         of = groups[rows]
         usual = _usual(values, of)
@@ -190,8 +190,8 @@ class Reduction(Rule):
         after, before = layout.pairs("grad", "grad_unreduced")
         if not len(before):
             return
-        whole = now.rows[after][:, 0] == now.rows[before][:, 0]
-        if not whole.all():
+        complete = now.rows[after][:, 0] == now.rows[before][:, 0]
+        if not complete.all():
             # Ranks store shards of what they computed completely.
             yield from self._of_shards(now)
             return

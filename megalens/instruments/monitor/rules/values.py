@@ -96,7 +96,7 @@ class Jump(Rule):
                 found &= ~now.layout.matching(r"^[^*]") & ~(now.change < now.past("change").top + 1)
             rows = np.flatnonzero(found)
             if len(rows):
-                yield _beside(now, quantity, statistic, rows)
+                yield _relative_to(now, quantity, statistic, rows)
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class Collapse(Rule):
         off = _off(now, "size", self.threshold, _least(now, self.factor, self.gradient_factor))
         rows = np.flatnonzero((off < 0) & now.layout.tensors)
         if len(rows):
-            yield _beside(now, "size", "rms", rows)
+            yield _relative_to(now, "size", "rms", rows)
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ class LossSpike(Rule):
         raised &= now.size > np.log2(np.abs(now.before[:, 1])) + np.log2(self.rate_factor)
         rows = np.flatnonzero((loss & (off != 0)) | (norm & (large > 0)) | (rate & raised))
         if len(rows):
-            yield _beside(now, "size", "value", rows)
+            yield _relative_to(now, "size", "value", rows)
         yield from self._begun_anew(now, rate)
         yield from self._stays_above(now, loss, rate)
 
@@ -282,7 +282,7 @@ def _moved(rows: np.ndarray, new: np.ndarray, old: np.ndarray) -> Finding:
     )
 
 
-def _beside(now: StepTable, quantity: str, statistic: str, rows: np.ndarray) -> Finding:
+def _relative_to(now: StepTable, quantity: str, statistic: str, rows: np.ndarray) -> Finding:
     words = _WORDS[statistic]
     value, level = 2.0 ** getattr(now, quantity)[rows], 2.0 ** now.past(quantity).level[rows]
     if statistic == "max_abs":

@@ -111,7 +111,7 @@ class CallRows:
 
     Attributes
     ----------
-    places : list of tuple
+    labels : list of tuple
         Chunk of the model, name, and micro-batch (None where the kind has none) of each line.
     about : list of tuple or None
         Shape and dtype of each tensor; None where there was none.
@@ -121,16 +121,16 @@ class CallRows:
         Index of each among all measurements of the step, in time order; -1 where it has none.
     """
 
-    places: list[tuple[int, str, int | None]] = field(default_factory=list)
+    labels: list[tuple[int, str, int | None]] = field(default_factory=list)
     about: list[tuple[tuple[int, ...], torch.dtype] | None] = field(default_factory=list)
     rows: list[Tensor | None] = field(default_factory=list)
     calls: list[int] = field(default_factory=list)
 
     def add(
-        self, place: tuple[int, str, int | None], value: Tensor | None, eps: float, call: int = -1
+        self, label: tuple[int, str, int | None], value: Tensor | None, eps: float, call: int = -1
     ) -> None:
         self.calls.append(call)
-        self.places.append(place)
+        self.labels.append(label)
         self.about.append(None if value is None else (tuple(value.shape), value.dtype))
         self.rows.append(None if value is None else measured(value, eps))
 
@@ -147,7 +147,7 @@ class StackedRows:
         Table and row of each line.
     """
 
-    places: list[tuple[int, str, int | None]]
+    labels: list[tuple[int, str, int | None]]
     about: list[tuple[tuple[int, ...], torch.dtype] | None]
     calls: list[int]
     tables: list[Tensor]
@@ -165,7 +165,7 @@ class StackedRows:
                 together = devices.setdefault(row.device, [])
                 at.append(([*devices].index(row.device), len(together)))
                 together.append(row)
-        return cls(rows.places, rows.about, rows.calls, [torch.stack(each) for each in devices.values()], at)
+        return cls(rows.labels, rows.about, rows.calls, [torch.stack(each) for each in devices.values()], at)
 
     def numbers(self) -> list[list[float] | None]:
         """Return the row of each line; None without a tensor. Waits for the device."""
@@ -212,7 +212,7 @@ class CallCollector:
         self._handles: list[Any] = []
         self._stops: list[Callable[[], None]] = []
         # Nodes of autograd live as long as a reference to them.
-        self._kept: list[Any] = []
+        self._nodes: list[Any] = []
         # By chunk and module, then by micro-batch: modules in the order in which they were done first.
         self._forward: dict[tuple[int, str], dict[int, CallRows]] = {}
         self._backward: dict[tuple[int, str, int], CallRows] = {}
@@ -230,13 +230,13 @@ class CallCollector:
             for name, module in model.named_modules():
                 if not wanted(chunk, name):
                     continue
-                place = (chunk, self._named(name))
+                key = (chunk, self._named(name))
                 if forward:
                     self._handles.append(
-                        module.register_forward_hook(self._forward_hook(place), with_kwargs=True)
+                        module.register_forward_hook(self._forward_hook(key), with_kwargs=True)
                     )
                 if backward:
-                    self._handles.append(module.register_full_backward_hook(self._backward_hook(place)))
+                    self._handles.append(module.register_full_backward_hook(self._backward_hook(key)))
 
     def watch_gradients(
         self, wanted: Callable[[int, str], bool], *, each: bool, reduction: Reduction | None = None
@@ -257,7 +257,7 @@ class CallCollector:
                 # hooks.
                 node: Any = parameter.expand_as(parameter).grad_fn
                 node = node.next_functions[0][0]
-                self._kept.append(node)
+                self._nodes.append(node)
                 self._handles.append(node.register_hook(lambda *_, p=parameter, h=hook: h(gradient_of(p))))
             else:
                 self._handles.append(
@@ -296,49 +296,49 @@ class CallCollector:
                 # Ambiguous names are not shortened.
                 yield chunk, short if written.count(short) == 1 else name, parameters[name]
 
-    def _forward_hook(self, place: tuple[int, str]) -> Callable[..., None]:
+    def _forward_hook(self, key: tuple[int, str]) -> Callable[..., None]:
         def hook(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> None:
             # Recomputation by checkpointing is no call of its own.
             if not self.on or not module.training or torch._C._current_graph_task_id() != -1:
                 return
             try:
-                micro = self._micro("forward", place)
+                micro = self._micro("forward", key)
                 rows = CallRows()
                 inputs = [each for each in (*args, *kwargs.values()) if isinstance(each, Tensor)]
-                self._ends(rows, place, micro, "input", inputs)
+                self._ends(rows, key, micro, "input", inputs)
                 if not isinstance(output, Mapping):
-                    self._ends(rows, place, micro, "output", output)
-                self._forward.setdefault(place, {})[micro] = rows
+                    self._ends(rows, key, micro, "output", output)
+                self._forward.setdefault(key, {})[micro] = rows
             except Exception as error:
                 self._failed(error)
 
         return hook
 
-    def _backward_hook(self, place: tuple[int, str]) -> Callable[..., None]:
+    def _backward_hook(self, key: tuple[int, str]) -> Callable[..., None]:
         def hook(module: nn.Module, given: Any, output: Any) -> None:
             if not self.on:
                 return
             try:
-                micro = self._micro("backward", place)
+                micro = self._micro("backward", key)
                 rows = CallRows()
-                self._ends(rows, place, micro, "input", given)
-                self._ends(rows, place, micro, "output", output)
-                self._backward[(*place, micro)] = rows
+                self._ends(rows, key, micro, "input", given)
+                self._ends(rows, key, micro, "output", output)
+                self._backward[(*key, micro)] = rows
             except Exception as error:
                 self._failed(error)
 
         return hook
 
-    def _gradient_hook(self, place: tuple[int, str], each: bool, once: bool) -> GradientHook:
+    def _gradient_hook(self, key: tuple[int, str], each: bool, once: bool) -> GradientHook:
         """Add a hook; ``once``: it is called when all micro-batches are done, not after each."""
 
         def hook(gradient: Tensor | None) -> None:
             if not self.on:
                 return
             try:
-                micro = self._micro("gradient", place)
+                micro = self._micro("gradient", key)
                 if each or once or micro == self._micro_batches - 1:
-                    at = (*place, micro if each else None)
+                    at = (*key, micro if each else None)
                     rows = self._gradients[at] = CallRows()
                     rows.add(at, gradient, self._eps, self._next())
             except Exception as error:
@@ -346,9 +346,9 @@ class CallCollector:
 
         return hook
 
-    def _ends(self, rows: CallRows, place: tuple[int, str], micro: int, end: str, values: Any) -> None:
+    def _ends(self, rows: CallRows, key: tuple[int, str], micro: int, end: str, values: Any) -> None:
         several = list(values) if isinstance(values, (tuple, list)) else [values]
-        chunk, name = place
+        chunk, name = key
         for number, value in enumerate(several):
             which = end if len(several) == 1 else f"{end}_{number}"
             found = value if isinstance(value, Tensor) else None
@@ -358,8 +358,8 @@ class CallCollector:
         self._measured += 1
         return self._measured - 1
 
-    def _micro(self, what: str, place: tuple[int, str]) -> int:
-        key = (what, *place)
+    def _micro(self, what: str, owner: tuple[int, str]) -> int:
+        key = (what, *owner)
         calls = self._calls[key] = self._calls.get(key, 0) + 1
         return (calls - 1) % self._micro_batches
 
@@ -394,7 +394,7 @@ class CallCollector:
         }
         self._forward, self._backward, self._gradients, self._calls = {}, {}, {}, {}
         features = {} if self._features is None else self._features.take()
-        return {**{kind: rows for kind, rows in found.items() if rows.places}, **features}
+        return {**{kind: rows for kind, rows in found.items() if rows.labels}, **features}
 
     def close(self) -> None:
         """Remove every hook. Safe twice."""
@@ -402,16 +402,16 @@ class CallCollector:
             handle.remove()
         for stop in self._stops:
             stop()
-        self._handles, self._stops, self._kept = [], [], []
+        self._handles, self._stops, self._nodes = [], [], []
         if self._features is not None:
             self._features.close()
 
 
 def _joined(several: Iterable[CallRows]) -> CallRows:
-    whole = CallRows()
+    joined = CallRows()
     for each in several:
-        whole.places += each.places
-        whole.about += each.about
-        whole.rows += each.rows
-        whole.calls += each.calls
-    return whole
+        joined.labels += each.labels
+        joined.about += each.about
+        joined.rows += each.rows
+        joined.calls += each.calls
+    return joined

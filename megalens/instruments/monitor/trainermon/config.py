@@ -102,7 +102,7 @@ def _loose() -> Any:
     return _field(False, "true or false", _anything)
 
 
-def _whole(default: int, least: int) -> Any:
+def _integer(default: int, least: int) -> Any:
     return _field(default, f"a whole number from {least}", lambda value: _int(value) and value >= least, None)
 
 
@@ -123,9 +123,9 @@ class MonitorConfig:
         ),
     )
     dynamic_on: bool = _switch()
-    start_step: int = _whole(0, 0)
-    collect_times: int = _whole(100_000_000, 0)
-    step_interval: int = _whole(1, 1)
+    start_step: int = _integer(0, 0)
+    collect_times: int = _integer(100_000_000, 0)
+    step_interval: int = _integer(1, 1)
     print_struct: bool = _switch()
     module_ranks: Sequence[int] = _field(
         [],
@@ -226,7 +226,7 @@ def read_config(
     values["ops"] = checked_ops(values.get("ops", []), warn)
     values["sa_order"] = values.get("sa_order", "s,b,h,d").replace(" ", "")
     config = MonitorConfig(**values)
-    _check_whole(config, warn)
+    _check_together(config, warn)
     return config
 
 
@@ -242,7 +242,7 @@ def checked_ops(given: Any, warn: Callable[[str], None] = lambda text: None) -> 
     return [*(known if measured else ["norm", *known]), *(op for op in ("shape", "dtype") if op not in known)]
 
 
-def _check_whole(config: MonitorConfig, warn: Callable[[str], None]) -> None:
+def _check_together(config: MonitorConfig, warn: Callable[[str], None]) -> None:
     """Check what depends on several fields."""
     if not 1 <= config.step_count_per_record <= 1_000_000:
         raise ConfigValueError(

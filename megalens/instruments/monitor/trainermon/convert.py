@@ -32,8 +32,8 @@ _OPS = ("norm", "min", "max", "zeros", "nans", "id", "mean")
 _MOST_PROCESSES = 128
 _AT_ONCE = 1000
 _EVENTS = "events.out.tfevents.*"
-_PLACE = {"vpp_stage": pa.int64(), "name": pa.utf8(), "step": pa.int64(), "micro_step": pa.int64()}
-_Told = Callable[[str], object]
+_KEY = {"vpp_stage": pa.int64(), "name": pa.utf8(), "step": pa.int64(), "micro_step": pa.int64()}
+_Report = Callable[[str], object]
 _Task = tuple[Path, Sequence[Path]]
 
 DATABASE = "monitor_data.trend.db"
@@ -60,7 +60,7 @@ def csv2tensorboard_by_step(
     data_type_list: Sequence[str] | None = None,
     output_dirpath: str | Path | None = None,
     *,
-    tell: _Told = print,
+    tell: _Report = print,
 ) -> Path:
     """Write TrainerMon's CSV files as numbers over steps, and return the folder:
     ``rank0/actv/events.out.tfevents…``.
@@ -152,8 +152,8 @@ def _in_process(tasks: Sequence[_Task]) -> list[str]:
         capture_output=True,
     )
     if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip()[-300:]
-        raise MegalensError(f"A process that writes files of TensorBoard failed: {said}")
+        message = done.stderr.decode("utf-8", "replace").strip()[-300:]
+        raise MegalensError(f"A process that writes files of TensorBoard failed: {message}")
     answer = parse_json(done.stdout)
     if answer["error"]:
         raise MegalensError(answer["error"])
@@ -198,15 +198,15 @@ def _write(folder: Path, files: Sequence[Path]) -> list[str]:
 
 def _rows(files: Sequence[Path]) -> tuple[pa.Table, list[str]]:
     """Return the rows of all files by step, the last one of each key, and what was left out."""
-    tables, problems = [pa.schema(_PLACE).empty_table()], []
+    tables, problems = [pa.schema(_KEY).empty_table()], []
     for path in files:
         table, wrong = read_csv_table(path)
         problems += wrong
         usable = {"name", "step"} <= {*table.column_names}
-        there = [name for name in (*_PLACE, *_OPS) if usable and name in table.column_names]
+        there = [name for name in (*_KEY, *_OPS) if usable and name in table.column_names]
         tables.append(table.select(there) if usable else tables[0])
     rows = pa.concat_tables(tables, promote_options="default")
-    places = DataFrame(
+    lines = DataFrame(
         {
             "step": rows["step"].to_numpy(),
             "name": rows["name"].dictionary_encode().combine_chunks().indices.to_numpy(),
@@ -218,10 +218,10 @@ def _rows(files: Sequence[Path]) -> tuple[pa.Table, list[str]]:
     problems += [
         f"{files[at - 1].parent.name}/{files[at - 1].name} has steps that were there before: the later ones "
         "count."
-        for at in np.unique(of_file[places.duplicated().to_numpy()])
+        for at in np.unique(of_file[lines.duplicated().to_numpy()])
     ]
-    kept = places[~places.duplicated(keep="last")].sort_values("step", kind="stable").index.to_numpy()
-    return rows.take(pa.array(kept)), problems
+    last = lines[~lines.duplicated(keep="last")].sort_values("step", kind="stable").index.to_numpy()
+    return rows.take(pa.array(last)), problems
 
 
 def _stretches(steps: np.ndarray) -> Iterator[tuple[int, int]]:
@@ -349,7 +349,7 @@ class _Writer:
     def _rows(
         self, rank: int, metric: int, table: pa.Table, starts: Mapping[int, int]
     ) -> Iterator[list[Any]]:
-        def whole(name: str) -> list[int]:
+        def integers(name: str) -> list[int]:
             here = name in table.column_names
             return pc.fill_null(table[name], 0).to_pylist() if here else [0] * table.num_rows
 
@@ -359,9 +359,9 @@ class _Writer:
         ]
         lines = zip(
             table["name"].to_pylist(),
-            whole("vpp_stage"),
-            whole("step"),
-            whole("micro_step"),
+            integers("vpp_stage"),
+            integers("step"),
+            integers("micro_step"),
             *stats,
             strict=True,
         )

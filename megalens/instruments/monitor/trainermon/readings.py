@@ -113,10 +113,10 @@ _ITERATIONS = 3
 
 @dataclass
 class FeatureRows:
-    """Measurements of one kind in one step: places as in :class:`CallRows`, and numbers on the device."""
+    """Measurements of one kind in one step: labels as in :class:`CallRows`, and numbers on the device."""
 
     columns: Sequence[str]
-    places: list[tuple[int, str, int | None]] = field(default_factory=list)
+    labels: list[tuple[int, str, int | None]] = field(default_factory=list)
     numbers: list[Tensor] = field(default_factory=list)
 
 
@@ -211,20 +211,20 @@ class FeatureHooks:
                 for kind, wanted in targets.items():
                     chosen = f"{chunk}:{name}" in wanted or f"{chunk}:{named(name)}" in wanted
                     if chosen or (kind == "linear_hook" and not wanted and _kernel_of(module) is not None):
-                        place = (chunk, f"{named(name)}.{_SUFFIXES.get(kind, 'moe_router')}")
-                        self._handles.append(module.register_forward_hook(self._hook(kind, place)))
+                        key = (chunk, f"{named(name)}.{_SUFFIXES.get(kind, 'moe_router')}")
+                        self._handles.append(module.register_forward_hook(self._hook(kind, key)))
 
-    def _hook(self, kind: str, place: tuple[int, str]) -> Callable[..., None]:
+    def _hook(self, kind: str, key: tuple[int, str]) -> Callable[..., None]:
         def hook(module: nn.Module, given: tuple[Any, ...], output: Any) -> None:
             if not module.training or torch._C._current_graph_task_id() != -1:
                 return
             try:
-                micro = self._micro(kind, place)
+                micro = self._micro(kind, key)
                 every = kind in ("attention_hook", "moe_router_logit_hook")
                 if every or self._last(micro):
                     numbers = self._numbers(kind, module, given, output)
                     if numbers is not None:
-                        at = (*place, micro if every else None)
+                        at = (*key, micro if every else None)
                         self._found.setdefault(kind, {})[at] = numbers
             except Exception as error:
                 self._failed(error)
@@ -304,26 +304,26 @@ class OptimizerReadings:
 
     def __init__(self, optimizer: Any, main_grad: bool = True) -> None:
         self._leaves, self._main_grad = leaf_optimizers(optimizer), main_grad
-        self._held = optimizer_params(optimizer)
+        self._owned = optimizer_params(optimizer)
         self._groups: dict[int, Mapping[str, Any]] = {}
 
     def is_sharded(self, parameter: nn.Parameter) -> bool:
         """Return whether the data-parallel ranks update a part of it each."""
-        return self._held.get(id(parameter), _NONE).owned
+        return self._owned.get(id(parameter), _NONE).owned
 
     def state(self, parameter: nn.Parameter, name: str) -> Tensor | None:
         """Return its state of a name, such as ``exp_avg``; None before the first step."""
-        found = self._kept(parameter).get(name)
+        found = self._state(parameter).get(name)
         return found if isinstance(found, Tensor) else None
 
     def gradient(self, parameter: nn.Parameter) -> Tensor | None:
         """Return the reduced gradient, or this rank's part of it: the rest of the buffer is not reduced."""
-        gradient, held = gradient_of(parameter, self._main_grad), self._held.get(id(parameter))
-        if gradient is None or held is None or not held.owned:
+        gradient, part = gradient_of(parameter, self._main_grad), self._owned.get(id(parameter))
+        if gradient is None or part is None or not part.owned:
             return gradient
-        if held.tensor is None:
+        if part.tensor is None:
             return None
-        return gradient if held.part is None else gradient.flatten()[held.part]
+        return gradient if part.part is None else gradient.flatten()[part.part]
 
     def direction(self, parameter: nn.Parameter) -> Tensor | None:
         """Return the share of the gradient with the sign of ``exp_avg``, as one value: first 1."""
@@ -341,28 +341,28 @@ class OptimizerReadings:
         """Return :func:`update_histograms` of the last update; None before the first step or without Adam."""
         mean, square = (self.state(parameter, name) for name in ("exp_avg", "exp_avg_sq"))
         group = self._group(parameter)
-        steps = self._kept(parameter).get("step", group.get("step"))
+        steps = self._state(parameter).get("step", group.get("step"))
         if mean is None or square is None or steps is None or "betas" not in group:
             return None
         return update_histograms(mean, square, steps, group["betas"], group.get("eps", 0.0))
 
     def _group(self, parameter: nn.Parameter) -> Mapping[str, Any]:
-        keys = (id(parameter), id(self._held.get(id(parameter), _NONE).tensor))
+        keys = (id(parameter), id(self._owned.get(id(parameter), _NONE).tensor))
         if not any(key in self._groups for key in keys):
             # Groups may have been added.
             groups = [group for leaf in self._leaves for group in getattr(leaf, "param_groups", ())]
             self._groups = {id(each): group for group in groups for each in group["params"]}
         return next((self._groups[key] for key in keys if key in self._groups), {})
 
-    def _kept(self, parameter: nn.Parameter) -> Mapping[Any, Any]:
-        keys = (parameter, self._held.get(id(parameter), _NONE).tensor)
+    def _state(self, parameter: nn.Parameter) -> Mapping[Any, Any]:
+        keys = (parameter, self._owned.get(id(parameter), _NONE).tensor)
         for leaf in self._leaves:
             for each in (leaf, getattr(leaf, "optimizer", None)):
                 state = getattr(each, "state", None)
                 if isinstance(state, Mapping):
-                    kept = next((state[key] for key in keys if key is not None and key in state), None)
-                    if isinstance(kept, Mapping):
-                        return kept
+                    found = next((state[key] for key in keys if key is not None and key in state), None)
+                    if isinstance(found, Mapping):
+                        return found
         return {}
 
 

@@ -142,7 +142,7 @@ class TrainerMon:
         self._taken: dict[str, CallRows | FeatureRows] | None = None
         self._queue: queue.Queue[_Collected | None] = queue.Queue(_MOST_WAITING)
         self._thread: threading.Thread | None = None
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         if not self._dynamic:
             self._begin(config, config.start_step)
 
@@ -247,14 +247,14 @@ class TrainerMon:
         if config.module_ranks and self.rank not in config.module_ranks:
             return
         if self._folder is None:
-            self._folder = self._place(config)
+            self._folder = self._own_folder(config)
         if self._folder is None:
             return
         if not (isinstance(self._inner, TensorBoardWriter) and config.format == "tensorboard"):
             self._inner = writer_of(config, self._folder, self.rank, warn=self._say)
         self._writer = self._inner
         if config.alert["rules"]:
-            stage, mates = _place_in(self._group, self.rank)
+            stage, mates = _index_in(self._group, self.rank)
             self._writer = AnomalyWriter(
                 self._inner,
                 config,
@@ -271,7 +271,7 @@ class TrainerMon:
             atexit.register(self.close)
         self._install()
 
-    def _place(self, config: MonitorConfig) -> Path | None:
+    def _own_folder(self, config: MonitorConfig) -> Path | None:
         """Return the folder of this rank; None where files are to be appended to and it has none."""
         if config.appends is None:
             return rank_folder(self._root, self.rank, datetime.now())
@@ -365,14 +365,14 @@ class TrainerMon:
         if config.wg_distribution:
             found["grad_reduced"] = collector.of_parameters(
                 self._wanted_parameter,
-                lambda p: None if self._is_held_elsewhere(p) else self._optimizer.gradient(p),
+                lambda p: None if self._is_written_elsewhere(p) else self._optimizer.gradient(p),
             )
         if config.mv_distribution:
             for state in ("exp_avg", "exp_avg_sq"):
                 found[state] = collector.of_parameters(
                     self._wanted_parameter, partial(self._optimizer.state, name=state)
                 )
-            if not found["exp_avg"].places:
+            if not found["exp_avg"].labels:
                 self._say("The optimizer keeps no exp_avg yet: there is none of its first step.")
         self._updates = {}
         if config.ur_distribution and config.format == "tensorboard":
@@ -398,7 +398,7 @@ class TrainerMon:
                 found["param_updated"] = collector.of_parameters(
                     self._wanted_parameter, lambda p: p, numbered=False
                 )
-            kinds = {kind: _stacked(rows) for kind, rows in found.items() if rows.places}
+            kinds = {kind: _stacked(rows) for kind, rows in found.items() if rows.labels}
             try:
                 self._queue.put_nowait(
                     _Collected(self.step, kinds, list(self._ops), self._writer, self._updates)
@@ -422,7 +422,7 @@ class TrainerMon:
         except Exception as error:
             self._say(f"TrainerMon failed in step {self.step}: {said(error)}")
 
-    def _is_held_elsewhere(self, parameter: nn.Parameter) -> bool:
+    def _is_written_elsewhere(self, parameter: nn.Parameter) -> bool:
         if self._data_rank and not self._optimizer.is_sharded(parameter):
             return True
         return self._tensor_rank > 0 and not getattr(parameter, "tensor_model_parallel", False)
@@ -475,8 +475,8 @@ class TrainerMon:
                 self._say(f"Step {step.step} was not written: {said(error)}")
 
     def _say(self, sentence: str) -> None:
-        if sentence not in self._told:
-            self._told.add(sentence)
+        if sentence not in self._reported:
+            self._reported.add(sentence)
             warnings.warn(f"TrainerMon: {sentence}", stacklevel=3)
 
     def _write_stacks(self) -> None:
@@ -493,10 +493,10 @@ class TrainerMon:
 
     def _write_structure(self) -> None:
         if self._structure is not None:
-            place = self._root / "module_struct" / f"rank{self.rank}"
-            place.mkdir(parents=True, exist_ok=True)
+            folder = self._root / "module_struct" / f"rank{self.rank}"
+            folder.mkdir(parents=True, exist_ok=True)
             text = json.dumps(self._structure.found, indent=2)
-            (place / "module_struct.json").write_text(text, encoding="utf-8")
+            (folder / "module_struct.json").write_text(text, encoding="utf-8")
             self._structure.close()
 
     # Started and stopped by editing the file.
@@ -542,19 +542,19 @@ def _lines(rows: StackedRows | FeatureRows, ops: Sequence[str]) -> list[Line]:
     if isinstance(rows, FeatureRows):
         several = [numbers.tolist() for numbers in rows.numbers]
         return [
-            Line(*place, dict(zip(rows.columns, numbers, strict=True)))
-            for place, numbers in zip(rows.places, several, strict=True)
+            Line(*label, dict(zip(rows.columns, numbers, strict=True)))
+            for label, numbers in zip(rows.labels, several, strict=True)
         ]
     names = [op for op in ops if op not in ("shape", "dtype")]
     numbers = rows.numbers()
     lines = []
-    for place, about, row, call in zip(rows.places, rows.about, numbers, rows.calls, strict=True):
+    for label, about, row, call in zip(rows.labels, rows.about, numbers, rows.calls, strict=True):
         if about is None or row is None:
-            lines.append(Line(*place, dict.fromkeys(names, math.nan), "nan", "nan", call))
+            lines.append(Line(*label, dict.fromkeys(names, math.nan), "nan", "nan", call))
         else:
             shape, dtype = about
             values = values_of(dict(zip(MOMENT_COLUMNS, row, strict=True)), names, scalar=not shape)
-            lines.append(Line(*place, values, str(list(shape)), str(dtype), call))
+            lines.append(Line(*label, values, str(list(shape)), str(dtype), call))
     return lines
 
 
@@ -573,7 +573,7 @@ def _rank_in(group: Any) -> int:
     return 0 if group is None else distributed.get_rank(group)
 
 
-def _place_in(group: Any, rank: int) -> tuple[int, list[int]]:
+def _index_in(group: Any, rank: int) -> tuple[int, list[int]]:
     """Return this process's index in its pipeline, and the ranks of that."""
     if not distributed.is_initialized():
         return 0, [rank]

@@ -69,12 +69,12 @@ class SplitCheckpoint:
         """Read a checkpoint and return its counts. Nothing changes unless all processes could read theirs."""
         folder, here = Path(folder), self._place
         try:
-            said: Any = parse_json((folder / _MANIFEST).read_bytes())
-            if said["format"] != _FORMAT:
-                raise ValueError(f"its format is {said['format']!r:.20}, not {_FORMAT}")
+            manifest: Any = parse_json((folder / _MANIFEST).read_bytes())
+            if manifest["format"] != _FORMAT:
+                raise ValueError(f"its format is {manifest['format']!r:.20}, not {_FORMAT}")
             # No name is taken from the file.
-            counts = {name: int(said[name]) for name in ("calls", "updates")}
-            found = {name: int(said[name]) for name in ("tensor", "stages")}
+            counts = {name: int(manifest[name]) for name in ("calls", "updates")}
+            found = {name: int(manifest[name]) for name in ("tensor", "stages")}
         except (OSError, ValueError, KeyError, TypeError, MegalensError) as error:
             raise self._error(
                 f"folder must hold a checkpoint that save(…) wrote whole, with {_MANIFEST}; {folder} does "
@@ -90,18 +90,18 @@ class SplitCheckpoint:
                     "may be others.",
                     name,
                 )
-        held: dict[str, Any] = {}
+        loaded: dict[str, Any] = {}
 
         def read() -> None:
             # Only tensors, numbers and texts: no code from the file runs.
-            held.update(torch.load(folder / _name(here, counts), map_location="cpu", weights_only=True))
-            self._check(held)
+            loaded.update(torch.load(folder / _name(here, counts), map_location="cpu", weights_only=True))
+            self._check(loaded)
 
         fault = self._together(self._backward, read)
         if fault is not None:
             raise self._error(f"The checkpoint in {folder} could not be read: {fault}", "folder")
-        if held:
-            self._take(held)
+        if loaded:
+            self._take(loaded)
         return counts
 
     def _together(
@@ -127,7 +127,7 @@ class SplitCheckpoint:
         update = self._update
         assert update is not None
         optimizer = update.optimizer
-        held = {
+        content = {
             "weights": {name: local_of(each) for name, each in _tensors(self._module)},
             "masters": {at: local_of(each) for at, each in update.masters.items()},
             "optimizer": None if optimizer is None else tree_map(_plain, optimizer.state_dict()),
@@ -135,17 +135,17 @@ class SplitCheckpoint:
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_suffix(".part")
         with partial.open("wb") as file:
-            torch.save(held, file)
+            torch.save(content, file)
             file.flush()
             os.fsync(file.fileno())
         partial.replace(path)
 
-    def _check(self, held: dict[str, Any]) -> None:
+    def _check(self, content: dict[str, Any]) -> None:
         """Raise ``ValueError`` where what was read is not of this stage."""
         update = self._update
         assert update is not None
         named = dict(_tensors(self._module))
-        for mine, theirs in ((named, held["weights"]), (dict(update.masters), held["masters"])):
+        for mine, theirs in ((named, content["weights"]), (dict(update.masters), content["masters"])):
             odd = sorted(map(str, mine.keys() ^ theirs.keys()))
             if odd:
                 raise ValueError(f"only one of it and this training has the weight or master {odd[0]}")
@@ -157,21 +157,21 @@ class SplitCheckpoint:
                         f"{local.dtype}{list(local.shape)} here"
                     )
         groups = [] if update.optimizer is None else update.optimizer.param_groups
-        theirs = (held["optimizer"] or {}).get("param_groups", [])
+        theirs = (content["optimizer"] or {}).get("param_groups", [])
         if [len(each["params"]) for each in groups] != [len(each["params"]) for each in theirs]:
             raise ValueError("its optimizer has other groups of parameters")
 
     @torch.no_grad()
-    def _take(self, held: dict[str, Any]) -> None:
+    def _take(self, content: dict[str, Any]) -> None:
         update = self._update
         assert update is not None
         for name, each in _tensors(self._module):
-            local_of(each).copy_(held["weights"][name])
+            local_of(each).copy_(content["weights"][name])
         for at, master in update.masters.items():
-            local_of(master).copy_(held["masters"][at])
+            local_of(master).copy_(content["masters"][at])
         if update.optimizer is None:
             return
-        state = held["optimizer"]
+        state = content["optimizer"]
         numbers = [n for group in state["param_groups"] for n in group["params"]]
         stepped = [each for group in update.optimizer.param_groups for each in group["params"]]
         for number, parameter in zip(numbers, stepped, strict=True):

@@ -37,7 +37,7 @@ class SplitGroups:
         self.staged = types != {"cpu"} and not (types == {"cuda"} and _has_nccl())
         self._backend = "nccl" if types == {"cuda"} and not self.staged else "gloo"
 
-        def beside(**differ: bool) -> list[int]:
+        def peers(**differ: bool) -> list[int]:
             return [
                 each.rank
                 for each in layout.processes
@@ -50,13 +50,13 @@ class SplitGroups:
 
         self._count_alike(notes)
         backward = here.role == "backward"
-        self.tensor = self._group(beside(tensor=True))
+        self.tensor = self._group(peers(tensor=True))
         """Processes of this role that share this stage and replica; None where there is but one, as below."""
         self.place = replace(here, group=self.tensor)
         """This process, with these."""
-        self.replicas = self._group(beside(replica=True) if backward else [rank])
+        self.replicas = self._group(peers(replica=True) if backward else [rank])
         """Backward processes with the same weights."""
-        self.model = self._group(beside(stage=True, tensor=True) if backward else [rank])
+        self.model = self._group(peers(stage=True, tensor=True) if backward else [rank])
         """Backward processes of one replica."""
 
     def mail(self, *, ahead: int, headers: bool) -> Mail:

@@ -126,7 +126,7 @@ class SplitLayout:
             world=world,
         )
         sizes = {"forward": answer["forward_tensor"], "backward": tensor}
-        places = [
+        processes = [
             SplitPlace(
                 each["real"],
                 each["role"],
@@ -139,7 +139,7 @@ class SplitLayout:
             )
             for each in answer["processes"]
         ]
-        return cls(tensor, answer["forward_tensor"], pipeline, data, last_forward, tuple(places))
+        return cls(tensor, answer["forward_tensor"], pipeline, data, last_forward, tuple(processes))
 
     @property
     def world(self) -> int:
@@ -173,14 +173,14 @@ class SplitLayout:
     def peers(self, rank: int) -> list[int]:
         """Return the processes that a process exchanges messages with, rising."""
         here = self.place(rank)
-        beside = (here.stage - 1, here.stage + 1)
+        neighbours = (here.stage - 1, here.stage + 1)
         if here.role == "forward":
-            found = [self.rank_of("forward", stage, here.replica, here.tensor) for stage in beside]
+            found = [self.rank_of("forward", stage, here.replica, here.tensor) for stage in neighbours]
             found += [
                 each for stage in (here.stage, here.stage + 1) for each in self.backward_of(here, stage)
             ]
         else:
-            found = [self.rank_of("backward", stage, here.replica, here.tensor) for stage in beside]
+            found = [self.rank_of("backward", stage, here.replica, here.tensor) for stage in neighbours]
             at = here.tensor // self.share
             found += [
                 self.rank_of("forward", stage, here.replica, at) for stage in (here.stage - 1, here.stage)
@@ -202,7 +202,7 @@ class SplitLayout:
 
         here = self.place(rank)
         lane = here.stage + (0 if here.role == "forward" else self.lanes - self.stages)
-        beside = [
+        peers = [
             each.rank
             for each in self.processes
             if (each.role, each.stage, each.replica) == (here.role, here.stage, here.replica)
@@ -212,7 +212,7 @@ class SplitLayout:
             tp=here.tensor,
             pp=lane,
             dp=here.replica,
-            tp_ranks=tuple(beside),
+            tp_ranks=tuple(peers),
             world_size=self.world,
             tp_size=here.tensor_size,
             pp_size=self.lanes,

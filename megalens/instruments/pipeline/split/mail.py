@@ -219,12 +219,12 @@ class Mail:
         return [each.detach().cpu() for each in tensors] if self._staged else tensors
 
     def _lost(self, what: str, rank: int, error: BaseException, key: Key | None = None) -> SplitError:
-        said = str(error).partition(". ")[0][:300]
+        reason = str(error).partition(". ")[0][:300]
         name = self._names[rank]
         return self.error(
             "lost",
             f"{self.place.name.capitalize()} waited for {what} when its connection to {name} failed: "
-            f"{said}. That process is gone, or is stuck in an error of its own: see what it said.",
+            f"{reason}. That process is gone, or is stuck in an error of its own: see what it said.",
             key,
         )
 

@@ -263,9 +263,9 @@ class SplitTraining:
 
     def close(self) -> None:
         """End threads, and the process group that this training made. Safe twice."""
-        again, self._broken = self._broken == "it is closed", self._broken or "it is closed"
+        was_closed, self._broken = self._broken == "it is closed", self._broken or "it is closed"
         self._mail.close()
-        if again or not self._owns_group or not distributed.is_initialized():
+        if was_closed or not self._owns_group or not distributed.is_initialized():
             return
         if self._broken == "it is closed":
             self._notes.part(self.layout.world)

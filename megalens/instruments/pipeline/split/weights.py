@@ -60,18 +60,18 @@ def local_of(tensor: Tensor, placements: tuple[Placement, ...] | None = None) ->
 
 def buckets_of(tensors: Iterable[tuple[int, Tensor]]) -> Iterator[list[int]]:
     """Yield the numbers of consecutive tensors of one dtype, at most 32 MiB unless one alone is larger."""
-    held: list[int] = []
+    bucket: list[int] = []
     dtype: torch.dtype | None = None
     nbytes = 0
     for number, tensor in tensors:
         size = tensor.numel() * tensor.element_size()
-        if held and (tensor.dtype != dtype or nbytes + size > _BUCKET_BYTES):
-            yield held
-            held, nbytes = [], 0
-        held.append(number)
+        if bucket and (tensor.dtype != dtype or nbytes + size > _BUCKET_BYTES):
+            yield bucket
+            bucket, nbytes = [], 0
+        bucket.append(number)
         dtype, nbytes = tensor.dtype, nbytes + size
-    if held:
-        yield held
+    if bucket:
+        yield bucket
 
 
 def pieces_of(flat: Tensor, like: Sequence[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
@@ -107,7 +107,7 @@ class StageWeights:
         """How many of the weights are parameters."""
         named += module.named_buffers()
         self._names = [name for name, _ in named]
-        self._held = [tensor for _, tensor in named]
+        self._tensors = [tensor for _, tensor in named]
         self.cut = [-1] * len(named)
         """By number the dimension that is cut over the processes of this role."""
         if here.tensor_size > 1:
@@ -132,11 +132,11 @@ class StageWeights:
         if here.role == "backward":
             if not self.others:
                 return
-            told = [
-                [name, list(local_of(held).shape), str(held.dtype), cut]
-                for name, held, cut in zip(self._names, self._held, self._joined, strict=True)
+            specs = [
+                [name, list(local_of(tensor).shape), str(tensor.dtype), cut]
+                for name, tensor, cut in zip(self._names, self._tensors, self._joined, strict=True)
             ]
-            notes.say(f"weights/{mine}", told)
+            notes.say(f"weights/{mine}", specs)
             forward = f"forward/{here.stage}/{here.replica}/{here.tensor // self._share}"
             fault = notes.hear(f"verdict/{forward}", f"the forward process of stage {here.stage}")
         else:
@@ -151,8 +151,8 @@ class StageWeights:
             error.field = fault[0]
             raise error
 
-    def _unlike(self, told: list[Any]) -> tuple[str, str] | None:
-        names = [each[0] for each in told]
+    def _unlike(self, theirs: list[Any]) -> tuple[str, str] | None:
+        names = [each[0] for each in theirs]
         if names != self._names:
             odd = sorted(set(names) ^ set(self._names)) or names
             return (
@@ -160,13 +160,13 @@ class StageWeights:
                 f"Stage {self._place.stage} must have the same weights in its forward and backward "
                 f"processes, and only one of them has {odd[0]}. Make both of one class.",
             )
-        for number, (name, shape, dtype, cut) in enumerate(told):
+        for number, (name, shape, dtype, cut) in enumerate(theirs):
             self._joined[number] = cut
             wanted = list(shape)
             if cut >= 0:
                 wanted[cut] *= self._share
-            held = self._held[number]
-            if list(local_of(held).shape) != wanted or str(held.dtype) != dtype:
+            own = self._tensors[number]
+            if list(local_of(own).shape) != wanted or str(own.dtype) != dtype:
                 parts = (
                     f"{self._share} parts of {shape}, cut along dimension {cut}" if cut >= 0 else "it whole"
                 )
@@ -174,7 +174,7 @@ class StageWeights:
                     name,
                     f"Weight {name} of stage {self._place.stage} is {dtype}{shape} in a backward process, "
                     f"and so must be {dtype}{wanted} in its forward process, which has {parts}; got "
-                    f"{held.dtype}{list(local_of(held).shape)}. "
+                    f"{own.dtype}{list(local_of(own).shape)}. "
                     "What is cut is known by a DTensor's placements, or Megatron's tensor_model_parallel "
                     "and partition_dim; forward_tensor must divide it.",
                 )
@@ -188,7 +188,7 @@ class StageWeights:
         first = distributed.get_global_rank(group, 0)
 
         def work() -> None:
-            for each in self._held:
+            for each in self._tensors:
                 distributed.broadcast(local_of(each), first, group=group)
 
         groups.guarded("the weights of the first replica", work)
@@ -198,7 +198,7 @@ class StageWeights:
     def changed(self, touched: Collection[int] = ()) -> set[int]:
         """Return the parameters written to since they were sent, and those that got a gradient."""
         return set(touched) | {
-            n for n in range(self.parameters) if self._held[n]._version != self._versions[n]
+            n for n in range(self.parameters) if self._tensors[n]._version != self._versions[n]
         }
 
     def move(self, numbers: Collection[int] | None) -> None:
@@ -213,18 +213,18 @@ class StageWeights:
         """Post some weights, all when None, to the forward process."""
         self._number += 1
         self.moved_bytes = 0
-        numbers = range(len(self._held)) if numbers is None else numbers
+        numbers = range(len(self._tensors)) if numbers is None else numbers
         for number in numbers:
-            self._versions[number] = self._held[number]._version
+            self._versions[number] = self._tensors[number]._version
         for rank in self.others:
             # Uncut weights come from the first of the backward processes that a forward process serves.
             lead = self._place.tensor % self._share == 0
             sent = sorted(n for n in numbers if lead or self._joined[n] >= 0)
-            chosen = torch.zeros(len(self._held), dtype=torch.uint8)
+            chosen = torch.zeros(len(self._tensors), dtype=torch.uint8)
             chosen[sent] = 1
             self._mail.send(self._key(0), rank, [chosen])
             for at, bucket in enumerate(self._buckets(sent), 1):
-                flat = torch.cat([local_of(self._held[n]).reshape(-1) for n in bucket])
+                flat = torch.cat([local_of(self._tensors[n]).reshape(-1) for n in bucket])
                 self.moved_bytes += flat.numel() * flat.element_size()
                 self._mail.send(self._key(at), rank, [flat])
 
@@ -277,13 +277,13 @@ class StageWeights:
         rows = []
         for number in range(self.parameters):
             flat = self._part(number, at).cpu().contiguous().reshape(-1).view(torch.uint8)
-            held: Any = flat.numpy()
-            rows.append(list(blake2b(held, digest_size=_DIGEST_BYTES).digest()))
+            values: Any = flat.numpy()
+            rows.append(list(blake2b(values, digest_size=_DIGEST_BYTES).digest()))
         return torch.tensor(rows, dtype=torch.uint8).reshape(-1, _DIGEST_BYTES)
 
     def _part(self, number: int, at: int) -> Tensor:
         """Return a view of the other process's part of a weight."""
-        local = local_of(self._held[number])
+        local = local_of(self._tensors[number])
         cut = self._joined[number]
         if self._place.role == "backward" or cut < 0:
             return local

@@ -211,10 +211,10 @@ class Link:
         """Whether the training thread can only wait: receives are then unlimited."""
         self._go = threading.Condition(inbox.lock)
         self._receives = False
-        self._said: dict[tuple[bool, int], Spec] = {}
+        self._specs: dict[tuple[bool, int], Spec] = {}
         # What the training thread waits for itself, and what it left to another thread: each takes the
         # interpreter.
-        self._kept: deque[_Sending] = deque()
+        self._unsent: deque[_Sending] = deque()
         self._sending: SimpleQueue[list[_Sending] | None] = SimpleQueue()
         self._numbers = [0, 0]
         self._finished = self._finished_here = 0
@@ -275,34 +275,34 @@ class Link:
         spec = spec_of(tensors)
         letter, virtual, _ = key
         if letter == "F":
-            before = self._said.get((self._inbox.training, virtual))
+            before = self._specs.get((self._inbox.training, virtual))
             if not headers and before is not None and before != spec:
                 return before
             # Both ends know it from the first message on.
             headers = headers or before is None
-            self._said[self._inbox.training, virtual] = spec
-        posted, works, kept = _clock(), [], list[Tensor]()
+            self._specs[self._inbox.training, virtual] = spec
+        posted, works, buffers = _clock(), [], list[Tensor]()
         if headers:
             header = _header(key, spec)
             works.append((self._control.send([header], self._at, _HEADER), True))
-            kept.append(header)
+            buffers.append(header)
         # Buffers stay referenced while the works read them.
-        kept += [each.detach().contiguous() for each in tensors]
-        works += [(self._out.send([each], self._at, _DATA), False) for each in kept[len(works) :]]
+        buffers += [each.detach().contiguous() for each in tensors]
+        works += [(self._out.send([each], self._at, _DATA), False) for each in buffers[len(works) :]]
         nbytes = sum(each.numel() * each.element_size() for each in tensors)
-        self._kept.append((key, posted, works, kept, nbytes, self._numbers[0]))
+        self._unsent.append((key, posted, works, buffers, nbytes, self._numbers[0]))
         self._numbers[0] += 1
-        if self.timed or len(self._kept) >= 2 * self._ahead:
-            count = len(self._kept) if self.timed else self._ahead
-            self._sending.put([self._kept.popleft() for _ in range(count)])
+        if self.timed or len(self._unsent) >= 2 * self._ahead:
+            count = len(self._unsent) if self.timed else self._ahead
+            self._sending.put([self._unsent.popleft() for _ in range(count)])
         return None
 
     def flush(self, seconds: float) -> None:
         """Wait for what was sent last. Raises as :meth:`receive`."""
-        while self._kept:
-            for work, header in self._kept[0][2]:
+        while self._unsent:
+            for work, header in self._unsent[0][2]:
                 self._wait(work, header, seconds)
-            self._kept.popleft()
+            self._unsent.popleft()
             self._finished_here += 1
 
     def taken(self) -> None:
@@ -340,12 +340,12 @@ class Link:
         """Wait for a header, and post the receive of its message."""
         work, numbers, began = self._post_header() if header is None else header
         self._wait(work, True, seconds)
-        said, spec = _of_header(numbers)
-        if key is not None and said != key:
-            raise ValueError(f"the message for {key} was expected, and that for {said} came")
-        if said[0] == "F":
-            self._inbox.specs["F", said[1]] = spec
-        return self._post(said, spec, began)
+        received, spec = _of_header(numbers)
+        if key is not None and received != key:
+            raise ValueError(f"the message for {key} was expected, and that for {received} came")
+        if received[0] == "F":
+            self._inbox.specs["F", received[1]] = spec
+        return self._post(received, spec, began)
 
     def _file(self, posted: _Posted, seconds: float) -> None:
         key, works, tensors, began = posted
@@ -388,10 +388,10 @@ class Link:
     def _finish_all(self) -> None:
         while (several := self._sending.get()) is not None:
             while several:
-                key, posted, works, kept, nbytes, number = several.pop(0)
+                key, posted, works, buffers, nbytes, number = several.pop(0)
                 for work, header in works:
                     self._wait(work, header, _LONG_SECONDS)
-                del works, kept, work
+                del works, buffers, work
                 if self.timed:
                     self.done.append((key, posted, _clock(), nbytes, number))
                 self._finished += 1
@@ -434,11 +434,11 @@ def _header(key: Key, spec: Spec) -> Tensor:
 
 
 def _of_header(numbers: Tensor) -> tuple[Key, Spec]:
-    said = numbers.tolist()
-    key: Key = (_LETTERS[said[0]], said[1], said[2])
+    fields = numbers.tolist()
+    key: Key = (_LETTERS[fields[0]], fields[1], fields[2])
     spec, at = [], 4
-    for _ in range(said[3]):
-        dtype, gradient, rank = said[at : at + 3]
-        spec.append((_DTYPES[dtype], tuple(said[at + 3 : at + 3 + rank]), bool(gradient)))
+    for _ in range(fields[3]):
+        dtype, gradient, rank = fields[at : at + 3]
+        spec.append((_DTYPES[dtype], tuple(fields[at + 3 : at + 3 + rank]), bool(gradient)))
         at += 3 + rank
     return key, tuple(spec)

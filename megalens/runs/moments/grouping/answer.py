@@ -307,7 +307,11 @@ def _shape(
         if sorted_groups
         else np.zeros(0, np.int64)
     )
-    group = np.repeat(np.arange(len(sorted_groups)), [lengths[index] for index in sorted_groups]) if sorted_groups else rows
+    group = (
+        np.repeat(np.arange(len(sorted_groups)), [lengths[index] for index in sorted_groups])
+        if sorted_groups
+        else rows
+    )
     ordered = [found[index] for index in sorted_groups]
     table: dict[str, Any] = {
         label: _key_column(label, [key[at] for key in ordered], group)

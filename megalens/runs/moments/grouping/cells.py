@@ -135,7 +135,11 @@ def _grid(chunk: Chunk, keys: CellKeys) -> Cells | None:
     if keys.rows or len(keys.pairs) or names < 1 or len(step) % names:
         return None
     steps, indices = step.reshape(-1, names), index.reshape(-1, names)
-    if (steps[1:, 0] <= steps[:-1, 0]).any() or (steps != steps[:, :1]).any() or (indices != indices[0]).any():
+    if (
+        (steps[1:, 0] <= steps[:-1, 0]).any()
+        or (steps != steps[:, :1]).any()
+        or (indices != indices[0]).any()
+    ):
         return None
     code = keys.codes[indices[0]]
     codes, number = dense(code, 0, int(code.max()) + 1)
