@@ -474,7 +474,7 @@ class LiveRun(Run):
         elif not self._greeted:
             self._problem = error
 
-    def _on_shutdown(self, message: Goodbye) -> None:
+    def _on_goodbye(self, message: Goodbye) -> None:
         self._shut_down = True
         if message["reason"] == "finished":
             self._ended = "ended"
