@@ -2,80 +2,17 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from ..protocol import CheckedBody, Stream
 from .moments.grouping.series import keep_extremes, stretches
-from .query import Query
 
 Integers = NDArray[np.int64]
 Column = NDArray[np.float64]
 
 _WIDER = 1.5
-
-_BLOCK = 64
-_SMALL_BYTES = 64 * 1024
-_OBJECTS_BYTES = 600
-"""What the objects of a frame take beside its bytes."""
-
-
-class StreamMemory:
-    """Rows in the order of their arrival; past the bound the oldest are evicted and counted. The caller
-    locks.
-
-    A frame stays encoded until somebody asks for rows: in most runs nobody looks at most steps. The newest
-    frame always stays.
-    """
-
-    def __init__(self, stream: Stream, limit_bytes: int | None = None) -> None:
-        self.bytes = 0
-        self.rows = 0
-        self.evicted_rows = 0
-        self._empty = stream.empty_table()
-        self._limit = stream.policy.memory_bytes if limit_bytes is None else limit_bytes
-        self._blocks: deque[tuple[pa.Table, int]] = deque()
-        self._tail: deque[tuple[CheckedBody, int]] = deque()
-
-    def append(self, body: CheckedBody, size: int) -> None:
-        """Add the rows of one frame of ``size`` bytes, which they keep alive."""
-        body.release()
-        nbytes = size + _OBJECTS_BYTES
-        self._tail.append((body, nbytes))
-        self.bytes += nbytes
-        self.rows += body.rows
-        while self.bytes > self._limit and len(self._blocks) + len(self._tail) > 1:
-            if self._blocks:
-                block, nbytes = self._blocks.popleft()
-                rows = block.num_rows
-            else:
-                oldest, nbytes = self._tail.popleft()
-                rows = oldest.rows
-            self.bytes -= nbytes
-            self.rows -= rows
-            self.evicted_rows += rows
-
-    def table(self) -> pa.Table:
-        """Return all rows. Small frames are copied together, once, when they are first asked for."""
-        while len(self._tail) >= _BLOCK:
-            frames = [self._tail.popleft() for _ in range(_BLOCK)]
-            block = pa.concat_tables([body.table() for body, _ in frames])
-            nbytes = sum(size for _, size in frames)
-            if nbytes <= _BLOCK * _SMALL_BYTES:
-                # Many small chunks make every query slow; large ones do not.
-                block = block.combine_chunks()
-                self.bytes += block.nbytes - nbytes
-                nbytes = block.nbytes
-            self._blocks.append((block, nbytes))
-        tail = [body.table() for body, _ in self._tail]
-        return pa.concat_tables([self._empty, *(block for block, _ in self._blocks), *tail])
-
-    def read(self, query: Query) -> pa.Table:
-        return query.filter(self.table())
 
 
 def gap_starts(steps: Integers) -> Integers:

@@ -14,11 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from ..protocol import (
-    BIT_CAUGHT_UP,
-    BIT_MERGED,
-    STREAMS,
     SUBPROTOCOL,
-    FrameChecker,
     HubReader,
     ProtocolError,
     Streams,
@@ -38,8 +34,8 @@ from ..protocol.messages_generated import (
     Status,
 )
 from ..protocol.version import own_version
+from .arrivals import Arrivals
 from .errors import ClientError, as_int
-from .lines import StreamMemory
 from .link import LinkTarget, ViewerLink
 from .query import Query
 from .recorded import earlier_attempts, rows_before
@@ -84,21 +80,13 @@ class LiveRun(Run):
         self._greeted = False
         self._status = _WAITING
         self._changed = threading.Condition()
-        self._checker = FrameChecker()
-        self._declared = Streams(STREAMS.values())
-        self._memory = {name: StreamMemory(stream) for name, stream in self._declared.items()}
-        if limit_bytes is not None:
-            self._memory["tensors"] = StreamMemory(STREAMS["tensors"], limit_bytes)
+        self._arrivals = Arrivals(limit_bytes)
         self._answers: dict[str, Configured | Generating | ProtocolError | None] = {}
-        self._seq = 0
-        self._expected: int | None = None
-        self._newest = self._newest_tensors = 0
         self._problem: Exception | None = None
         self._connected = False
         self._ended: str | None = None
         self._closed = False
-        self._received = self._missed = self._unannounced = self._skipped = self._bad = 0
-        self._announced_drops = 0
+        self._bad = self._announced_drops = 0
         self._notes: deque[str] = deque(maxlen=_MOST_NOTES)
         self._shut_down = False
         self._moments: MomentSource | None = None
@@ -123,7 +111,7 @@ class LiveRun(Run):
 
     @property
     def step(self) -> int:
-        return max(self._newest, int(self._status["step"]))
+        return max(self._arrivals.newest, int(self._status["step"]))
 
     @property
     def status(self) -> RunStatus:
@@ -145,17 +133,17 @@ class LiveRun(Run):
     @property
     def received_frames(self) -> int:
         """Data frames that arrived."""
-        return self._received
+        return self._arrivals.received
 
     @property
     def missed_frames(self) -> int:
         """Data frames that the hub dropped for this slow viewer, or that were lost while disconnected."""
-        return self._missed
+        return self._arrivals.missed
 
     @property
     def evicted_rows(self) -> int:
         """Rows that arrived and were evicted to stay within memory, oldest first."""
-        return sum(memory.evicted_rows for memory in self._memory.values())
+        return self._arrivals.evicted_rows
 
     @property
     def warnings(self) -> list[str]:
@@ -165,10 +153,11 @@ class LiveRun(Run):
             found.append("The connection to the hub is broken; it comes back by itself.")
         if self._ended == "gone":
             found.append("The hub stopped unexpectedly. What arrived before stays readable.")
-        if self._unannounced:
-            found.append(f"{self._unannounced} frames did not arrive, and the hub did not say why.")
-        if self._missed - self._unannounced > 0:
-            found.append(f"{self._missed - self._unannounced} frames were given up on the way here.")
+        unannounced, dropped = self._arrivals.unannounced, self._arrivals.missed - self._arrivals.unannounced
+        if unannounced:
+            found.append(f"{unannounced} frames did not arrive, and the hub did not say why.")
+        if dropped > 0:
+            found.append(f"{dropped} frames were given up on the way here.")
         if self.evicted_rows:
             found.append(f"{self.evicted_rows} older rows were given up to stay within memory.")
         if self._bad:
@@ -241,23 +230,21 @@ class LiveRun(Run):
     def _arrived(self, step: int) -> bool:
         """Whether a step's rows are here. It has several frames: only the next step proves the last."""
         reported = int(self._status["step"])
-        if max(self._newest, reported) > step or self._newest_tensors >= step:
+        newest = self._arrivals.newest
+        if max(newest, reported) > step or self._arrivals.newest_tensors >= step:
             return True
         # No later step may ever come, and not every step has tensors.
-        return (not self.config and self._newest >= step) or (reported >= step and self.state != "training")
+        return (not self.config and newest >= step) or (reported >= step and self.state != "training")
 
     @property
     def _streams(self) -> Streams:
-        return self._declared
+        return self._arrivals.streams
 
     def _read(self, stream: str, query: Query) -> pa.Table:
         with self._changed:
-            memory = self._memory.get(stream)
-            # A run that was not reached yet has named no other streams.
-            declared = self._declared.named(stream)
-            table = declared.empty_table() if memory is None else memory.table()
+            table = self._arrivals.table(stream)
         found = query.filter(table)
-        if declared.policy.keep == "all" and self._folder is not None:
+        if self._streams.named(stream).policy.keep == "all" and self._folder is not None:
             # The hub has all of these streams, but for what an earlier attempt of the training recorded.
             found = pa.concat_tables([*rows_before(self._folder, stream, query), found])
         return found
@@ -320,8 +307,7 @@ class LiveRun(Run):
         def settled() -> bool:
             nonlocal seen
             # Other rows come hundreds of times a second, and reading is not free.
-            memory = self._memory.get(stream)
-            rows = 0 if memory is None else memory.rows + memory.evicted_rows
+            rows = self._arrivals.count_of(stream)
             if rows != seen:
                 seen = rows
                 if done():
@@ -354,9 +340,9 @@ class LiveRun(Run):
             "since": None,
         }
         with self._changed:
-            self._expected = None
+            self._arrivals.expected = None
             if self._greeted:
-                message["since"] = self._seq
+                message["since"] = self._arrivals.seq
                 message["run"] = self._hub_run_id
         return message
 
@@ -374,31 +360,13 @@ class LiveRun(Run):
 
     def on_bytes(self, data: bytes) -> None:
         try:
-            frame = self._reader.frame(data, self._declared)
-            body = self._checker.check(frame, data) if frame.known else None
+            frame = self._reader.frame(data, self._streams)
+            body = self._arrivals.checked(frame, data)
         except ProtocolError as error:
             self._count_bad(error)
             return
         with self._changed:
-            self._received += 1
-            if not frame.bits & BIT_CAUGHT_UP:
-                if self._expected is not None and frame.seq > self._expected and not frame.bits & BIT_MERGED:
-                    self._missed += frame.seq - self._expected
-                    self._unannounced += frame.seq - self._expected
-                self._expected = frame.seq + 1
-            self._seq = max(self._seq, frame.seq)
-            if frame.declared is None or frame.declared.policy.marks_step:
-                # A change is audited at the step that it waits for, which a paused training has not begun.
-                self._newest = max(self._newest, frame.step)
-            if frame.stream == "tensors":
-                self._newest_tensors = max(self._newest_tensors, frame.step)
-            if body is None:
-                self._skipped += 1
-            else:
-                memory = self._memory.get(frame.stream)
-                if memory is None:
-                    memory = self._memory[frame.stream] = StreamMemory(body.declared)
-                memory.append(body, len(data))
+            self._arrivals.add(frame, body, len(data))
             self._changed.notify_all()
 
     def _count_bad(self, error: ProtocolError) -> None:
@@ -422,14 +390,14 @@ class LiveRun(Run):
         fresh = not self._connected
         run_id = message["run"]["id"]
         if fresh and self._greeted and run_id != self._hub_run_id:
-            self._seq = 0
+            self._arrivals.seq = 0
             self._announced_drops = 0
             self._notes.append(
                 f"The hub was restarted after step {self.step}; rows in between may be missing."
             )
         if fresh:
-            self._expected = message["seq"] + 1
-            self._missed += message.get("resumed", {}).get("missed_frames", 0)
+            self._arrivals.expected = message["seq"] + 1
+            self._arrivals.missed += message.get("resumed", {}).get("missed_frames", 0)
             self._announced_drops = 0
             self._shut_down = False
         if run_id != self._hub_run_id:
@@ -446,14 +414,14 @@ class LiveRun(Run):
         self._connected = True
         self._hello = message
         self._greeted = True
-        self._declared.learn(message.get("streams", {}))
+        self._streams.learn(message.get("streams", {}))
 
     def _on_status(self, message: Status) -> None:
         drops = message.get("dropped", {}).get("viewer", 0)
         if drops > self._announced_drops:
             # The gaps seen so far are what this count announces.
             self._announced_drops = drops
-            self._unannounced = 0
+            self._arrivals.unannounced = 0
         self._status = message
 
     def _on_configured(self, message: Configured) -> None:

@@ -16,7 +16,8 @@ from ...protocol import RANK_SCALAR, StepReadings
 from .levels import direction_of
 from .rule import Alarm, Finding, OwnRule, Rule, alarm_columns
 from .settings import WatchSettings
-from .table import QUANTITIES, StepTable, StepTables
+from .step_tables import StepTables
+from .table import QUANTITIES, StepTable
 
 MOST_ALARMS = 1000
 """Rows of the stream in one step; what is more is counted in one row."""

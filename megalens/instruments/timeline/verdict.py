@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import erf, sqrt
@@ -13,6 +12,7 @@ import numpy as np
 from .clocks import Clocks
 from .dependencies import Dependencies
 from .spans import Bools, Floats, Integers, Spans, Work, ranks_text
+from .stretches import MAD, SURE, median, running_median, stretches
 
 _LEAST = 0.032
 """What is slower by less is as healthy devices differ."""
@@ -20,16 +20,10 @@ _LEAST_LINK = 0.15
 _LEAST_STAGE = 0.08
 _BAD_STEP = 0.3
 """A single step is longer by this share of those around it, and by eight times what they usually differ."""
-_SURE = 6.0
-"""Standard errors that a finding must be above nothing."""
 _SURE_OF_PAST = 10.0
 """The same for a link that has nothing to be compared with but its own past."""
-_SHORTEST = 6
-_BLOCK = 4
-"""Steps that what lasts for some steps, such as how busy a host is, is judged by."""
 _LEAST_NS = 1e6
 """What is less than a millisecond of a step is the operating system's."""
-_MAD = 1.4826
 _NORMAL = 1.96
 
 
@@ -175,8 +169,8 @@ def judge(
 def _bad_steps(done: Work) -> tuple[list[Culprit], Bools]:
     """Return single steps far longer than their neighbours, and which steps are left."""
     longest = np.nanmax(done.step, axis=0)
-    around = _running_median(longest[None, :], 9)[0]
-    usual = _MAD * float(np.nanmedian(np.abs(longest - around)))
+    around = running_median(longest[None, :], 9)[0]
+    usual = MAD * float(np.nanmedian(np.abs(longest - around)))
     long = longest > around + np.maximum(_BAD_STEP * around, 8 * usual)
     usable = np.ones(len(longest), bool)
     culprits = []
@@ -220,11 +214,11 @@ def _others(values: Floats, role: Integers, past: float = 0.2) -> Floats:
     for each in np.unique(role):
         mine = np.flatnonzero(role == each)
         if len(mine) >= 3:
-            base[mine] = _median(values[mine], axis=0)
+            base[mine] = median(values[mine], axis=0)
         elif len(mine) == 2:
             base[mine] = values[mine[::-1]]
         else:
-            base[mine] = np.nanquantile(_running_median(values[mine], 5), past, axis=1, keepdims=True)
+            base[mine] = np.nanquantile(running_median(values[mine], 5), past, axis=1, keepdims=True)
     return base
 
 
@@ -234,13 +228,13 @@ def _found(
     """Return the ranks that are above the others in a run of steps."""
     steps = done.steps[usable]
     culprits = []
-    found = _stretches(against[:, usable], least)
-    level = _median(against[:, usable], axis=1)
+    found = stretches(against[:, usable], least)
+    level = median(against[:, usable], axis=1)
     for rank, (begin, end, mean, error) in found.items():
         # By how much others of the same role differ without being slow.
         alike = level[(done.stage == done.stage[rank]) & (np.arange(len(level)) != rank)]
         alike = alike[np.isfinite(alike)]
-        spread = _MAD * float(np.median(np.abs(alike - np.median(alike)))) if len(alike) >= 4 else 0.0
+        spread = MAD * float(np.median(np.abs(alike - np.median(alike)))) if len(alike) >= 4 else 0.0
         usual = float(np.nanmedian(done.compute[rank]))
         if mean < 3 * spread or mean * usual < _LEAST_NS:
             continue
@@ -266,70 +260,6 @@ def _culprit(
     return Culprit(kind, ranks, first, last, slower, low, high, _confidence(mean / error))
 
 
-def _stretches(values: Floats, least: float, sure: float = _SURE) -> dict[int, tuple[int, int, float, float]]:
-    """Return by row the interval that is most above ``least`` / 2, if its mean is at least that.
-
-    Columns are beginning, end, mean and standard error.
-    """
-    result: dict[int, tuple[int, int, float, float]] = {}
-    if values.shape[1] < _SHORTEST:
-        return result
-    smooth = _running_median(values, 3)
-    noise = _MAD * _median(np.abs(np.diff(values, axis=1)), axis=1) / sqrt(2)
-    for row in np.flatnonzero(np.nan_to_num(smooth).max(axis=1) > least / 2):
-        # Once more above half of what was found: where it really begins and ends.
-        mean = least
-        for _ in range(3):
-            begin, end = _highest(smooth[row], mean / 2)
-            inside = values[row, begin:end]
-            count = int(np.isfinite(inside).sum())
-            if count < _SHORTEST:
-                break
-            mean = max(least, float(np.nanmean(smooth[row, begin:end])))
-        else:
-            found = float(np.nanmedian(inside))
-            error = max(float(noise[row]), _lasting(values[row], begin, end)) / sqrt(count)
-            error = max(error, 1e-4)
-            if found >= least and found >= sure * error:
-                result[int(row)] = (begin, end, found, error)
-    return result
-
-
-def _lasting(values: Floats, begin: int, end: int) -> float:
-    """Return the noise of single values from means over blocks of steps, without what was found.
-
-    Where a disturbance lasts, that is more than differences of neighbours show.
-    """
-    rest = values.copy()
-    inside = np.zeros(len(values), bool)
-    inside[begin:end] = True
-    for part in (inside, ~inside):
-        if np.isfinite(rest[part]).any():
-            rest[part] -= np.nanmedian(rest[part])
-    complete = len(rest) // _BLOCK * _BLOCK
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
-        means = np.nanmean(rest[:complete].reshape(-1, _BLOCK), axis=1)
-    means = means[np.isfinite(means)]
-    return sqrt(_BLOCK) * _MAD * float(np.median(np.abs(means))) if len(means) >= 4 else 0.0
-
-
-def _highest(values: Floats, above: float) -> tuple[int, int]:
-    """Return the interval with the largest sum above a value (Kadane); missing steps count as nothing."""
-    sums = np.concatenate([[0.0], np.cumsum(np.where(np.isfinite(values), values - above, 0.0))])
-    lowest = np.minimum.accumulate(sums)
-    end = int((sums - lowest).argmax())
-    return int(sums[: end + 1].argmin()), end
-
-
-def _median(values: Floats, axis: int) -> Floats:
-    """Return medians without NaN, or NaN if there is nothing else."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
-        median: Floats = np.nanmedian(values, axis=axis)
-    return median
-
-
 def _stages(done: Work, culprits: Iterable[Culprit], usable: Bools) -> list[Culprit]:
     """Return the stages that compute more than the others, apart from the time of their slow devices."""
     stages = np.unique(done.stage)
@@ -349,8 +279,8 @@ def _stages(done: Work, culprits: Iterable[Culprit], usable: Bools) -> list[Culp
         others = np.delete(levels, at, axis=0)
         apart = levels[at] - np.median(others, axis=0)
         mean = float(np.median(apart))
-        error = max(_MAD * float(np.median(np.abs(apart - mean))) / sqrt(len(apart)), 1e-4)
-        if mean >= _LEAST_STAGE and mean >= _SURE * error:
+        error = max(MAD * float(np.median(np.abs(apart - mean))) / sqrt(len(apart)), 1e-4)
+        if mean >= _LEAST_STAGE and mean >= SURE * error:
             ranks = tuple(int(rank) for rank in done.ranks[done.stage == stage])
             result.append(_culprit("stage", ranks, done.steps, (0, len(done.steps), mean, error), True))
     return result
@@ -393,8 +323,8 @@ def _links(found: Dependencies, clocks: Clocks, steps: Integers, usable: Bools) 
             with np.errstate(invalid="ignore"):
                 # A network differs more from itself over time than a device does.
                 against = np.log(level) - _others(np.log(level), np.zeros(len(links), int), 0.5)
-            sure = _SURE if len(links) > 1 else _SURE_OF_PAST
-            for row, stretch in _stretches(against[:, usable], _LEAST_LINK, sure).items():
+            sure = SURE if len(links) > 1 else _SURE_OF_PAST
+            for row, stretch in stretches(against[:, usable], _LEAST_LINK, sure).items():
                 members = transfers.members[int(links[row])]
                 excess = -np.expm1(-stretch[2]) * float(
                     np.nanmedian(level[row, usable][stretch[0] : stretch[1]])
@@ -484,14 +414,6 @@ def _one(a: Culprit, b: Culprit) -> bool:
     if a.kind != b.kind or overlap < shorter / 2:
         return False
     return a.kind in ("host", "data", "link") and 0.5 < (1 + a.slower) / (1 + b.slower) < 2
-
-
-def _running_median(values: Floats, width: int) -> Floats:
-    """Return running medians along the last axis, over fewer values at the ends."""
-    half = width // 2
-    padded = np.pad(values, ((0, 0), (half, half)), constant_values=np.nan)
-    windows = np.lib.stride_tricks.sliding_window_view(padded, width, axis=1)
-    return _median(windows, 2)
 
 
 def _confidence(errors: float) -> float:

@@ -89,7 +89,9 @@ def _inputs(shape: str) -> float:
 
 @dataclass(frozen=True)
 class AttentionCollapse(Rule):
-    """Attention looks at one position only: its entropy is nearly 0, and most of the context is ignored."""
+    """Attention looks at one position only: its entropy is nearly 0, and little of the context takes part any
+    more.
+    """
 
     name = "attention"
     title = "Attention collapse"
@@ -106,7 +108,9 @@ class AttentionCollapse(Rule):
 
 @dataclass(frozen=True)
 class RouterImbalance(Rule):
-    """A router sends nearly all tokens to few experts, or cannot tell them apart: others learn nothing."""
+    """A router sends nearly all tokens to few experts, or cannot tell them apart: the other experts learn
+    nothing.
+    """
 
     name = "router"
     title = "Router imbalance"
@@ -162,10 +166,8 @@ def _fallen(now: StepTable, rows: np.ndarray, part: float, words: str) -> Iterat
 
 @dataclass(frozen=True)
 class Repeated(Rule):
-    """The same data come again.
-
-    The samples are those of a step before, the activations are closer to the last ones than two batches ever
-    are, or the loss falls without its noise.
+    """The same data come again: the samples are those of a step before, the activations are closer to the
+    last ones than two batches ever are, or the loss falls without the noise that it had.
     """
 
     name = "repeated"

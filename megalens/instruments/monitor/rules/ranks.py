@@ -19,7 +19,9 @@ _EXACT = ("param", "param_origin", "grad", "exp_avg", "exp_avg_sq")
 
 @dataclass(frozen=True)
 class Replicas(Rule):
-    """A copy of a tensor that should be the same on several ranks is not: they train different models now."""
+    """A copy of a tensor that should be the same on several ranks is not: they train different models from
+    here on.
+    """
 
     name = "replicas"
     title = "Replicas differ"

@@ -101,7 +101,9 @@ class Jump(Rule):
 
 @dataclass(frozen=True)
 class Collapse(Rule):
-    """Values are suddenly much smaller than in the steps before: left out, scaled wrongly, or reset."""
+    """Values are suddenly much smaller than they were in the steps before: something is left out, scaled
+    wrongly, or was reset.
+    """
 
     name = "collapse"
     title = "Collapse"
@@ -307,7 +309,9 @@ def _times(value: float, level: float) -> str:
 
 @dataclass(frozen=True)
 class NotFinite(Rule):
-    """Values are NaN or infinite: what follows from them is lost; the cause is in the first such tensor."""
+    """Values are NaN or infinite: whatever is computed from them is lost, and the cause lies in the first
+    tensor that has them.
+    """
 
     name = "nonfinite"
     title = "Not finite"
@@ -343,7 +347,9 @@ class _Counted:
 
 @dataclass(frozen=True)
 class Overflow(Rule):
-    """The largest value comes close to that of the number format and still grows: soon it is infinite."""
+    """The largest value comes close to the largest that the number format holds, and still grows: soon it is
+    infinite.
+    """
 
     name = "overflow"
     title = "Overflow ahead"

@@ -57,4 +57,8 @@ def traced(rank: int, case: Case, folder: str) -> Any:
     with open_run(tracer.folder) as run:
         table = run.table("spans")
         passes = pipeline_passes(Analysis(Spans.of(table)))
-        return pipeline_steps(passes, complete_steps(passes)), passes.problems, table.to_pandas().to_dict("list")
+        return (
+            pipeline_steps(passes, complete_steps(passes)),
+            passes.problems,
+            table.to_pandas().to_dict("list"),
+        )
