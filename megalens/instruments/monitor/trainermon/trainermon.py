@@ -5,31 +5,27 @@ from __future__ import annotations
 import atexit
 import csv
 import json
-import math
 import os
 import queue
 import re
-import threading
 import warnings
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from pandas import DataFrame
 from torch import Tensor, distributed, nn
 
 from ....adapters.before_reduction import before_reduction
-from ....protocol import MOMENT_COLUMNS, MegalensError, is_whole
+from ....protocol import MegalensError, is_whole
 from ....protocol.outside import parse_json
 from ....tracer.errors import said
 from .anomalies import AnomalyWriter
-from .call_rows import CallCollector, CallRows, CollectiveCalls, StackedRows
+from .call_rows import CallCollector, CallRows, CollectiveCalls
 from .config import (
     ConfigFileError,
     MonitorConfig,
@@ -41,11 +37,10 @@ from .config import (
     wants_parameter,
 )
 from .readings import FeatureRows, ModuleStacks, ModuleStructure, OptimizerReadings
-from .rules import together, values_of
+from .writer_thread import CollectedStep, WriterThread, stacked_rows, written_lines
 from .writing import (
     COMMUNICATION,
     ApiWriter,
-    Line,
     TensorBoardWriter,
     Writer,
     need_tensorboard,
@@ -54,9 +49,6 @@ from .writing import (
     writer_of,
 )
 
-_MOST_WAITING = 64
-_MOST_COLUMNS = 480
-_MOST_BEFORE_PICTURES = 8
 _FOLDER = re.compile(r"([\w-]{0,20})-rank(\d{1,5})-")
 
 
@@ -66,18 +58,6 @@ class CommunicationShown(MegalensError):
 
 class StructureWritten(MegalensError):
     """``print_struct`` ends the training once ``module_struct.json`` is there."""
-
-
-@dataclass
-class _Collected:
-    """What the training thread passes to the writing one."""
-
-    step: int
-    kinds: dict[str, StackedRows | FeatureRows]
-    ops: list[str]
-    writer: Writer
-    updates: dict[str, Tensor]
-    """Of each parameter its two histograms, by the tag of their pictures but for the last word."""
 
 
 class TrainerMon:
@@ -140,9 +120,8 @@ class TrainerMon:
         self._latest: dict[str, CallRows | FeatureRows] = {}
         # Of the current step; None where it is not due, or something failed.
         self._taken: dict[str, CallRows | FeatureRows] | None = None
-        self._queue: queue.Queue[_Collected | None] = queue.Queue(_MOST_WAITING)
-        self._thread: threading.Thread | None = None
         self._reported: set[str] = set()
+        self._thread = WriterThread(self._say)
         if not self._dynamic:
             self._begin(config, config.start_step)
 
@@ -232,10 +211,7 @@ class TrainerMon:
     def close(self) -> None:
         """Remove every hook and wait until all is written. Safe twice; called at the end of the process."""
         self._end()
-        if self._thread is not None:
-            self._queue.put(None)
-            self._thread.join()
-            self._thread = None
+        self._thread.close()
         if self._writer is not None:
             self._writer.close()
 
@@ -265,9 +241,7 @@ class TrainerMon:
                 tell=print,
             )
         self._on = True
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._write, name="megalens-trainermon", daemon=True)
-            self._thread.start()
+        if self._thread.start():
             atexit.register(self.close)
         self._install()
 
@@ -398,10 +372,10 @@ class TrainerMon:
                 found["param_updated"] = collector.of_parameters(
                     self._wanted_parameter, lambda p: p, numbered=False
                 )
-            kinds = {kind: _stacked(rows) for kind, rows in found.items() if rows.labels}
+            kinds = {kind: stacked_rows(rows) for kind, rows in found.items() if rows.labels}
             try:
-                self._queue.put_nowait(
-                    _Collected(self.step, kinds, list(self._ops), self._writer, self._updates)
+                self._thread.put(
+                    CollectedStep(self.step, kinds, list(self._ops), self._writer, self._inner, self._updates)
                 )
             except queue.Full:
                 self._say(f"Step {self.step} and maybe others are not written: the disk is too slow.")
@@ -441,38 +415,8 @@ class TrainerMon:
     # Numbers.
 
     def _metrics(self, kind: str) -> dict[str, dict[str, float]]:
-        lines = _lines(_stacked(self._latest.get(kind, CallRows())), self._ops)
+        lines = written_lines(stacked_rows(self._latest.get(kind, CallRows())), self._ops)
         return {tag_of(line, kind, self.rank): dict(line.values) for line in lines}
-
-    # The writing thread.
-
-    def _write(self) -> None:
-        columns: dict[str, deque[Any]] = {}
-        drawn: dict[str, None] = {}
-        while (step := self._queue.get()) is not None:
-            try:
-                for kind, rows in step.kinds.items():
-                    lines = _lines(rows, step.ops)
-                    step.writer.write(kind, step.step, _joined(lines) if kind == COMMUNICATION else lines)
-                for parameter, histograms in step.updates.items():
-                    for which, counts in zip(("update", "ratio"), histograms.tolist(), strict=True):
-                        tag = f"{parameter}/adam_{which}"
-                        columns.setdefault(tag, deque(maxlen=_MOST_COLUMNS)).append(np.asarray(counts))
-                        # In this order from now on: what was drawn longest ago comes first.
-                        drawn.setdefault(tag)
-                board = self._inner
-                for tag in [*drawn] if step.updates else ():
-                    # Numbers go before pictures; a later picture has the columns of those that are left out.
-                    if (
-                        not isinstance(board, TensorBoardWriter)
-                        or self._queue.qsize() > _MOST_BEFORE_PICTURES
-                    ):
-                        break
-                    if tag.rpartition("/")[0] in step.updates:
-                        board.picture(step.step, tag, columns[tag])
-                        drawn[tag] = drawn.pop(tag)
-            except Exception as error:
-                self._say(f"Step {step.step} was not written: {said(error)}")
 
     def _say(self, sentence: str) -> None:
         if sentence not in self._reported:
@@ -531,42 +475,6 @@ class TrainerMon:
             partial.write_text(json.dumps({**raw, "dynamic_on": False}, indent=2), encoding="utf-8")
             os.replace(partial, path)
             self._seen = os.stat(path).st_mtime
-
-
-def _stacked(rows: CallRows | FeatureRows) -> StackedRows | FeatureRows:
-    return StackedRows.of(rows) if isinstance(rows, CallRows) else rows
-
-
-def _lines(rows: StackedRows | FeatureRows, ops: Sequence[str]) -> list[Line]:
-    """Return the written lines of rows. Waits for the device."""
-    if isinstance(rows, FeatureRows):
-        several = [numbers.tolist() for numbers in rows.numbers]
-        return [
-            Line(*label, dict(zip(rows.columns, numbers, strict=True)))
-            for label, numbers in zip(rows.labels, several, strict=True)
-        ]
-    names = [op for op in ops if op not in ("shape", "dtype")]
-    numbers = rows.numbers()
-    lines = []
-    for label, about, row, call in zip(rows.labels, rows.about, numbers, rows.calls, strict=True):
-        if about is None or row is None:
-            lines.append(Line(*label, dict.fromkeys(names, math.nan), "nan", "nan", call))
-        else:
-            shape, dtype = about
-            values = values_of(dict(zip(MOMENT_COLUMNS, row, strict=True)), names, scalar=not shape)
-            lines.append(Line(*label, values, str(list(shape)), str(dtype), call))
-    return lines
-
-
-def _joined(lines: Sequence[Line]) -> list[Line]:
-    """Return one line for all of one name."""
-    several: dict[str, list[Line]] = {}
-    for line in lines:
-        several.setdefault(line.name, []).append(line)
-    return [
-        Line(0, name, None, together([line.values for line in each]), "nan", "nan")
-        for name, each in several.items()
-    ]
 
 
 def _rank_in(group: Any) -> int:
