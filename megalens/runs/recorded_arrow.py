@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from ..protocol import Stream, file_name, open_plain
 from ..protocol.arrow_columns import CONTINUATION, MESSAGE_PREFIX, message_header, table_field, u32
-from .gathering import check_unfolded
+from .file_checks import check_unfolded
 from .query import Query
 from .recorded_parquet import DAMAGE
 from .run_header import unreadable

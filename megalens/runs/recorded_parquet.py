@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ..protocol import Stream, file_name, open_plain
-from .gathering import check_rows, check_unfolded
+from .file_checks import check_rows, check_unfolded
 from .parquet_footer import (
     I32,
     CutShort,

@@ -15,11 +15,11 @@ import pyarrow.compute as pc
 
 from ..protocol import Segment, Stream, Streams, file_name, stream_segments
 from .errors import ClientError
+from .file_checks import check_shapes
 from .query import Query
 from .recorded_arrow import ArrowStream, arrows_identity
 from .recorded_parquet import DAMAGE, FileStamp, opened_parquet
 from .run_header import query_from_one, rows_from_zero, unreadable
-from .shapes import check_shapes
 from .tensor_index import INDEX_COLUMNS, SegmentFile, TensorIndex
 
 _TENSORS = "tensors"

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ...protocol import MOMENT_COLUMNS, Readings, StepReadings
 from .levels import Levels, module_order, trace_order
-from .table import ALL, QUANTITIES, Chunk, Column, StepTable, TableLayout
+from .table import ALL, QUANTITIES, Column, RowBlock, StepTable, TableLayout
 
 _SCALARS = re.compile(r"loss|grad.*norm|norm.*grad|^lr$|learning.rate", re.IGNORECASE)
 # Largest finite value of each format, as a power of two.
@@ -26,7 +26,7 @@ class StepTables:
 
     def __init__(self) -> None:
         self.levels = Levels(len(QUANTITIES))
-        self._chunks: dict[tuple[Any, ...], Chunk] = {}
+        self._chunks: dict[tuple[Any, ...], RowBlock] = {}
         self._layouts: dict[tuple[int, ...], TableLayout] = {}
         self._numbers: dict[tuple[Any, ...], dict[str, int]] = {}
         self._series = 0
@@ -84,7 +84,7 @@ class StepTables:
             still[of_param] = np.where(~moved & learns, self._still[layout.series[of_param]] + 1, 0)
         return still
 
-    def _chunk(self, given: Readings) -> Chunk:
+    def _chunk(self, given: Readings) -> RowBlock:
         key = (given.stat, given.rank, given.stage, given.micro_batch, given.counted, given.names == (ALL,))
         known = self._chunks.get(key)
         if known is not None and (known.names is given.names or list(known.names) == list(given.names)):
@@ -102,7 +102,7 @@ class StepTables:
             self._step_of = np.concatenate((self._step_of, np.full(more, -1, np.int64)))
         n = len(given.names)
         limits = np.array([_LIMITS.get(each, np.nan) for each in given.dtypes], np.float64)
-        chunk = Chunk(
+        chunk = RowBlock(
             *(given.stat, given.rank, given.stage, given.micro_batch, given.counted),
             # The very object, so that asking whether they are the same costs nothing.
             given.names,
@@ -113,7 +113,7 @@ class StepTables:
         self._chunks[key] = chunk
         return chunk
 
-    def _layout(self, chunks: tuple[Chunk, ...]) -> TableLayout:
+    def _layout(self, chunks: tuple[RowBlock, ...]) -> TableLayout:
         key = tuple(map(id, chunks))
         known = self._layouts.get(key)
         if known is not None:
@@ -124,7 +124,7 @@ class StepTables:
         return known
 
 
-def _laid_out(chunks: tuple[Chunk, ...]) -> TableLayout:
+def _laid_out(chunks: tuple[RowBlock, ...]) -> TableLayout:
     sizes = [len(chunk.names) for chunk in chunks]
     stats = [chunk.stat for chunk in chunks for _ in chunk.names]
     names = [name for chunk in chunks for name in chunk.names]

@@ -28,7 +28,7 @@ _DIGITS = re.compile(r"(?<![^.])\d+(?![^.])")
 
 
 @dataclass(frozen=True, eq=False)
-class Chunk:
+class RowBlock:
     """What is constant from step to step in the readings of one process and statistic."""
 
     stat: str
@@ -66,7 +66,7 @@ class TableLayout:
     place: NDArray[np.int64]
     series: Rows
     limits: Column
-    chunks: tuple[Chunk, ...]
+    chunks: tuple[RowBlock, ...]
     _found: dict[Any, Any] = field(default_factory=dict)
 
     def rows(self, *stats: str) -> Rows:

@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from ...protocol import join_numbers, ranges_text
-from .analysis import Analysis
+from ...protocol import STREAMS, join_numbers, ranges_text
+from ...runs.exports import Export, Format
+from .analysis import Analysis, analyse
 from .megascan_files import TimelineError
 from .spans import COMMUNICATION, KINDS
 from .trace_events import Event
@@ -436,3 +438,15 @@ def _processes(analysis: Analysis) -> Iterator[dict[str, Any]]:
         yield {"ph": "M", "name": "process_sort_index", "pid": rank, "args": {"sort_index": sort_index}}
         for track, text in ((_OWN, "Passes"), (_SECOND_TRACK, "Beside them")):
             yield {"ph": "M", "name": "thread_name", "pid": rank, "tid": track, "args": {"name": text}}
+
+
+def _export(export: Export) -> None:
+    spans, alarms = (
+        pa.Table.from_batches(export.batches(stream), STREAMS[stream].schema)
+        for stream in ("spans", "alarms")
+    )
+    write_chrome_trace(analyse(spans), export.folder / "trace.json.gz", alarms.to_pylist())
+
+
+PERFETTO = Format(_export, ("spans", "alarms"))
+"""The format of ``run.export("perfetto")``."""

@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 
 from ...protocol import STREAMS, Streams, stream_schema
 from ..errors import ClientError
+from ..file_checks import entries_of
 from ..query import Query
 from ..run_folder import RunFolder
-from ..shapes import entries_of
 from ..tensor_index import INDEX_COLUMNS, TensorIndex
 from .coarser_peaks import SHAPE_COLUMNS, coarser_rows, coarser_shapes
 from .stream_query import StreamQuery

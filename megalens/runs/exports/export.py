@@ -8,15 +8,17 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, nullcontext, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from ...protocol import parse_json
 from ...slices import load, named
 from ..errors import ClientError, bad_argument
-from .step_order import OrderedRows, look_over
+from ..query import Query
 
 if TYPE_CHECKING:
     from ...protocol.messages_generated import RunInfo
@@ -34,6 +36,7 @@ _FORMATS = {
 _MANIFEST = "export.json"
 # Rows become Python objects in some formats.
 _PIECE_ROWS = 20_000
+_PIECE_BYTES = 16 * 2**20
 
 
 class Format(NamedTuple):
@@ -132,7 +135,7 @@ def _found(
     for name in chosen:
         if name not in able:
             raise bad_argument("streams", f"any of {', '.join(able)} with {to}", name)
-    looked = {name: look_over(rows, name) for name in chosen}
+    looked = {name: _ordered_rows(rows, name) for name in chosen}
     found = {name: each for name, each in looked.items() if each.count}
     if not found:
         raise ClientError(
@@ -176,3 +179,64 @@ def _put(partial: Path, target: Path, run: str, to: str, rows: Mapping[str, int]
             old.rename(target)
         raise
     shutil.rmtree(old, ignore_errors=True)
+
+
+@dataclass(frozen=True)
+class OrderedRows:
+    """The rows of one stream; ``ordered`` where stored by step, which late ranks prevent."""
+
+    rows: StreamRows
+    stream: str
+    count: int
+    ordered: bool
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.rows.streams.named(self.stream).schema
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield them by step, those of one step in the order in which they came."""
+        if self.ordered:
+            yield from self.rows.batches(self.stream)
+            return
+        for first, last in self._pieces():
+            batches = self.rows.batches(self.stream, Query(first=first, last=last))
+            table = pa.Table.from_batches(batches, self.schema)
+            yield from table.take(np.argsort(table["step"].to_numpy(), kind="stable")).to_batches()
+
+    def several(self, column: str) -> bool:
+        found: set[object] = set()
+        for batch in self.rows.batches(self.stream, None, [column]):
+            found.update(batch[column].unique().to_pylist())
+            if len(found) > 1:
+                return True
+        return False
+
+    def _pieces(self) -> Iterator[tuple[int, int]]:
+        """Yield ranges of steps whose rows fit into a piece, as far as complete steps do."""
+        sizes: Counter[int] = Counter()
+        for batch in self.rows.batches(self.stream):
+            steps, counts = np.unique(batch["step"].to_numpy(), return_counts=True)
+            for step, count in zip(steps.tolist(), counts.tolist(), strict=True):
+                sizes[step] += count * batch.nbytes // batch.num_rows
+        first, size = None, 0
+        last = 0
+        for step in sorted(sizes):
+            if first is not None and size + sizes[step] > _PIECE_BYTES:
+                yield first, last
+                first, size = None, 0
+            first, last = step if first is None else first, step
+            size += sizes[step]
+        if first is not None:
+            yield first, last
+
+
+def _ordered_rows(rows: StreamRows, stream: str) -> OrderedRows:
+    """Count the rows of a stream, and find whether they are stored by step."""
+    count, newest, ordered = 0, -1, True
+    for batch in rows.batches(stream, None, ["step"]):
+        steps = batch["step"].to_numpy()
+        count += len(steps)
+        ordered = ordered and bool(steps[0] >= newest and (steps[1:] >= steps[:-1]).all())
+        newest = int(steps[-1])
+    return OrderedRows(rows, stream, count, ordered)

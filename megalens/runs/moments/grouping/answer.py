@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from ....protocol import parse_name
 from ...errors import ClientError
-from ...gathering import trailing_mean
 from ..rows.moment_rows import STAGE, STAGES, Chunk, MomentRows, StatIndex, Wanted, read_ahead
 from .cells import CellKeys, Cells, merge_cells, wanted_columns
 from .name_filter import module_of
@@ -349,3 +348,36 @@ def _key_column(label: str, values: list[Any], group: NDArray[Any]) -> pa.Array:
     else:
         column = pa.array([None if value is None else str(value) for value in values], pa.utf8())
     return column.take(pa.array(group))
+
+
+def trailing_mean(values: NDArray[np.float64], points: int) -> NDArray[np.float64]:
+    """Return the mean of each value and those before it, ``points`` in all, over the finite ones; NaN where
+    there is none.
+
+    The sum starts afresh for each block of points: a running sum would keep the rounding of everything
+    before.
+    """
+    if points < 2 or not len(values):
+        return np.where(np.isfinite(values), values, np.nan)
+    finite = np.isfinite(values)
+    # Whole blocks, and one of nothing before the first point.
+    behind = -len(values) % points
+    sums, counts = (
+        np.pad(column.astype(np.float64), (points, behind)).reshape(-1, points)
+        for column in (np.where(finite, values, 0.0), finite)
+    )
+    total, count = (_windows(column)[: len(values)] for column in (sums, counts))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean: NDArray[np.float64] = total / np.where(count > 0, count, np.nan)
+    return mean
+
+
+def _windows(blocks: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return sliding sums of one block's length for all entries behind the first block.
+
+    Each is the block's start up to the entry, plus the end of the previous block.
+    """
+    from_start = np.cumsum(blocks, axis=1)[1:]
+    to_end = np.cumsum(blocks[:, ::-1], axis=1)[:-1, ::-1]
+    from_start[:, :-1] += to_end[:, 1:]
+    return from_start.ravel()

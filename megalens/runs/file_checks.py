@@ -1,4 +1,4 @@
-"""Checks of the column of shapes against a row's values."""
+"""Limits on what a recorded file may claim: sizes in memory, rows, and shapes of values."""
 
 from __future__ import annotations
 
@@ -10,6 +10,35 @@ import pyarrow.compute as pc
 
 from ..protocol import Stream
 from .errors import ClientError
+
+# A recorder's row group has 16 MiB and at most one frame more, so that even a recording of zeros is within
+# this.
+_ANY_BYTES = 128 * 1024 * 1024
+_TIMES = 64
+_ANY_ROWS = 2_000_000
+_ROWS_A_BYTE = 32
+
+
+def check_unfolded(name: str, unfolded: int, stored: int) -> None:
+    """Raise ``unreadable`` for what unfolds to over 128 MiB and over 64 times what is stored of it.
+
+    A few compressed bytes can stand for any number.
+    """
+    if unfolded > max(_ANY_BYTES, _TIMES * stored):
+        raise _refused(
+            name,
+            f"{stored:,} bytes of it unfold to {unfolded:,}, and at most {_TIMES} times as many are read",
+        )
+
+
+def check_rows(name: str, rows: int, stored: int) -> None:
+    """Raise ``unreadable`` for a file that claims more rows than it can have."""
+    if rows < 0 or rows > max(_ANY_ROWS, _ROWS_A_BYTE * stored):
+        raise _refused(name, f"it says that it has {rows:,} rows in {stored:,} bytes")
+
+
+def _refused(name: str, why: str) -> ClientError:
+    return ClientError(f"Could not read the run folder. {name}: {why}.", code="unreadable")
 
 
 def entries_of(shapes: pa.ListArray) -> Any:
