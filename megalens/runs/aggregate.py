@@ -13,10 +13,10 @@ from .errors import ClientError
 from .moments.grouping.cells import reading_value
 from .query import Selection, half_width, selected
 
-_WHOLE_STATISTICS = ("mean", "std", "rms", "min", "max", "skewness", "kurtosis", "nonfinite")
+_TENSOR_STATISTICS = ("mean", "std", "rms", "min", "max", "skewness", "kurtosis", "nonfinite")
 _RETAINED_STATISTICS = ("mean", "std", "rms", "min", "max", "abs_mean")
-STATISTICS = (*_WHOLE_STATISTICS, *(f"kept_{name}" for name in _RETAINED_STATISTICS))
-OF_WHOLE_ONLY = ("skewness", "kurtosis")
+STATISTICS = (*_TENSOR_STATISTICS, *(f"kept_{name}" for name in _RETAINED_STATISTICS))
+TENSOR_ONLY = ("skewness", "kurtosis")
 """What kept values do not have: those of tile means say nothing of a tensor's tails."""
 OLDER = {"abs_mean": "kept_abs_mean"}
 """What a statistic was called before whole tensors had any."""
@@ -157,7 +157,7 @@ def _reduce(statistic: str, values: Any, group: Any, groups: int, count: Any) ->
     if statistic == "std":
         deviation = values - (sums(values) / count)[group]
         return np.sqrt(sums(deviation * deviation) / count)
-    if statistic in OF_WHOLE_ONLY:
+    if statistic in TENSOR_ONLY:
         return np.full(groups, np.nan)
     result = np.full(groups, np.inf if statistic == "min" else -np.inf)
     (np.minimum if statistic == "min" else np.maximum).at(result, group, values)

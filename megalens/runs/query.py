@@ -82,7 +82,7 @@ def layout_of(row: Mapping[str, Any], axes: Sequence[str]) -> ValueLayout:
     )
 
 
-def places_in(text: str, length: int) -> list[int]:
+def positions_in(text: str, length: int) -> list[int]:
     """Return the positions below ``length`` that a range text names."""
     ranges = read_ranges(text, "positions")
     return [position for position in range(length) if in_ranges(position, ranges)]
@@ -96,7 +96,7 @@ def selected(row: Mapping[str, Any], selection: Selection) -> npt.NDArray[np.flo
     layout = layout_of(row, selection.axes)
     values = np.asarray(row["values"], dtype=np.float32).reshape(layout.outer, layout.length, layout.inner)
     if layout.has_positions:
-        values = values[:, places_in(selection.positions, layout.length)]
+        values = values[:, positions_in(selection.positions, layout.length)]
     if layout.vectors:
         values = values[:, :, min(selection.vector, layout.vectors - 1) :: layout.vectors]
     return values.reshape(values.shape[0] * values.shape[1], values.shape[2])

@@ -15,7 +15,7 @@ INDEX_COLUMNS = ["step", "phase", "pass", "rank", "layer", "flag", "part"]
 _DISTINCT = ["flag", "phase", "pass", "part", "layer", "rank"]
 # What steps are known of.
 _STEP_KEYS = ["flag", "phase", "pass"]
-_HELD_ROWS = 1 << 18
+_PENDING_ROWS = 1 << 18
 
 Key = tuple[str, str, str]
 
@@ -81,7 +81,7 @@ class TensorIndex:
                 for key, steps in retained.items():
                     if steps:
                         found._steps.setdefault(key, set()).update(steps)
-                found._places |= {place for place in part._places if retained.get(place[:3])}
+                found._keys |= {place for place in part._keys if retained.get(place[:3])}
         return found
 
     def index(self) -> list[dict[str, Any]]:
@@ -89,7 +89,7 @@ class TensorIndex:
         with self._lock:
             found = []
             for key in sorted(self._steps):
-                keys = [found_key for found_key in self._places if found_key[:3] == key]
+                keys = [found_key for found_key in self._keys if found_key[:3] == key]
                 lists = {
                     name: sorted({found_key[at] for found_key in keys})
                     for name, at in (("parts", 3), ("layers", 4), ("ranks", 5))
@@ -106,7 +106,7 @@ class TensorIndex:
         wanted = [where.get(name, ask) for name, ask in asked.items()]
         with self._lock:
             lowest: dict[int, int] = {}
-            for *texts, layer, rank in self._places:
+            for *texts, layer, rank in self._keys:
                 if all(ask is None or ask == text for ask, text in zip(wanted, texts, strict=True)) and (
                     query.layers is None or in_ranges(layer, query.layers)
                 ):
@@ -115,7 +115,7 @@ class TensorIndex:
 
     def _forget(self) -> None:
         self._read: dict[int, tuple[SegmentFile, int]] = {}
-        self._places: set[tuple[Any, ...]] = set()
+        self._keys: set[tuple[Any, ...]] = set()
         self._steps: dict[Key, set[int]] = {}
 
     def _take(self, read: Iterator[tuple[pa.RecordBatch, int]], at: int) -> int:
@@ -124,7 +124,7 @@ class TensorIndex:
         for batch, offset in read:
             pending.append(batch)
             rows, at = rows + batch.num_rows, offset
-            if rows >= _HELD_ROWS:
+            if rows >= _PENDING_ROWS:
                 self._add(pending)
                 pending, rows = [], 0
         self._add(pending)
@@ -135,7 +135,7 @@ class TensorIndex:
             return
         table = pa.Table.from_batches(batches)
         distinct = table.group_by(_DISTINCT).aggregate([]).select(_DISTINCT)
-        self._places.update(zip(*(column.to_pylist() for column in distinct.columns), strict=True))
+        self._keys.update(zip(*(column.to_pylist() for column in distinct.columns), strict=True))
         steps = table.group_by(_STEP_KEYS).aggregate([("step", "distinct")])
         for *key, found in zip(
             *(steps[name].to_pylist() for name in _STEP_KEYS), steps["step_distinct"], strict=True

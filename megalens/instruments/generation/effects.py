@@ -45,11 +45,11 @@ def compared(
     ]
     if model.context is not None and any(len(text) > model.context for text in read):
         read = [text[: model.context] for text in read]
-        job.say(f"Effects are of the first {model.context} positions, which the model reads at once.")
+        job.add_message(f"Effects are of the first {model.context} positions, which the model reads at once.")
     reader = EffectReader(model, points, read)
     same = {"generation": job.number, "control": control.number}
     differences = [first_difference(*texts) for texts in zip(clean, job.texts, strict=True)]
-    for _, first, effects in reader.compare(1, lambda _: perturbed(points, perturb, job.say)):
+    for _, first, effects in reader.compare(1, lambda _: perturbed(points, perturb, job.add_message)):
         for sequence, effect in enumerate(effects, first):
             if job.cancelled:
                 return
@@ -81,7 +81,7 @@ def _swept(
     differences: dict[int, list[int]] = {}
 
     def armed(number: int) -> Any:
-        return perturbed(points, generation_perturb(swept[number].perturb, points, folders), job.say)
+        return perturbed(points, generation_perturb(swept[number].perturb, points, folders), job.add_message)
 
     for number, first, effects in reader.compare(len(swept), armed):
         if number not in differences and not job.cancelled:

@@ -19,7 +19,7 @@ from ...tracer.points import NO_EXPERTS, IAdapter, ModelPoints, Source
 from ...tracer.tensors.config import TracingPlan, change_plan
 from ...tracer.tensors.values import Window
 from .errors import GenerationError
-from .token_rows import PassPlace
+from .token_rows import PassCoordinates
 
 ATTENTION = "RawAttentionScore_mat_mul"
 """The flag that shows them."""
@@ -130,21 +130,21 @@ class Passes:
     ) -> None:
         self._step, self._scope = step, scope
         self._begun = 0
-        self.here = PassPlace(-1, -1)
+        self.here = PassCoordinates(-1, -1)
         """Where the tensors of the newest pass are."""
 
     @contextlib.contextmanager
     def __call__(self) -> Iterator[None]:
         with contextlib.nullcontext() if self._scope is None else self._scope():
-            self.here = PassPlace(self._step(), 0 if self._scope is not None else self._begun)
+            self.here = PassCoordinates(self._step(), 0 if self._scope is not None else self._begun)
             self._begun += 1
             yield
 
     @property
-    def following(self) -> PassPlace:
+    def following(self) -> PassCoordinates:
         """The coordinates of the next pass."""
         step = self._step()
-        return PassPlace(step, self._begun) if self._scope is None else PassPlace(step + 1, 0)
+        return PassCoordinates(step, self._begun) if self._scope is None else PassCoordinates(step + 1, 0)
 
 
 class HiddenStates:

@@ -114,7 +114,7 @@ class GenerationInstrument(Instrument):
             for job in jobs:
                 self._newest = job.number = next(self._numbers)
                 self._waiting.append(job)
-                self._say(job, place=len(self._waiting))
+                self._report(job, place=len(self._waiting))
             self._changed.notify_all()
         return jobs[-1].number, jobs[0].number if len(jobs) > 1 else 0
 
@@ -137,8 +137,8 @@ class GenerationInstrument(Instrument):
             for job in [each for each in self._waiting if each.number == number]:
                 self._waiting.remove(job)
                 job.end("cancelled")
-                self._say(job)
-                self._say_places()
+                self._report(job)
+                self._report_positions()
 
     # Running, in the thread that has the model.
 
@@ -167,7 +167,7 @@ class GenerationInstrument(Instrument):
             if not self._waiting:
                 return False
             job = self._running = self._waiting.popleft()
-            self._say_places()
+            self._report_positions()
         try:
             self._run(job, passes)
         finally:
@@ -194,7 +194,7 @@ class GenerationInstrument(Instrument):
             while self._waiting:
                 job = self._waiting.popleft()
                 job.end("cancelled", "The run has ended.")
-                self._say(job)
+                self._report(job)
             self._changed.notify_all()
 
     def _run(self, job: GenerationJob, passes: Passes) -> None:
@@ -210,9 +210,9 @@ class GenerationInstrument(Instrument):
             if self.share is not None:
                 self.share(job)
             job.begin(passes.following.step)
-            self._say(job)
+            self._report(job)
             assert self._tracer is not None
-            Writing(job, self.model, self._tracer, self.send, self._say).run(passes)
+            Writing(job, self.model, self._tracer, self.send, self._report).run(passes)
             state, message = "cancelled" if job.cancelled else "finished", ""
         except torch.OutOfMemoryError as error:
             message = (
@@ -228,7 +228,7 @@ class GenerationInstrument(Instrument):
             if self._host is not None:
                 # Whoever waits for the end asks at once for all that was traced.
                 self._host.send_ready()
-            self._say(job)
+            self._report(job)
             if state == "failed" and torch.cuda.is_available():
                 torch.cuda.empty_cache()
 
@@ -237,13 +237,13 @@ class GenerationInstrument(Instrument):
     def _step(self) -> int:
         return 0 if self._host is None else self._host.step
 
-    def _say(self, job: GenerationJob, place: int = 0) -> None:
+    def _report(self, job: GenerationJob, place: int = 0) -> None:
         step = self._step()
         self.send("generations", job.row(step, place), step)
 
-    def _say_places(self) -> None:
+    def _report_positions(self) -> None:
         for queue_position, job in enumerate(self._waiting, 1):
-            self._say(job, queue_position)
+            self._report(job, queue_position)
 
     def send(self, stream: str, columns: Mapping[str, Any], step: int) -> None:
         if self._host is not None:

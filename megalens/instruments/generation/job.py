@@ -183,9 +183,9 @@ class GenerationJob:
         self.state, self.progress = state, ""
         if self._began is not None:
             self._seconds = time.monotonic() - self._began
-        self.say(message)
+        self.add_message(message)
 
-    def say(self, message: str) -> None:
+    def add_message(self, message: str) -> None:
         """Add a sentence to its message for people."""
         if message not in self.message:
             self.message = f"{self.message} {message}".strip()[:_MESSAGE]

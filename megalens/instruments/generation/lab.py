@@ -159,23 +159,23 @@ class MegatronLab(Lab):
     def _lead(self, passes: Passes) -> None:
         control, instrument = self._control, self._instrument
         instrument.share = self._share
-        while (there := instrument.wait(control.beat_seconds)) is not False:
+        while (there := instrument.wait(control.heartbeat_seconds)) is not False:
             if there is None:
-                control.tell({"do": "beat"})
+                control.send({"do": "beat"})
                 control.settle()
             elif not instrument.run_next(passes):
-                control.tell({"do": "changes"})
+                control.send({"do": "changes"})
                 self.tracer.take_changes()
             if control.lost is not None:
                 # The generation reports it, too.
                 raise control.lost
-        control.tell({"do": "end"})
+        control.send({"do": "end"})
 
     def _share(self, job: GenerationJob) -> None:
         """Have the others write a job, too."""
         control = self._control
         control.job = job
-        control.tell(
+        control.send(
             {
                 "do": "write",
                 "number": job.number,
@@ -191,7 +191,7 @@ class MegatronLab(Lab):
 
     def _follow(self, passes: Passes) -> None:
         control, why = self._control, ""
-        while (message := control.hear())["do"] != "end":
+        while (message := control.receive())["do"] != "end":
             try:
                 if message["do"] == "changes":
                     self.tracer.take_changes()

@@ -16,7 +16,7 @@ from .decoding import Candidates, GenerationPass, candidates_of
 from .errors import GenerationError
 from .hidden import HiddenStates
 from .texts import Texts
-from .token_rows import PlacedPass, lists_column
+from .token_rows import LocatedPass, lists_column
 
 _MOST_LOGITS = 1 << 24
 """Logits that are looked at together."""
@@ -165,7 +165,7 @@ class LensReader:
 
     @torch.no_grad()
     def rows(
-        self, passes: Sequence[PlacedPass], states: Sequence[Sequence[Tensor]]
+        self, passes: Sequence[LocatedPass], states: Sequence[Sequence[Tensor]]
     ) -> Iterator[dict[str, Any]]:
         """Yield the layers' predictions at the positions that passes read, as columns by name.
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _USUAL_SECONDS = 1800.0
 _LONGER_SECONDS = 30.0
-_MOST_BEAT_SECONDS = 20.0
+_MOST_HEARTBEAT_SECONDS = 20.0
 _TEXT_BYTES = 1024
 _WELL, _FAILED, _LOST = range(3)
 _OF_COMMUNICATION = ("gloo", "nccl", "timed out", "timeout", "connection", "process group", "store")
@@ -39,7 +39,7 @@ class JobControl:
     ----------
     rank, size : int
         Of this process, and how many there are.
-    beat_seconds : float
+    heartbeat_seconds : float
         The longest time between two messages of rank 0.
     job : GenerationJob or None
         What is written.
@@ -51,7 +51,7 @@ class JobControl:
         self.rank, self.size = distributed.get_rank(), distributed.get_world_size()
         limit = _limit_seconds() + _LONGER_SECONDS
         self._group = distributed.new_group(backend="gloo", timeout=timedelta(seconds=limit))
-        self.beat_seconds = min(limit / 4, _MOST_BEAT_SECONDS)
+        self.heartbeat_seconds = min(limit / 4, _MOST_HEARTBEAT_SECONDS)
         self.job: GenerationJob | None = None
         self.lost: LostJobError | None = None
         self._heard: dict[str, Any] | None = None
@@ -61,14 +61,14 @@ class JobControl:
         """Whether this is rank 0, which the others follow."""
         return self.rank == 0
 
-    def tell(self, message: dict[str, Any]) -> None:
+    def send(self, message: dict[str, Any]) -> None:
         """Send the others a message with a ``do``; raises ``LostJobError`` when one of them is gone."""
         data = torch.frombuffer(bytearray(json.dumps(message).encode()), dtype=torch.uint8)
         with self._together():
             distributed.broadcast(torch.tensor([len(data)]), 0, group=self._group)
             distributed.broadcast(data, 0, group=self._group)
 
-    def hear(self) -> dict[str, Any]:
+    def receive(self) -> dict[str, Any]:
         """Return rank 0's next message; raises ``LostJobError`` when it is gone."""
         if self._heard is not None:
             message, self._heard = self._heard, None
@@ -84,10 +84,10 @@ class JobControl:
     def expect(self, do: str) -> dict[str, Any]:
         """Return rank 0's next message of a kind.
 
-        Raises ``GenerationError`` for another kind: rank 0 has ended the generation. Then :meth:`hear`
-        returns that again. Raises ``LostJobError`` as :meth:`hear`.
+        Raises ``GenerationError`` for another kind: rank 0 has ended the generation. Then :meth:`receive`
+        returns that again. Raises ``LostJobError`` as :meth:`receive`.
         """
-        message = self.hear()
+        message = self.receive()
         if message["do"] != do:
             self._heard = message
             raise GenerationError("Rank 0 ended the generation.")
@@ -125,7 +125,7 @@ class JobControl:
         job = self.job
         if self.leads:
             message: dict[str, Any] = {"do": "pass", "cancelled": job is not None and job.asked_to_end}
-            self.tell(message)
+            self.send(message)
         else:
             message = self.expect("pass")
         if job is not None:
@@ -135,7 +135,7 @@ class JobControl:
     def tokens(self, ids: list[int]) -> list[int]:
         """Return rank 0's token ids instead of one's own; raises as :meth:`expect`."""
         if self.leads:
-            self.tell({"do": "tokens", "ids": ids})
+            self.send({"do": "tokens", "ids": ids})
             return ids
         return [int(each) for each in self.expect("tokens")["ids"]]
 

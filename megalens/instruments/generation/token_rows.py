@@ -34,19 +34,19 @@ _MOST_LOGITS = 1 << 24
 _NUMBERS = ("logit", "probability", "entropy")
 
 
-class PassPlace(NamedTuple):
+class PassCoordinates(NamedTuple):
     """The ``step`` and ``micro_batch`` of a forward pass's tensor rows."""
 
     step: int
     number: int
 
 
-class PlacedPass(NamedTuple):
+class LocatedPass(NamedTuple):
     """A pass with its coordinates, and those of the next pass, which reads what was drawn."""
 
     done: GenerationPass
-    here: PassPlace
-    following: PassPlace
+    here: PassCoordinates
+    following: PassCoordinates
 
 
 class TokenRows:
@@ -62,7 +62,7 @@ class TokenRows:
         self._prompts, self._samples, self._count = prompts, samples, candidates
         self._streams = [texts.stream() for _ in range(len(prompts) * samples)]
 
-    def of(self, passes: Sequence[PlacedPass]) -> Iterator[dict[str, Any]]:
+    def of(self, passes: Sequence[LocatedPass]) -> Iterator[dict[str, Any]]:
         """Yield the rows that passes made possible: the read prompts of the first, then drawn tokens.
 
         ``passes`` are in order, the one that read the prompts by itself.
@@ -75,7 +75,7 @@ class TokenRows:
             yield self._written(wrote)
 
     def _prompt(
-        self, number: int, prompt: Sequence[int], done: GenerationPass, here: PassPlace
+        self, number: int, prompt: Sequence[int], done: GenerationPass, here: PassCoordinates
     ) -> Iterator[dict[str, Any]]:
         # Samples of one prompt read the same.
         rows = range(number * self._samples, (number + 1) * self._samples)
@@ -99,7 +99,7 @@ class TokenRows:
             for row in rows:
                 yield self._complete(columns, np.full(len(ids), row), "prompt", here.step, here)
 
-    def _written(self, passes: Sequence[PlacedPass]) -> dict[str, Any]:
+    def _written(self, passes: Sequence[LocatedPass]) -> dict[str, Any]:
         """Return the rows of the tokens drawn in some passes, each with a row of logits."""
         wrote = np.array([each.done.wrote for each in passes])
         drawn, rows = wrote.nonzero()
@@ -122,7 +122,7 @@ class TokenRows:
             "tensor_offset": np.zeros(len(rows), np.int64),
         }
         steps = np.array([each.here.step for each in passes])[drawn]
-        read = PassPlace(*np.array([each.following for each in passes])[drawn].T)
+        read = PassCoordinates(*np.array([each.following for each in passes])[drawn].T)
         complete = self._complete(columns, rows, "generated", steps, read)
         ended = ~np.array([each.done.goes_on for each in passes])[drawn, rows]
         for name in ("tensor_step", "tensor_pass", "tensor_offset"):
@@ -153,7 +153,7 @@ class TokenRows:
         }
 
     def _complete(
-        self, columns: dict[str, Any], sequences: np.ndarray, kind: str, step: Any, read: PassPlace
+        self, columns: dict[str, Any], sequences: np.ndarray, kind: str, step: Any, read: PassCoordinates
     ) -> dict[str, Any]:
         """Add the common columns; ``step`` and ``read`` are constants or arrays."""
         n = len(sequences)

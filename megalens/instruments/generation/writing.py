@@ -23,7 +23,7 @@ from .job import GenerationJob
 from .language_model import LanguageModel, Reading
 from .lens import LensReader, Readout
 from .sweep import PassClock, perturbed
-from .token_rows import PlacedPass, TokenRows
+from .token_rows import LocatedPass, TokenRows
 
 if TYPE_CHECKING:
     from ...tracer import Tracer
@@ -50,16 +50,16 @@ class GatheredPasses:
         send: Callable[[str, Mapping[str, Any], int], None],
         rows: TokenRows,
         lens: LensReader | None,
-        say: Callable[[str], None],
+        report: Callable[[str], None],
         tensors: Callable[[], None],
     ) -> None:
-        self._send, self._rows, self._lens, self._say, self._tensors = send, rows, lens, say, tensors
-        self._passes: list[PlacedPass] = []
+        self._send, self._rows, self._lens, self._report, self._tensors = send, rows, lens, report, tensors
+        self._passes: list[LocatedPass] = []
         self._states: list[Sequence[Tensor]] = []
         self._nbytes = 0
         self._sent = self._passed = 0.0
 
-    def add(self, done: PlacedPass, window: Window | None) -> None:
+    def add(self, done: LocatedPass, window: Window | None) -> None:
         """Take a finished pass, and send what is due: at once after the prompts were read."""
         stored = done.done
         now = time.monotonic()
@@ -91,7 +91,7 @@ class GatheredPasses:
         self._sent = time.monotonic()
 
     def _made(
-        self, passes: Sequence[PlacedPass], states: Sequence[Sequence[Tensor]]
+        self, passes: Sequence[LocatedPass], states: Sequence[Sequence[Tensor]]
     ) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield streams with their columns by name."""
         yield from (("tokens", each) for each in _together(self._rows.of(passes)))
@@ -101,7 +101,7 @@ class GatheredPasses:
             except GenerationError as error:
                 # The text continues without.
                 self._lens = None
-                self._say(str(error))
+                self._report(str(error))
 
 
 def _together(several: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -127,7 +127,7 @@ _REPORT_TEXT = 1.0
 class Writing:
     """Writes the text of one generation, and restores afterwards whatever it changed.
 
-    ``send`` takes a stream, columns by name and the step; ``say`` reports a job's state.
+    ``send`` takes a stream, columns by name and the step; ``report`` publishes a job's state.
     """
 
     def __init__(
@@ -136,10 +136,10 @@ class Writing:
         model: LanguageModel,
         tracer: Tracer,
         send: Callable[[str, Mapping[str, Any], int], None],
-        say: Callable[[GenerationJob], None],
+        report: Callable[[GenerationJob], None],
     ) -> None:
         self._job, self._model, self._tracer = job, model, tracer
-        self._send, self._say = send, say
+        self._send, self._report = send, report
         self._points = tracer.points
 
     def run(self, passes: Passes) -> None:
@@ -166,7 +166,7 @@ class Writing:
                 stack.enter_context(tensors.changed(change))
             attention = tensors.capture.plan.flags.get(ATTENTION)
             if attention is not None and attention.layers and "generate" in attention.phases:
-                job.say(stack.enter_context(attention_probabilities(self._model.module)))
+                job.add_message(stack.enter_context(attention_probabilities(self._model.module)))
             stack.callback(setattr, tensors.capture, "window", None)
             yield
 
@@ -181,18 +181,18 @@ class Writing:
         with contextlib.ExitStack() as stack:
             clock = PassClock()
             if job.perturb is not None:
-                clock = stack.enter_context(perturbed(self._points, job.perturb, job.say))
+                clock = stack.enter_context(perturbed(self._points, job.perturb, job.add_message))
             hand_over = stack.enter_context(self._tracer.tensors.holding())
-            gathered = GatheredPasses(self._send, rows, self._lens(stack), job.say, hand_over)
+            gathered = GatheredPasses(self._send, rows, self._lens(stack), job.add_message, hand_over)
             stack.callback(gathered.flush)
             reported_at = time.monotonic()
             for done in job.decoding(model, pass_scope=passes, ends=lambda: job.cancelled, before=before):
                 step = passes.here.step
                 job.passed(done, step)
-                gathered.add(PlacedPass(done, passes.here, passes.following), capture.window)
+                gathered.add(LocatedPass(done, passes.here, passes.following), capture.window)
                 if time.monotonic() - reported_at >= _REPORT_TEXT:
                     reported_at = time.monotonic()
-                    self._say(job)
+                    self._report(job)
 
     def _lens(self, stack: contextlib.ExitStack) -> LensReader | None:
         """Return the reader of each pass's hidden states, if it was asked for."""
@@ -210,4 +210,4 @@ class Writing:
                 self._send("effects", {**columns, "step": np.full(len(columns["kl"]), step)}, step)
                 if job.progress and time.monotonic() - reported_at > _REPORT_SECONDS:
                     reported_at = time.monotonic()
-                    self._say(job)
+                    self._report(job)

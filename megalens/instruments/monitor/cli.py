@@ -223,7 +223,7 @@ def _check(arguments: argparse.Namespace) -> int:
                 steps += 1
                 for alarm in alarms:
                     serious += alarm.severity != "note"
-                    _say(alarm, arguments.json)
+                    _print_alarm(alarm, arguments.json)
         if not steps:
             raise MegalensError(f"{arguments.run_folder} holds no statistics to judge.")
     except (MegalensError, OSError) as error:
@@ -257,7 +257,7 @@ def _settings(path: str) -> Any:
         raise MegalensError(f"{path} must be a JSON file of rule settings: {str(error)[:200]}") from error
 
 
-def _say(alarm: Any, as_json: bool) -> None:
+def _print_alarm(alarm: Any, as_json: bool) -> None:
     if as_json:
         row = {
             k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in asdict(alarm).items()

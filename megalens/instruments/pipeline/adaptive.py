@@ -56,7 +56,7 @@ class Adaptive:
         Ranks post on it the durations of their operations.
     ask : callable
         Takes an order and why it is to be in force.
-    say : callable
+    report : callable
         Takes a sentence about an order that stays.
     compare : callable or None
         Simulates plans; None: only the greedy rules are tried.
@@ -70,12 +70,12 @@ class Adaptive:
         stage: int,
         board: Board,
         ask: Callable[[OrderChoice, str], None],
-        say: Callable[[str], None],
+        report: Callable[[str], None],
         compare: Compare | None,
         rules: bool = True,
     ) -> None:
         self._layout, self._stage, self._board = layout, stage, board
-        self._ask, self._say, self._compare = ask, say, compare
+        self._ask, self._report, self._compare = ask, report, compare
         # With one chunk both are the same.
         both = (GreedyRule("breadth"), GreedyRule("depth")) if layout.chunks > 1 else (GreedyRule("breadth"),)
         self._rules = both if rules else ()
@@ -108,7 +108,7 @@ class Adaptive:
             sums[1] += 1
         if len(now.steps) < _WINDOW or self._busy.is_set():
             return
-        self._board.say(
+        self._board.publish(
             f"times/{self._stage}", {name: total / count for name, (total, count) in self._sums.items()}
         )
         if self._board.decides:
@@ -124,7 +124,7 @@ class Adaptive:
         try:
             self._decide(full)
         except Exception as error:
-            self._say(f"The order stays {full.name}: {type(error).__name__}: {str(error)[:300]}")
+            self._report(f"The order stays {full.name}: {type(error).__name__}: {str(error)[:300]}")
         finally:
             self._busy.clear()
 
@@ -142,13 +142,13 @@ class Adaptive:
                     f"uncertainty, {unsure:.3g} ms",
                 )
                 return
-            self._say(f"{full.name} stays: {_took(full)}, and {_took(before)}")
+            self._report(f"{full.name} stays: {_took(full)}, and {_took(before)}")
         self._incumbent = full
         settled = self._settled
         if settled is not None and abs(full.mean - settled.mean) > _DRIFT * max(
             full.error, settled.error, _LEAST * full.mean
         ):
-            self._say(
+            self._report(
                 f"Steps of {full.name} took {settled.mean:.3g} ms and now take {full.mean:.3g}: other orders "
                 "are looked at anew"
             )
@@ -157,7 +157,7 @@ class Adaptive:
         found = self._best(full)
         if found is None:
             if self._settled is None:
-                self._say(
+                self._report(
                     f"The order stays {full.name}, of which {_took(full)}: nothing else promises more than "
                     "the uncertainty"
                 )

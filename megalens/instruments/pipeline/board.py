@@ -81,7 +81,7 @@ class Board:
         """Delete the post for a step that all ranks have begun."""
         self._store.delete_key(f"order/{step}")
 
-    def say(self, name: str, value: Any) -> None:
+    def publish(self, name: str, value: Any) -> None:
         """Post something to this rank's own pipeline."""
         self._own.set(name, json.dumps(value))
 

@@ -134,7 +134,7 @@ def check_given_shapes(board: Board, layout: Placement, chunks: Mapping[int, Sta
     """
     given = {virtual: _given_shapes(each) for virtual, each in chunks.items()}
     for virtual, shapes in given.items():
-        board.say(f"told/{virtual}", shapes)
+        board.publish(f"told/{virtual}", shapes)
     for virtual, shapes in given.items():
         # Both ends look, so that neither waits for the other, which gave up.
         if not layout.is_first(virtual) and shapes["inputs"] is not None:

@@ -15,7 +15,7 @@ from .orders import IOrder
 from .plan_type import Operation, Placement, words_of
 from .stages.cut_batch import StepBatch
 from .stages.inbox import Arrival, Inbox, Key, shapes_text
-from .stages.link import Link, spec_of, tell_received, tell_sent
+from .stages.link import Link, report_received, report_sent, spec_of
 from .together import Together
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class Executor:
         before = _clock()
         message = self._wait_for(("S", part, 0), None, peer_stage)
         if self._watched is not None:
-            tell_received(self._watched, message, before, self._number[part], -1)
+            report_received(self._watched, message, before, self._number[part], -1)
         self._drain()
         return [each for each in message.tensors if each is not None]
 
@@ -132,7 +132,7 @@ class Executor:
         assert watch is not None
         chunk = self._number[virtual]
         if message is not None:
-            tell_received(watch, message, before, chunk, number)
+            report_received(watch, message, before, chunk, number)
         watch.operation_begins({"F": "forward", "W": "wgrad"}.get(kind, "backward"), chunk, number)
         try:
             self._operate(operation, message, batch, headers)
@@ -358,7 +358,7 @@ class Executor:
         if self._watched is None:
             return
         for link in self._links.values():
-            tell_sent(self._watched, link, self._giver)
+            report_sent(self._watched, link, self._giver)
 
     def _giver(self, key: Key) -> int:
         """Return the chunk that produced a message."""

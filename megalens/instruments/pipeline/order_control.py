@@ -127,7 +127,7 @@ class OrderControl:
             if pending is not None:
                 choice, why = pending
                 board.post(step + 1, {**choice.to_json(), "adaptive": self._wants_adaptive})
-                self._say(f"From step {step + 1} on {name_of(choice)}: {why}.")
+                self._report(f"From step {step + 1} on {name_of(choice)}: {why}.")
         return self.order is not before
 
     def end_step(self, ms: float, done: Sequence[Done]) -> None:
@@ -152,7 +152,7 @@ class OrderControl:
                 self._board,
                 # It looks in a thread of its own, and may come too late.
                 lambda order, why: self._ask(order, why) if self._wants_adaptive else None,
-                self._say,
+                self._report,
                 self._compare,
                 not self._fixed_only,
             )
@@ -173,13 +173,13 @@ class OrderControl:
             try:
                 planned = self._planned(name)
             except Exception as error:
-                self._say(f"{name} was asked for and could not be planned: {error}")
+                self._report(f"{name} was asked for and could not be planned: {error}")
             else:
                 self._ask(planned, why)
 
         threading.Thread(target=work, name="megalens-pipeline-plan", daemon=True).start()
 
-    def _say(self, words: str) -> None:
+    def _report(self, words: str) -> None:
         self.decisions.append(words)
         del self.decisions[:-_MOST_DECISIONS]
         _log.info("pipeline: %s", words)

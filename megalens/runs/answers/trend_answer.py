@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...protocol import Streams
-from ..aggregate import OF_WHOLE_ONLY, OLDER, STATISTICS
+from ..aggregate import OLDER, STATISTICS, TENSOR_ONLY
 from ..errors import ClientError
 from ..lines import gap_starts, line_order, thin_line
 from ..moments.grouping.cells import moment_columns, reading_value
@@ -25,7 +25,7 @@ from .trend_rows import (
     merged_rows,
     retained_moments,
     retained_samples,
-    whole_moments,
+    tensor_moments,
 )
 
 _OWN = ("statistic", "positions", "vector", "interval", "points")
@@ -157,7 +157,7 @@ class _LayerRows:
         ]
         for batch in rows.batches("tensors", query, columns):
             check_cancelled(cancelled)
-            read = whole_moments(batch, moments) if selection is None else retained_moments(batch, selection)
+            read = tensor_moments(batch, moments) if selection is None else retained_moments(batch, selection)
             if read is None:
                 return None
             groups._add(batch, read)
@@ -221,7 +221,7 @@ class _LayerRows:
 
     def _drawn(self, rows: Mapping[str, Any], asked: TrendQuery, of_band: bool) -> dict[str, Any]:
         statistic = self._statistic(asked)
-        none = self.has_values and statistic in OF_WHOLE_ONLY
+        none = self.has_values and statistic in TENSOR_ONLY
         drawn = {name: rows[name] for name in ("step", "layer", "kind")}
         drawn["value"] = np.full(len(rows["step"]), np.nan) if none else _value(rows, statistic)
         drawn["bad"] = rows["nan_count"]

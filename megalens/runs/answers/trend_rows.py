@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ...protocol import merge_moments
-from ..query import Selection, layout_of, places_in
+from ..query import Selection, layout_of, positions_in
 
 Column = NDArray[np.float64]
 Columns = dict[str, Column]
@@ -20,7 +20,7 @@ _UNITS = {"unit_count": "count", "unit_mean": "mean", "unit_m2": "m2"}
 _CHUNK_VALUES = 1 << 20
 
 
-def whole_moments(batch: pa.RecordBatch, names: Sequence[str]) -> Columns | None:
+def tensor_moments(batch: pa.RecordBatch, names: Sequence[str]) -> Columns | None:
     """Return moments of whole tensors by name, one entry a row; None where a row lacks them."""
     if any(name not in batch.schema.names for name in names):
         return None
@@ -124,7 +124,7 @@ def _selected(values: NDArray[np.float32], row: dict[str, Any], selection: Selec
     layout = layout_of(row, selection.axes)
     cut = values.astype(np.float64).reshape(len(values), layout.outer, layout.length, layout.inner)
     if layout.has_positions and selection.positions.strip() != "all":
-        cut = cut[:, :, places_in(selection.positions, layout.length)]
+        cut = cut[:, :, positions_in(selection.positions, layout.length)]
     if layout.vectors:
         cut = cut[:, :, :, min(selection.vector, layout.vectors - 1) :: layout.vectors]
     return cut.reshape(len(values), cut.shape[1] * cut.shape[2], cut.shape[3])

@@ -121,7 +121,7 @@ class TrainerMon:
         # Of the current step; None where it is not due, or something failed.
         self._taken: dict[str, CallRows | FeatureRows] | None = None
         self._reported: set[str] = set()
-        self._thread = WriterThread(self._say)
+        self._thread = WriterThread(self._warn_once)
         if not self._dynamic:
             self._begin(config, config.start_step)
 
@@ -227,7 +227,7 @@ class TrainerMon:
         if self._folder is None:
             return
         if not (isinstance(self._inner, TensorBoardWriter) and config.format == "tensorboard"):
-            self._inner = writer_of(config, self._folder, self.rank, warn=self._say)
+            self._inner = writer_of(config, self._folder, self.rank, warn=self._warn_once)
         self._writer = self._inner
         if config.alert["rules"]:
             stage, mates = _index_in(self._group, self.rank)
@@ -255,7 +255,7 @@ class TrainerMon:
             with suppress(ConfigFileError):
                 if found is not None and first <= read_time(found[1], entry.name) <= last:
                     return entry
-        self._say(f"append_output: rank {self.rank} has no folder of these times, and writes nothing.")
+        self._warn_once(f"append_output: rank {self.rank} has no folder of these times, and writes nothing.")
         return None
 
     def _install(self) -> None:
@@ -264,7 +264,11 @@ class TrainerMon:
         if not self._chunks or not self._on:
             return
         collector = CallCollector(
-            self._chunks, self._micro_batches, config.eps, self._name, lambda error: self._say(said(error))
+            self._chunks,
+            self._micro_batches,
+            config.eps,
+            self._name,
+            lambda error: self._warn_once(said(error)),
         )
         if config.xy_distribution:
             both = config.forward_only and config.backward_only
@@ -289,7 +293,7 @@ class TrainerMon:
                 cc.get("cc_codeline", ()),
                 before=cc.get("cc_pre_hook", False),
                 only_stacks=cc.get("cc_log_only", False),
-                failed=lambda error: self._say(said(error)),
+                failed=lambda error: self._warn_once(said(error)),
             )
         if config.print_struct and self._structure is None:
             self._structure = ModuleStructure(self._chunks, self._name)
@@ -347,7 +351,7 @@ class TrainerMon:
                     self._wanted_parameter, partial(self._optimizer.state, name=state)
                 )
             if not found["exp_avg"].labels:
-                self._say("The optimizer keeps no exp_avg yet: there is none of its first step.")
+                self._warn_once("The optimizer keeps no exp_avg yet: there is none of its first step.")
         self._updates = {}
         if config.ur_distribution and config.format == "tensorboard":
             where = f"/rank{self.rank}" if distributed.is_initialized() else ""
@@ -378,7 +382,7 @@ class TrainerMon:
                     CollectedStep(self.step, kinds, list(self._ops), self._writer, self._inner, self._updates)
                 )
             except queue.Full:
-                self._say(f"Step {self.step} and maybe others are not written: the disk is too slow.")
+                self._warn_once(f"Step {self.step} and maybe others are not written: the disk is too slow.")
             self._write_stacks()
             self._collected += 1
         if collector is not None:
@@ -394,7 +398,7 @@ class TrainerMon:
         try:
             call()
         except Exception as error:
-            self._say(f"TrainerMon failed in step {self.step}: {said(error)}")
+            self._warn_once(f"TrainerMon failed in step {self.step}: {said(error)}")
 
     def _is_written_elsewhere(self, parameter: nn.Parameter) -> bool:
         if self._data_rank and not self._optimizer.is_sharded(parameter):
@@ -418,7 +422,7 @@ class TrainerMon:
         lines = written_lines(stacked_rows(self._latest.get(kind, CallRows())), self._ops)
         return {tag_of(line, kind, self.rank): dict(line.values) for line in lines}
 
-    def _say(self, sentence: str) -> None:
+    def _warn_once(self, sentence: str) -> None:
         if sentence not in self._reported:
             self._reported.add(sentence)
             warnings.warn(f"TrainerMon: {sentence}", stacklevel=3)
@@ -454,11 +458,11 @@ class TrainerMon:
             return
         self._seen = changed
         try:
-            config = read_config(self._given, self._say)
+            config = read_config(self._given, self._warn_once)
             if config.format == "tensorboard":
                 need_tensorboard()
         except Exception as error:
-            self._say(f"The configuration was not followed, what was in force stays. {said(error)}")
+            self._warn_once(f"The configuration was not followed, what was in force stays. {said(error)}")
             return
         if config.dynamic_on:
             self._end()

@@ -111,16 +111,16 @@ class SplitCheckpoint:
         self._times += 1
         key, here, first = f"checkpoint/{self._times}", self._place, those[0]
         if any(each.rank == here.rank for each in those):
-            self._notes.say(f"{key}/{here.rank}", self._tried(work))
+            self._notes.write(f"{key}/{here.rank}", self._tried(work))
         if here.rank == first.rank:
             faults = [
-                self._notes.hear(f"{key}/{each.rank}", f"{each.name} and its checkpoint") for each in those
+                self._notes.read(f"{key}/{each.rank}", f"{each.name} and its checkpoint") for each in those
             ]
             fault = next((each for each in faults if each), None)
             if fault is None and then is not None:
                 fault = self._tried(then)
-            self._notes.say(f"{key}/done", fault)
-        outcome: str | None = self._notes.hear(f"{key}/done", f"{first.name} and its checkpoint")
+            self._notes.write(f"{key}/done", fault)
+        outcome: str | None = self._notes.read(f"{key}/done", f"{first.name} and its checkpoint")
         return outcome
 
     def _write(self, path: Path) -> None:

@@ -31,8 +31,8 @@ class SplitGroups:
         self._layout, self._here, self._timeout = layout, here, timeout
         self.device = device
         """Where this process' module runs."""
-        notes.say(f"device/{rank}", device.type)
-        types = {notes.hear(f"device/{each.rank}", f"{each.name} to begin") for each in layout.processes}
+        notes.write(f"device/{rank}", device.type)
+        types = {notes.read(f"device/{each.rank}", f"{each.name} to begin") for each in layout.processes}
         # NCCL reaches GPUs alone: where some processes have none, everything goes over the CPU.
         self.staged = types != {"cpu"} and not (types == {"cuda"} and _has_nccl())
         self._backend = "nccl" if types == {"cuda"} and not self.staged else "gloo"
@@ -106,9 +106,9 @@ class SplitGroups:
 
         torch names a group that only its members make by its ranks and by how many groups each of them has.
         """
-        notes.say(f"groups/{self._here.rank}", _groups_held())
+        notes.write(f"groups/{self._here.rank}", _groups_held())
         counts = [
-            notes.hear(f"groups/{each.rank}", f"{each.name} to begin") for each in self._layout.processes
+            notes.read(f"groups/{each.rank}", f"{each.name} to begin") for each in self._layout.processes
         ]
         while _groups_held() < max(counts):
             self._group([self._here.rank])

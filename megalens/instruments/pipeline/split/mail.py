@@ -18,7 +18,7 @@ from torch.distributed.distributed_c10d import PrefixStore
 from ....protocol import parse_json
 from ..errors import SplitError
 from ..stages.inbox import Inbox, Key, shapes_text
-from ..stages.link import Link, spec_of, tell_received, tell_sent
+from ..stages.link import Link, report_received, report_sent, spec_of
 from .layout import SplitPlace
 
 if TYPE_CHECKING:
@@ -42,13 +42,13 @@ class SplitNotes:
         store = distributed_c10d._get_default_store()
         self._store = PrefixStore(f"megalens/instruments/pipeline/split/{number}", store)
 
-    def say(self, name: str, value: Any) -> None:
+    def write(self, name: str, value: Any) -> None:
         try:
             self._store.set(name, json.dumps(value))
         except (RuntimeError, OSError) as error:
             raise self._gone(name, error) from error
 
-    def hear(self, name: str, whose: str) -> Any:
+    def read(self, name: str, whose: str) -> Any:
         """Return a note, waiting for it; ``whose`` names the sender in errors."""
         try:
             self._store.wait([name], timedelta(seconds=self._timeout))
@@ -56,13 +56,13 @@ class SplitNotes:
         except (RuntimeError, OSError) as error:
             raise self._gone(whose, error) from error
 
-    def part(self, world: int) -> None:
+    def leave(self, world: int) -> None:
         """Leave. The process with the store waits for everybody: others may still read in it."""
         with contextlib.suppress(SplitError):
-            self.say(f"farewell/{self._place.rank}", True)
+            self.write(f"farewell/{self._place.rank}", True)
             if self._place.rank == 0:
                 for rank in range(1, world):
-                    self.hear(f"farewell/{rank}", f"rank {rank} to end")
+                    self.read(f"farewell/{rank}", f"rank {rank} to end")
 
     def _gone(self, whose: str, error: BaseException) -> SplitError:
         return SplitError(
@@ -144,7 +144,7 @@ class Mail:
         for work in message.works:
             work.wait()
         if self.watch is not None:
-            tell_received(self.watch, message, before, 0, -1 if key[0] == "S" else key[2])
+            report_received(self.watch, message, before, 0, -1 if key[0] == "S" else key[2])
         tensors = [each for each in message.tensors if each is not None]
         return tuple(each.to(self._device) for each in tensors) if self._staged else tuple(tensors)
 
@@ -196,7 +196,7 @@ class Mail:
         inbox.draining = False
         if self.watch is not None:
             for link in self._links.values():
-                tell_sent(self.watch, link, lambda _: 0)
+                report_sent(self.watch, link, lambda _: 0)
 
     def close(self) -> None:
         """End the links' threads. Safe twice."""

@@ -268,7 +268,7 @@ class SplitTraining:
         if was_closed or not self._owns_group or not distributed.is_initialized():
             return
         if self._broken == "it is closed":
-            self._notes.part(self.layout.world)
+            self._notes.leave(self.layout.world)
         distributed.destroy_process_group()
 
     def __enter__(self) -> SplitTraining:

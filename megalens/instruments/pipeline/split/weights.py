@@ -136,16 +136,16 @@ class StageWeights:
                 [name, list(local_of(tensor).shape), str(tensor.dtype), cut]
                 for name, tensor, cut in zip(self._names, self._tensors, self._joined, strict=True)
             ]
-            notes.say(f"weights/{mine}", specs)
+            notes.write(f"weights/{mine}", specs)
             forward = f"forward/{here.stage}/{here.replica}/{here.tensor // self._share}"
-            fault = notes.hear(f"verdict/{forward}", f"the forward process of stage {here.stage}")
+            fault = notes.read(f"verdict/{forward}", f"the forward process of stage {here.stage}")
         else:
             fault = None
             first = here.tensor * self._share
             for at in range(self._share):
                 key = f"weights/backward/{here.stage}/{here.replica}/{first + at}"
-                fault = fault or self._unlike(notes.hear(key, f"backward process {self.others[at]}"))
-            notes.say(f"verdict/{mine}", fault)
+                fault = fault or self._unlike(notes.read(key, f"backward process {self.others[at]}"))
+            notes.write(f"verdict/{mine}", fault)
         if fault is not None:
             error = self._mail.error("shape", fault[1])
             error.field = fault[0]

@@ -113,7 +113,7 @@ def connect(
 
 
 # Reports to a tracer.
-def tell_received(watch: Any, message: Arrival, before: int, chunk: int, micro_batch: int) -> None:
+def report_received(watch: Any, message: Arrival, before: int, chunk: int, micro_batch: int) -> None:
     """Report a message of another rank, for which this one waited since ``before``, ns."""
     if message.peer < 0:
         return
@@ -130,7 +130,7 @@ def tell_received(watch: Any, message: Arrival, before: int, chunk: int, micro_b
     )
 
 
-def tell_sent(watch: Any, link: Link, chunk_of: Callable[[Key], int]) -> None:
+def report_sent(watch: Any, link: Link, chunk_of: Callable[[Key], int]) -> None:
     """Report what a link has sent."""
     while link.done:
         key, posted, ended, nbytes, sequence = link.done.popleft()

@@ -338,10 +338,15 @@ def _one_by_one(values: Mapping[str, Any]) -> tuple[tuple[str, ...], NDArray[np.
             continue
         names.append(name)
         flat += [count, *(total for total in sums if total is not None)]
-    return tuple(names), np.array(flat, np.float64), 0.0 if plain == len(names) else _ROUNDING, _say(wrong)
+    return (
+        tuple(names),
+        np.array(flat, np.float64),
+        0.0 if plain == len(names) else _ROUNDING,
+        _sentence_about(wrong),
+    )
 
 
-def _say(wrong: Sequence[str]) -> str | None:
+def _sentence_about(wrong: Sequence[str]) -> str | None:
     if not wrong:
         return None
     which = f"{wrong[0]!r:.80}" + (f" and {len(wrong) - 1} more have" if len(wrong) > 1 else " has")

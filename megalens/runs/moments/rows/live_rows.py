@@ -91,7 +91,7 @@ def _not_in(recorded: list[Piece], table: pa.Table) -> pa.Table:
     reading = PieceReading(
         Wanted({stat: one.names for stat, one in arrived.listed.items()}, ("rank",), first=first)
     )
-    index = reading.places(*(arrived.table[name].chunk(0) for name in ("stat", "name")))
+    index = reading.name_indices(*(arrived.table[name].chunk(0) for name in ("stat", "name")))
     own = pa.table(
         {"place": index, "step": table["step"], "rank": table["rank"], "row": np.arange(len(index))}
     )

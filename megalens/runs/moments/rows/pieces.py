@@ -91,7 +91,7 @@ class PieceReading:
     def chunk(self, table: pa.Table) -> Chunk:
         """Return the wanted rows of a table, ordered by step."""
         wanted, step = self.wanted, _numbers(table, "step")
-        index = self.places(_coded(table["stat"]), _coded(table["name"]))
+        index = self.name_indices(_coded(table["stat"]), _coded(table["name"]))
         keep = index >= 0
         if wanted.first is not None:
             keep &= step >= wanted.first
@@ -109,7 +109,7 @@ class PieceReading:
             chunk = {name: column[keep] for name, column in chunk.items()}
         return _by_step(chunk)
 
-    def places(self, stats: pa.DictionaryArray, names: pa.DictionaryArray) -> NDArray[np.int32]:
+    def name_indices(self, stats: pa.DictionaryArray, names: pa.DictionaryArray) -> NDArray[np.int32]:
         """Return each row's index in :attr:`Wanted.names`, or -1; looked up once a dictionary."""
         if self._dictionary is None or not names.dictionary.equals(self._dictionary):
             self._dictionary = names.dictionary
